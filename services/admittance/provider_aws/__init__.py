@@ -1,4 +1,5 @@
-"""EC2 On-Demand Capacity Reservations as a provider of capacity: a reservation for each request,
-waited for, watched, and cancelled when the workload has gone. The only room that knows boto3, which
-the extra ``aws`` brings.
-"""
+"""EC2 On-Demand Capacity Reservations as a capacity provider: makes one reservation for each
+request, watches it, and cancels it with the request. Uses boto3 (extra ``aws``).
+
+Consumes: requests of its class; the list of reservations of EC2. Publishes: answers to the
+requests. Owns: the reservations tagged with its class. Leadership: one active instance."""

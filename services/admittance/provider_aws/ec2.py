@@ -1,6 +1,9 @@
-"""The calls of EC2 that are made, through boto3, which reads its own variables, files and roles
-(AWS_*). All of them block, and raise nothing but `Trouble`.
-"""
+"""The calls of EC2, through boto3, and the meaning of EC2's errors. boto3 reads its own variables,
+files and roles (AWS_*). All calls block, and raise only `Ec2Error`.
+
+An error's meaning follows from its code, not from the HTTP status: EC2 reports missing capacity
+with a 500. A request with an unknown error fails retryably; a workload is rejected only for errors
+that are surely permanent."""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ MESSAGE_MAX: Final = 500
 
 
 class Fault(enum.Enum):
-    """Whose matter it is."""
+    """The cause of an error of EC2."""
 
-    LACKING = "there is none now, or the account may have no more"
-    WRONG = "what was asked can never be had"
-    FORBIDDEN = "we may not do this for anybody who asks so"
-    CREDENTIALS = "EC2 does not take us for somebody: nobody's request is at fault"
-    LATER = "EC2 is busy, or out of reach"
-    UNCLEAR = "we do not know"
+    LACKING = "no capacity now, or the account's limit is reached"
+    WRONG = "the request is not valid"
+    FORBIDDEN = "the credentials do not allow the call"
+    CREDENTIALS = "EC2 does not accept the credentials; requests are not at fault"
+    LATER = "EC2 is busy or cannot be reached"
+    UNCLEAR = "unknown"
 
 
 _LACKING: Final = frozenset({"ReservationCapacityExceeded", "ResourceCountExceeded"})
@@ -85,7 +88,7 @@ _LATER: Final = frozenset(
 
 
 class Ec2Error(Exception):
-    """EC2 refused, or was not to be reached. ``status``: of HTTP; 0: there was no answer."""
+    """EC2 refused, or could not be reached. ``status``: of HTTP; 0: no answer."""
 
     def __init__(self, code: str, message: str, status: int = 0) -> None:
         super().__init__(f"{code}: {message}"[:MESSAGE_MAX])
@@ -94,7 +97,7 @@ class Ec2Error(Exception):
 
 
 def fault_of(code: str, status: int) -> Fault:
-    """What a code means. The names that EC2 forms by rule are known by the rule."""
+    """The cause of an error code. Codes that EC2 forms by a pattern are matched by the pattern."""
     for known, fault in (
         (_LACKING, Fault.LACKING),
         (_WRONG, Fault.WRONG),
@@ -112,7 +115,7 @@ def fault_of(code: str, status: int) -> Fault:
 
 
 def failed(trouble: Ec2Error) -> Failed:
-    """What is answered to a request that EC2 refused for good, or for now."""
+    """The answer to a request that EC2 refused."""
     wrong = trouble.fault in (Fault.WRONG, Fault.FORBIDDEN)
     return Failed(str(trouble), retryable=not wrong)
 
@@ -134,8 +137,9 @@ _NO_CREDENTIALS: Final = (
 
 
 class Ec2:
-    """Capacity reservations of one account and region. ``making`` and ``looking``: clients, each of
-    which slows down when EC2 throttles it; EC2 counts what changes something apart, too."""
+    """Capacity reservations of one account and region. ``making`` and ``looking``: separate clients
+    for writes and reads, because EC2 throttles them separately and each client slows down by
+    itself."""
 
     def __init__(self, making: Any, looking: Any, provisioning_class: str) -> None:
         self._making = making
@@ -144,7 +148,7 @@ class Ec2:
 
     @classmethod
     def connect(cls, provisioning_class: str) -> Ec2:
-        """Raises SetupError when boto3 is missing, or does not know which region to ask."""
+        """Raises SetupError if boto3 is missing or has no region."""
         try:
             import boto3
             from botocore.config import Config
@@ -153,7 +157,7 @@ class Ec2:
             raise SetupError(NEEDED) from None
         more: dict[str, Any] = {}
         if not os.environ.get("AWS_RETRY_MODE"):
-            # A client slows down by itself when EC2 throttles it, in all threads at once.
+            # An adaptive client slows down all its threads when EC2 throttles it.
             more["retries"] = {"mode": "adaptive"}
         config = Config(
             connect_timeout=CONNECT_SECONDS,
@@ -163,7 +167,7 @@ class Ec2:
             **more,
         )
         try:
-            # Not the session that a process has anyway: it keeps what it has found for ever.
+            # Not boto3's default session: it caches credentials for the life of the process.
             session = boto3.session.Session()
             making, looking = (session.client("ec2", config=config) for _ in range(2))
         except (BotoCoreError, ValueError) as error:
@@ -171,7 +175,7 @@ class Ec2:
         return cls(making, looking, provisioning_class)
 
     def instance_type(self, name: str) -> Mapping[str, Any]:
-        """Its entry of DescribeInstanceTypes."""
+        """The entry of DescribeInstanceTypes for that type."""
         answer = _call(self._looking.describe_instance_types, InstanceTypes=[name])
         for entry in answer.get("InstanceTypes", ()):
             if isinstance(entry, Mapping):
@@ -179,13 +183,14 @@ class Ec2:
         raise Ec2Error("InvalidInstanceType", f"there is no instance type {name}", 400)
 
     def create(self, arguments: Mapping[str, Any]) -> Reservation:
-        """Makes a reservation, or finds the one that was made with the same token."""
+        """Makes a reservation, or returns the one made before with the same token."""
         answer = _call(self._making.create_capacity_reservation, **arguments)
         made = reservation_of(answer["CapacityReservation"])
         return made._replace(token=arguments["ClientToken"])
 
     def try_out(self, arguments: Mapping[str, Any]) -> None:
-        """Whether we were let make such a reservation; makes none. Raises Trouble if not."""
+        """Tries the call as a dry run, which makes nothing. Raises Ec2Error if it is not
+        allowed."""
         try:
             _call(self._looking.create_capacity_reservation, DryRun=True, **arguments)
         except Ec2Error as trouble:
@@ -193,7 +198,7 @@ class Ec2:
                 raise
 
     def cancel(self, reservation: str) -> None:
-        """Cancels it. One that there is not, or no longer, is done."""
+        """Cancels the reservation. One that is already gone is not an error."""
         try:
             _call(self._making.cancel_capacity_reservation, CapacityReservationId=reservation)
         except Ec2Error as trouble:
@@ -202,7 +207,7 @@ class Ec2:
                 raise
 
     def ours(self, token: str | None = None) -> list[Reservation]:
-        """All that are listed of our class, in whatever state, or those of one request."""
+        """All listed reservations of the class in any state, or those of one request."""
         name, value = (CLASS, self._class) if token is None else (REQUEST, token)
         filters = [{"Name": f"tag:{name}", "Values": [value]}]
         found: list[Reservation] = []

@@ -1,6 +1,5 @@
-"""What a ProvisioningRequestConfig or a workload says of the instances it wants, and the call of
-EC2 that follows from it. Pure.
-"""
+"""Parameters of a request, the number of instances that its pods need, and the arguments of the EC2
+call. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ import msgspec
 from admittance.providers.builtin import REQUEST
 
 CLASS: Final = "admittance.dev/class"
-"""Tag: the class, by which all reservations of ours are found."""
+"""Tag with the class; our reservations are found by it."""
 TAG_MAX: Final = 256
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """The words are EC2's, of CreateCapacityReservation. ``instance_count`` None: as many as hold
-    all the pods. One of the two zones is needed. What is not named here is somebody else's: the
-    annotations of a workload go to every provider that it is sent to."""
+    """Parameters named as in CreateCapacityReservation. ``instance_count`` None: as many as the
+    pods need. One of the two zones is required. Other parameters are ignored: a workload's
+    annotations go to all its providers."""
 
     instance_type: Annotated[str, msgspec.Meta(min_length=1)]
     availability_zone: str = ""
@@ -40,7 +39,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 def token_of(request_id: str) -> str:
-    """The request as EC2 knows it: ClientToken and tag, 64 characters, always the same."""
+    """The ClientToken and tag of a request: 64 characters, a function of the id."""
     return hashlib.sha256(request_id.encode()).hexdigest()
 
 
@@ -53,8 +52,8 @@ def creation(
     namespace: str,
     name: str,
 ) -> dict[str, Any]:
-    """Arguments of CreateCapacityReservation. The same request always gives the same ones: EC2
-    answers the reservation that there is to a token that it has seen, if nothing else differs."""
+    """Arguments of CreateCapacityReservation, always the same for the same request: for a known
+    token EC2 returns the existing reservation if all other arguments are equal."""
     token = token_of(request_id)
     tags = {
         "Name": f"{namespace}/{name}",
@@ -91,13 +90,13 @@ def creation(
 
 
 ELSEWHERE: Final = frozenset({"pods", "ephemeral-storage"})
-"""Resources that are no matter of the instance type: how many there are is set up beside it."""
+"""Resources that do not depend on the instance type, and so are not counted."""
 MEBI: Final = 2**20
 GPUS: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 
 class Pods(NamedTuple):
-    """So many ``pods`` of one shape: ``needs`` of one, in whole numbers (cpu in thousandths)."""
+    """A number of equal pods; ``needs``: of one pod, as integers (cpu in thousandths)."""
 
     name: str
     pods: int
@@ -105,14 +104,14 @@ class Pods(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """Why no number of instances holds the pods."""
+    """A pod is larger than an instance; the message says which."""
 
     message: str
 
 
 def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
-    """What one instance has, of an entry of DescribeInstanceTypes; cpu in thousandths, memory in
-    bytes, devices in pieces."""
+    """The resources of one instance, from an entry of DescribeInstanceTypes: cpu in thousandths,
+    memory in bytes, devices as counts."""
     found = {
         "cpu": int(described.get("VCpuInfo", {}).get("DefaultVCpus", 0)) * 1000,
         "memory": int(described.get("MemoryInfo", {}).get("SizeInMiB", 0)) * MEBI,
@@ -138,8 +137,12 @@ def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
 
 
 def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> int | TooLarge:
-    """How many; at least one. Machines of which as much is left are kept as one, so that thousands
-    of pods cost no more than a few."""
+    """The number of instances that hold all pods; at least one.
+
+    Packs like a scheduler on empty machines: the largest pods first, each on the first machine with
+    room. What a node reserves for itself is unknown here; InstanceCount overrides the result.
+    Machines with equal free resources are handled as one group, so thousands of pods cost no more
+    than a few."""
     groups = [(one, _counted(one.needs)) for one in pods if one.pods]
     for one, needs in groups:
         for resource, much in needs.items():
@@ -148,7 +151,7 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
                 told = f"a pod of {one.name} needs {much} {resource}, {type_} has {has}"
                 return TooLarge(told + (" (thousandths)" if resource == "cpu" else ""))
     groups.sort(key=lambda group: _share(group[1], machine), reverse=True)
-    # What is left of so many machines, those that were begun first in front.
+    # Free resources and number of machines, in the order in which they were opened.
     left: list[tuple[dict[str, int], int]] = []
     for one, needs in groups:
         waiting = one.pods
@@ -170,7 +173,8 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
 def _taken(
     free: Mapping[str, int], needs: Mapping[str, int], each: int, full: int, rest: int
 ) -> list[tuple[dict[str, int], int]]:
-    """What is left of ``full`` machines with ``each`` pods more, and of one with ``rest``."""
+    """The free resources of ``full`` machines after ``each`` more pods, and of one after ``rest``
+    more."""
     return [(_less(free, needs, each), full), (_less(free, needs, rest), int(bool(rest)))]
 
 

@@ -1,4 +1,4 @@
-"""Reservations are made: how many instances, by which call, and again as long as EC2 is busy."""
+"""Makes and cancels reservations, repeating calls while EC2 is busy."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ from admittance.sdk.threads import Threads
 PAUSE_MIN: Final = 0.5
 PAUSE_MAX: Final = 15.0
 MAKING: Final = 16
-"""Threads that make reservations; others, so that nothing waits behind those, cancel and look."""
+"""Threads that make reservations. Cancelling and listing have their own threads, so they never wait
+for these."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
 class Made(NamedTuple):
-    """A reservation, and how many instances were asked for."""
+    """A reservation, and the number of instances requested."""
 
     reservation: Reservation
     instances: int
 
 
 class Maker:
-    """``made``: reservations by token: lists of EC2 may not have them yet."""
+    """``made``: ids of reservations by token; listings of EC2 may not have them yet."""
 
     def __init__(self, ec2: Ec2, provisioning_class: str, rights: Rights) -> None:
         self._ec2 = ec2
@@ -52,7 +53,8 @@ class Maker:
         self.made: dict[str, str] = {}
 
     async def make(self, request: Request, parameters: Parameters) -> Made | TooLarge:
-        """A reservation that need not be active yet. Raises Trouble for what does not pass."""
+        """Makes a reservation, which may not be active yet. Raises Ec2Error if EC2 refuses for
+        good."""
         try:
             count = await self._count(request, parameters)
             if isinstance(count, TooLarge):
@@ -95,7 +97,7 @@ class Maker:
 
         def create() -> Reservation:
             made = self._ec2.create(arguments)
-            # Noted in the thread: whoever waits for the answer may have been cancelled meanwhile.
+            # Noted in the thread, because the waiting task may have been cancelled meanwhile.
             self.made[mine] = made.id
             return made
 
@@ -112,7 +114,8 @@ class Maker:
         return made
 
     async def _found(self, request: Request, mine: str, trouble: Ec2Error) -> Reservation:
-        """What an older version of us made, which counted otherwise. Raises trouble without one."""
+        """The reservation made by an older version with another number of instances. Raises
+        ``trouble`` if there is none."""
 
         async def denied(trouble: Ec2Error) -> bool:
             self._rights.lack(LOOK, trouble)
@@ -127,9 +130,9 @@ class Maker:
     async def _ask(
         self, request: Request, call: Callable[[], T], denied: Callable[[Ec2Error], Awaitable[bool]]
     ) -> T:
-        """What EC2 answers, however long it is busy, out of reach, or not for us: the deadline of
-        the request ends that. ``denied``: what is forbidden is forbidden to this request alone.
-        Raises Trouble for what does not pass."""
+        """Repeats the call until EC2 answers, also while credentials are refused; the deadline of
+        the request ends it. ``denied``: returns whether a forbidden call is forbidden for this
+        request only. Raises Ec2Error if EC2 refuses for good."""
         pause = PAUSE_MIN
         told = False
         while True:
@@ -151,12 +154,12 @@ class Maker:
 
 
 CANCELLING: Final = 4
-"""Threads."""
+"""Threads that cancel reservations."""
 
 
 class Canceller:
-    """``made``: reservations by token, that lists of EC2 may not have yet. ``again_seconds``: lists
-    may have one still that was cancelled; it is not cancelled again before that has passed."""
+    """``made``: see `Maker`. ``again_seconds``: a cancelled reservation may stay in listings for a
+    while; it is not cancelled again before this time."""
 
     def __init__(
         self, ec2: Ec2, rights: Rights, made: dict[str, str], *, again_seconds: float
@@ -167,10 +170,10 @@ class Canceller:
         self._again_seconds = again_seconds
         self._threads = Threads(CANCELLING)
         self._cancelled: dict[str, float] = {}
-        """When reservations were cancelled last."""
+        """When each reservation was last cancelled."""
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Its reservation is cancelled, if there is one. Raises Trouble: to be called again."""
+        """Cancels the reservations of the request. Raises Ec2Error: call it again."""
         mine = token_of(cancellation.id)
         known = {one.id for one in await self._threads.call(self._ec2.ours, mine) if one.costs}
         if mine in self._made:
@@ -180,14 +183,14 @@ class Canceller:
         self._made.pop(mine, None)
 
     def is_due(self, reservation: str) -> bool:
-        """It was not cancelled just now."""
+        """Whether the reservation was not cancelled recently."""
         now = clock.monotonic()
         since = now - 10 * self._again_seconds
         self._cancelled = {one: at for one, at in self._cancelled.items() if at > since}
         return now - self._cancelled.get(reservation, float("-inf")) >= self._again_seconds
 
     async def sweep(self, reservation: str) -> None:
-        """Nobody needs it."""
+        """Cancels a reservation of a cancelled request."""
         try:
             await self._cancel(reservation, "its request was taken back")
         except Ec2Error as trouble:
@@ -198,7 +201,7 @@ class Canceller:
             await self._threads.call(self._ec2.cancel, reservation)
         except Ec2Error as trouble:
             if trouble.fault in NOT_OURS:
-                # Who cannot cancel must make no more, either.
+                # A provider that cannot cancel must not make reservations.
                 self._rights.lack(CANCEL, trouble)
             raise
         self._rights.have(CANCEL)

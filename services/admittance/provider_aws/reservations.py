@@ -1,4 +1,9 @@
-"""What a capacity reservation is at the moment, and what follows for its request. Pure."""
+"""Capacity reservations: phases of one, and the answers, revocations and cancellations that follow
+from a listing of EC2. Pure; time is an argument, in seconds of a monotonic clock.
+
+EC2 is eventually consistent: a new reservation may be missing in listings for minutes. So a
+reservation counts as gone only after it was missing for long, and reservations of a cancelled
+request are looked for as long as the store remembers the cancellation."""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ COUNT: Final = "instanceCount"
 
 
 class ReservationPhase(enum.Enum):
-    """What a state comes to. States that are not known count as COMING: nobody's job is stopped,
-    and nobody's started, for a word that EC2 has learnt since."""
+    """The meaning of a reservation's state. An unknown state counts as COMING, so that a state new
+    in EC2 neither starts nor stops a job."""
 
     COMING = enum.auto()
     HERE = enum.auto()
@@ -37,7 +42,7 @@ _STANDINGS: Final = {
 
 
 class Reservation(NamedTuple):
-    """``token``: of the request it is for; "": not one of ours. ``total``: instances."""
+    """``token``: of its request; "": it is not ours. ``total``: number of instances."""
 
     id: str
     token: str
@@ -48,17 +53,18 @@ class Reservation(NamedTuple):
 
     @property
     def standing(self) -> ReservationPhase:
-        """What its state comes to."""
+        """The phase of its state."""
         return _STANDINGS.get(self.state, ReservationPhase.COMING)
 
     @property
     def costs(self) -> bool:
-        """It has to be cancelled when nobody needs it."""
+        """Whether it costs money, and so must be cancelled when it is not needed."""
         return self.standing is not ReservationPhase.GONE or self.state == "unavailable"
 
 
 def reservation_of(described: Mapping[str, Any]) -> Reservation:
-    """Of an entry of DescribeCapacityReservations, or the answer of CreateCapacityReservation."""
+    """The reservation of an entry of DescribeCapacityReservations, or of the answer of
+    CreateCapacityReservation."""
     tags = {tag.get("Key"): tag.get("Value", "") for tag in described.get("Tags", ())}
     return Reservation(
         id=str(described.get("CapacityReservationId", "")),
@@ -71,7 +77,7 @@ def reservation_of(described: Mapping[str, Any]) -> Reservation:
 
 
 def initial_answer(found: Reservation) -> Provisioned | Failed | None:
-    """What is answered while its request waits for it; None: not yet."""
+    """The answer to a request that waits for the reservation; None: not yet."""
     match found.standing:
         case ReservationPhase.COMING:
             return None
@@ -89,9 +95,9 @@ def initial_answer(found: Reservation) -> Provisioned | Failed | None:
 
 
 def revocation(found: Reservation, count: int) -> CapacityRevoked | None:
-    """What is said of one that was provisioned with ``count`` instances; None: all is well.
+    """The revocation of a reservation provisioned with ``count`` instances; None: it is intact.
 
-    Whoever says it, whenever, says it in the same words: so it is said once."""
+    The message is always the same, so repetitions are recognized."""
     if found.standing is ReservationPhase.GONE:
         return CapacityRevoked(_told(found))
     if found.total < count:
@@ -108,7 +114,7 @@ TAKEN_BACK: Final = FINAL_STATUSES | {CANCELLED}
 
 
 class Booking(NamedTuple):
-    """One reservation of ours. ``instances``: so many were promised."""
+    """One of our reservations. ``instances``: the number promised."""
 
     request_id: str
     reservation: str
@@ -116,8 +122,8 @@ class Booking(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What follows from a look: ``answers`` for those who wait, ``revoked`` ones to report, and
-    what to ``cancel``."""
+    """What follows from a listing: ``answers`` for waiting requests, ``revoked`` ones to report,
+    and reservations to ``cancel``."""
 
     answers: list[tuple[str, Status]]
     revoked: list[tuple[str, CapacityRevoked]]
@@ -125,34 +131,34 @@ class Observation(NamedTuple):
 
 
 class TrackedReservations:
-    """Bookings by the tokens of their requests. ``unseen_seconds``: after so long without being
-    listed a reservation is gone."""
+    """Bookings by token of their requests. ``unseen_seconds``: a reservation that was not listed
+    for this long is gone."""
 
     def __init__(self, unseen_seconds: float) -> None:
         self._unseen = unseen_seconds
         self.waiting: dict[str, Booking] = {}
         self.here: dict[str, Booking] = {}
         self.over: set[str] = set()
-        """Requests that need nothing any more: taken back, or failed."""
+        """Tokens of cancelled or failed requests."""
         self._seen: dict[str, float] = {}
         self._keys: dict[str, str] = {}
         self._freed = float("-inf")
 
     def waits(self, booking: Booking, now: float) -> None:
-        """It was asked for, and has to become active."""
+        """The reservation was made and has to become active."""
         token = token_of(booking.request_id)
         self.waiting[token] = booking
         self._seen[token] = now
 
     def waits_no_more(self, request_id: str) -> None:
-        """Nobody waits for it."""
+        """The request does not wait for its reservation any more."""
         token = token_of(request_id)
         self.waiting.pop(token, None)
         if token not in self.here:
             self._seen.pop(token, None)
 
     def is_over(self, request_id: str, now: float) -> None:
-        """Its request was taken back."""
+        """The request was cancelled."""
         token = token_of(request_id)
         self.waits_no_more(request_id)
         self.here.pop(token, None)
@@ -161,7 +167,7 @@ class TrackedReservations:
         self._freed = now
 
     def kept(self, key: str, said: StoredStatus | None, now: float) -> None:
-        """The store of statuses says so under ``key`` from now on; None: it has forgotten."""
+        """The stored status at ``key`` changed to this; None: it was deleted."""
         if said is None:
             self.over.discard(self._keys.pop(key, ""))
             return
@@ -176,11 +182,12 @@ class TrackedReservations:
             self._seen.setdefault(token, now)
 
     def is_busy(self, now: float) -> bool:
-        """EC2 has to be looked at often: somebody waits, or runs, or has just gone."""
+        """Whether EC2 must be listed often: requests wait or hold reservations, or one was
+        cancelled recently."""
         return bool(self.waiting or self.here) or now - self._freed < self._unseen
 
     def look(self, listed: Iterable[Reservation], now: float) -> Observation:
-        """What follows from what EC2 lists."""
+        """What follows from a listing of EC2."""
         found: dict[str, Reservation] = {}
         look = Observation([], [], [])
         for one in listed:

@@ -1,10 +1,8 @@
-"""What EC2 lets us do. Where it does not take our keys, or forbids what we are there for, nobody's
-request is at fault: the class is inactive until that works again, and whoever has asked waits.
+"""Missing rights in EC2. If EC2 refuses the credentials or forbids a basic call, requests are not
+at fault: the class is inactive until the call works again, and requests wait.
 
-Of a reservation that is forbidden EC2 does not say whether a policy forbids that one or all of
-them. So what it let us make before is asked for again, as a dry run: if that is allowed still, the
-matter is the request's own.
-"""
+EC2 does not say whether a policy forbids one reservation or all. So a reservation that was allowed
+before is tried as a dry run: if that still works, only the new request is forbidden."""
 
 from __future__ import annotations
 
@@ -20,53 +18,53 @@ CANCEL: Final = "cancel"
 RESERVE: Final = "reserve"
 MACHINES: Final = "ask what machines there are"
 NOT_OURS: Final = (Fault.CREDENTIALS, Fault.FORBIDDEN)
-"""Of calls that are made for no request in particular."""
+"""Causes that concern the provider, not one request."""
 UNKNOWN: Final = (*NOT_OURS, Fault.LATER)
 
 
 class Rights:
-    """``threads``: for what is tried out."""
+    """Keeps the class inactive while a right is missing. ``threads``: run the probes."""
 
     def __init__(self, ec2: Ec2, threads: Threads, troubles: InactiveReasons) -> None:
         self._ec2 = ec2
         self._threads = threads
         self._troubles = troubles
         self._allowed: Mapping[str, Any] | None = None
-        """Arguments of a reservation that we were let make."""
+        """Arguments of a reservation that EC2 allowed."""
         self._probes: dict[str, Callable[[], object]] = {}
         self._waiting: set[str] = set()
-        """Requests that wait until they may be reserved for."""
+        """Requests that wait for the right to reserve."""
 
     @property
     def lacking(self) -> bool:
-        """Something is forbidden."""
+        """Whether a right is missing."""
         return bool(self._troubles)
 
     def lack(
         self, what: str, trouble: Ec2Error, *, probe: Callable[[], object] | None = None
     ) -> None:
-        """EC2 does not let us. ``probe``: a call that tells when it does again; without one, who is
-        let says so."""
+        """A right is missing. ``probe``: a call that works again when the right is back; without a
+        probe the next successful caller reports that."""
         self._troubles.begin(what, f"EC2 does not let us {what}: {trouble}")
         if probe is not None:
             self._probes[what] = probe
 
     def have(self, what: str) -> None:
-        """EC2 lets us."""
+        """The right is there."""
         self._probes.pop(what, None)
         self._troubles.end(what)
 
     def reserved(self, arguments: Mapping[str, Any]) -> None:
-        """EC2 let us make that reservation."""
+        """EC2 allowed that reservation."""
         self._allowed = arguments
         self.have(RESERVE)
 
     async def is_own_matter(self, request_id: str, trouble: Ec2Error) -> bool:
-        """Whether the reservation is forbidden to that request alone. If not, nobody gets any until
-        it is allowed again: then the request is to be tried once more."""
+        """Whether the reservation is forbidden for this request only. If not, the class is inactive
+        until the right is back, and the request must be tried again."""
         allowed = self._allowed
         if allowed is None:
-            # Only who asked can tell when it is allowed.
+            # There is no probe, so only the request itself can find out.
             self._waiting.add(request_id)
             self.lack(RESERVE, trouble)
             return False
@@ -80,14 +78,14 @@ class Rights:
         return False
 
     def waits_no_more(self, request_id: str) -> None:
-        """The request has come to its end, or was taken back."""
+        """The request has ended or was cancelled."""
         if request_id in self._waiting:
             self._waiting.discard(request_id)
             if not self._waiting and self._allowed is None:
                 self.have(RESERVE)
 
     async def look(self) -> None:
-        """Tries out what did not work."""
+        """Runs the probes of missing rights."""
         for what, probe in list(self._probes.items()):
             if await self._works(probe):
                 self.have(what)

@@ -1,4 +1,9 @@
-"""Capacity reservations on the bus: one instance is active, the others stand by."""
+"""Makes reservations, waits for them, watches them, and cancels those not needed any more.
+
+One instance is active, the others stand by. No state is kept that a crash could lose: tags name the
+request of each reservation, and the store of statuses says which requests are cancelled. A listing
+of EC2 every few seconds finds all reservations, whichever process made them. A call without an
+answer is repeated with the same token and creates nothing new."""
 
 from __future__ import annotations
 
@@ -51,7 +56,7 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """All reservations of one class."""
+    """Keeps the reservations of one class equal to the requests."""
 
     def __init__(self, bus: Bus, settings: Settings, aws: AwsSettings, ec2: Ec2) -> None:
         self._bus = bus
@@ -76,7 +81,7 @@ class Reconciler:
 
     @property
     def trouble(self) -> str:
-        """Why the class is not provided at the moment; "": it is."""
+        """Why the class is not served now; "": it is."""
         return "" if self._provider.active else self._provider.message
 
     async def run(self) -> None:
@@ -88,14 +93,14 @@ class Reconciler:
             tasks.create_task(self._service.run(self._stop), name="requests")
 
     async def close(self) -> None:
-        """Ends what was begun; reservations stay."""
+        """Stops all work; reservations stay."""
         self.ready = False
         self._stop.set()
         for task in self._beside.values():
             task.cancel()
         await asyncio.gather(*self._beside.values(), return_exceptions=True)
 
-    # What was said of requests. -----------------------------------------------------------
+    # Stored statuses. -----------------------------------------------------------
 
     async def _follow(self) -> None:
         reader = BucketReader(
@@ -122,7 +127,7 @@ class Reconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """A reservation that is active, or why there is none."""
+        """Waits for an active reservation; returns why there is none otherwise."""
         try:
             made = await self._maker.make(request, request.parameters)
         except Ec2Error as trouble:
@@ -151,8 +156,8 @@ class Reconciler:
             self.booked.waits_no_more(request.id)
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Its reservation is cancelled, if there is one. One that EC2 does not list yet, and that
-        another process made, is cancelled when it appears. Raises Trouble: to be called again."""
+        """Cancels the request's reservation. One made by another process that EC2 does not list yet
+        is cancelled when it is listed. Raises Ec2Error: call it again."""
         self.booked.is_over(cancellation.id, clock.monotonic())
         await self._canceller.free(cancellation)
 
@@ -175,13 +180,13 @@ class Reconciler:
             listed = await asyncio.shield(asking)
         except Ec2Error as trouble:
             if trouble.fault in NOT_OURS:
-                # Told when it begins, not at every look.
+                # Reported once when it begins, not at every listing.
                 self.ready = True
                 self._rights.lack(LOOK, trouble)
             else:
                 log.warning("not_listed", reason=str(trouble))
         except asyncio.CancelledError:
-            # Cancelled once it would wait for its thread; what only looks is not waited for.
+            # A listing has no effect, so a cancelled one is not waited for.
             asking.cancel()
             await asyncio.sleep(0)
             asking.cancel()
@@ -213,7 +218,7 @@ class Reconciler:
         task.add_done_callback(lambda _: self._beside.pop(name, None))
 
     async def _revoke(self, request_id: str, revoked: CapacityRevoked) -> None:
-        # Said until it is heard: as long as the store says otherwise, the next look comes back.
+        # If this fails, the next listing reports it again.
         try:
             if await self._provider.report(request_id, revoked):
                 log.warning("revoked", id=request_id, reason=revoked.message)
@@ -227,10 +232,10 @@ __all__ = ["SERVICE", "run"]
 async def run(
     bus: Bus, settings: Settings, *, stop: asyncio.Event, provisioning_class: str | None = None
 ) -> None:
-    """Stands by until it is our turn, then reserves capacity; until stop is set. Raises SetupError
-    when boto3 is missing, or its settings are wrong."""
+    """Runs the provider while this instance leads, until stop is set. Raises SetupError if boto3 is
+    missing or a setting is wrong."""
     aws = AwsSettings.from_env(provisioning_class=provisioning_class)
-    # It reads a good deal of files: not in the loop.
+    # boto3 reads many files, so not in the event loop.
     ec2 = await asyncio.to_thread(Ec2.connect, aws.provisioning_class)
 
     def begin(_: int) -> Reconciler:

@@ -1,4 +1,4 @@
-"""What the provider is told from outside, beside what every service is and what boto3 reads."""
+"""Settings from ``ADMIT_AWS_*`` variables, in addition to those of every service and of boto3."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SECONDS_MIN: Final = 0.05
 
 
 class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``poll_seconds``: how often EC2 is asked how all reservations are, while there are any;
-    ``sweep_seconds``: while there are none. ``unseen_seconds``: how long one may be missing from
-    EC2's lists before it counts as gone; EC2 itself says up to five minutes."""
+    """``poll_seconds``: interval of listings while there are reservations; ``sweep_seconds``: while
+    there are none. ``unseen_seconds``: a reservation missing in listings for this long counts as
+    gone; EC2 documents delays of up to five minutes."""
 
     provisioning_class: str = DEFAULT_CLASS
     poll_seconds: float = 5.0
@@ -30,10 +30,10 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
     def from_env(
         cls, env: Mapping[str, str] | None = None, *, provisioning_class: str | None = None
     ) -> AwsSettings:
-        """Raises SetupError naming the variable that is wrong."""
+        """Raises SetupError that names the wrong variable."""
         env = os.environ if env is None else env
         name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
-        # A ProvisioningRequestConfig takes no other, and EC2's filters would read more into them.
+        # A ProvisioningRequestConfig takes only such names, and EC2's filters have wildcards.
         if complaint := subdomain(name):
             raise SetupError(f"ADMIT_AWS_CLASS: {complaint}")
         return cls(

@@ -1,3 +1,5 @@
-"""A Kubernetes cluster as a provider of capacity: each request becomes a ProvisioningRequest there
-with its PodTemplates, and what its conditions tell is answered.
-"""
+"""A Kubernetes cluster as a capacity provider: makes a ProvisioningRequest with PodTemplates in the
+cluster for each request, and answers with its conditions.
+
+Consumes: requests of its classes; ProvisioningRequests of the cluster. Publishes: answers to the
+requests. Owns: the objects with its installation label. Leadership: none; all instances work."""

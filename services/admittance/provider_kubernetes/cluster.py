@@ -1,9 +1,8 @@
-"""The REST of the two kinds, by an HTTP client that lightkube makes from a kubeconfig.
+"""REST calls for the two kinds, and the meaning of the API server's errors.
 
-lightkube does what is hard to get right (contexts, certificates, tokens that change, programs that
-log in); the handful of calls is made here, where it can be told apart what the server refused for
-good, what is worth trying again, and what a watch has lost.
-"""
+lightkube makes the HTTP client from a kubeconfig, because contexts, certificates, changing tokens
+and login programs are hard to get right. The few calls are made here, so that permanent refusals,
+temporary ones and outdated watches can be distinguished."""
 
 from __future__ import annotations
 
@@ -23,13 +22,12 @@ if TYPE_CHECKING:
 
 
 _LACKS_A_RIGHT: Final = re.compile(r"cannot \w+ resource ")
-"""As every authorizer is told of by the server; what an admission controller refuses reads
-otherwise."""
+"""The server's text for all authorizers. Refusals by admission controllers have other texts."""
 _NOT_NOW: Final = ("exceeded quota", "because it is being terminated")
 
 
 class Away(Exception):
-    """No answer, or one that tells to try again. ``after``: seconds, as the server wishes."""
+    """No answer, or one that asks to try again. ``after``: seconds that the server asks to wait."""
 
     def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
@@ -37,11 +35,11 @@ class Away(Exception):
 
 
 class Unauthorized(Away):
-    """The server does not know us: a token that has to be renewed, or that is nobody's."""
+    """The server does not accept the credentials, for instance an expired token."""
 
 
 class Denied(Exception):
-    """The server said no, and will again. The message is the server's. ``code``: of HTTP."""
+    """A permanent refusal, with the server's message. ``code``: HTTP status."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -50,7 +48,7 @@ class Denied(Exception):
 
 
 class Right(NamedTuple):
-    """What somebody has to let us do. ``namespace`` "": in all of them."""
+    """A right that a call needs. ``namespace`` "": in all namespaces."""
 
     verb: str
     kind: str
@@ -58,7 +56,7 @@ class Right(NamedTuple):
 
 
 class Forbidden(Denied):
-    """We lack a right: nobody's request is at fault, and somebody can give it to us."""
+    """A right is missing. The request is not at fault; an administrator can grant it."""
 
     def __init__(self, code: int, reason: str, message: str, right: Right) -> None:
         super().__init__(code, reason, message)
@@ -66,19 +64,19 @@ class Forbidden(Denied):
 
 
 class NotNow(Denied):
-    """The namespace is full, or goes: another time it may be allowed."""
+    """The namespace is over its quota or is being deleted: later the call may work."""
 
 
 class Exists(Denied):
-    """There is one of that name."""
+    """An object of that name exists."""
 
 
 class Missing(Denied):
-    """There is none of that name, or of that kind."""
+    """No object of that name, or no such kind."""
 
 
 class Outdated(Denied):
-    """What a watch was to go on from is forgotten: list again."""
+    """The version that the watch starts from has expired: list again."""
 
 
 def event(line: str) -> tuple[str, dict[str, Any]]:
@@ -97,7 +95,7 @@ def event(line: str) -> tuple[str, dict[str, Any]]:
 
 
 def trouble(response: httpx.Response, right: Right) -> Exception:
-    """What an answer that is none means, of a call that needs that right."""
+    """The exception for a failed response to a call that needs that right."""
     code = response.status_code
     reason, message = "", response.text.strip()[:1000]
     try:
@@ -110,7 +108,7 @@ def trouble(response: httpx.Response, right: Right) -> Exception:
         return Outdated(code, reason, message)
     if code == 401:
         return Unauthorized(f"HTTP {code}: {message}")
-    # 408, 425: as they say.
+    # 408 and 425 ask to repeat the call.
     if code >= 500 or code in (408, 425, 429):
         after = response.headers.get("Retry-After", "")
         return Away(f"HTTP {code}: {message}", float(after) if after.isdecimal() else None)
@@ -131,7 +129,7 @@ PAGE: Final = 500
 CALLS: Final = 16
 CALL_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 60
-"""A watch ends by itself after so long: a connection that died in silence is noticed soon after."""
+"""The server ends a watch after this time, so a dead connection is noticed soon after."""
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
 )
@@ -150,12 +148,12 @@ class Cluster:
         await self._http.aclose()
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """Raises Missing, Denied, Away; so do the others."""
+        """The object. Raises Missing, Denied or Away, like the other calls."""
         right = Right("get", kind, namespace)
         return await self._call("GET", _path(kind, namespace, name), right)
 
     async def create(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises Exists, too."""
+        """Creates the object. Raises Exists, too."""
         namespace = body["metadata"]["namespace"]
         right = Right("create", kind, namespace)
         return await self._call("POST", _path(kind, namespace), right, body=body)
@@ -163,12 +161,13 @@ class Cluster:
     async def merge(
         self, kind: str, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Changes the fields that body has."""
+        """Merges ``body`` into the object."""
         right = Right("patch", kind, namespace)
         return await self._call("PATCH", _path(kind, namespace, name), right, body=body)
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Deletes that very object; gone already, or another of its name, is as good."""
+        """Deletes the object with that uid. One that is gone, or has another uid now, is not an
+        error."""
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -184,7 +183,7 @@ class Cluster:
     async def list(
         self, kind: str, namespace: str | None, selector: str
     ) -> tuple[list[dict[str, Any]], str]:
-        """The objects, and the version to watch from. ``namespace`` None: of all."""
+        """The objects, and the version to watch from. ``namespace`` None: all namespaces."""
         found: list[dict[str, Any]] = []
         more = ""
         while True:
@@ -200,7 +199,7 @@ class Cluster:
                 return found, str(metadata.get("resourceVersion", ""))
 
     async def has(self, right: Right) -> bool:
-        """Whether the server would let us. Raises Denied when it does not tell."""
+        """Whether we have the right. Raises Denied if the server refuses to say."""
         attributes = {
             "verb": right.verb,
             "group": _GROUP[right.kind],
@@ -218,7 +217,8 @@ class Cluster:
     async def watch(
         self, kind: str, namespace: str | None, selector: str, version: str
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-        """What changes after version, with bookmarks, until the server ends it. Raises Outdated."""
+        """Yields the changes after ``version``, with bookmarks, until the server ends the watch.
+        Raises Outdated."""
         import httpx2 as httpx
 
         params = {
@@ -280,8 +280,8 @@ class Cluster:
 
 
 def connect(settings: KubeSettings) -> Cluster:
-    """A client of the cluster that the kubeconfig, or the pod's service account, names; it has not
-    been tried. Raises SetupError."""
+    """A client of the cluster in the kubeconfig or the pod's service account. Makes no call yet.
+    Raises SetupError."""
     try:
         import httpx2 as httpx
         from lightkube.config.client_adapter import AsyncClient, ConnectionParams
@@ -302,8 +302,8 @@ def _path(kind: str, namespace: str | None, name: str = "") -> str:
 
 
 def _not_logged_in() -> tuple[type[Exception], ...]:
-    """What comes of a token that is not where it should be, and of a program that logs in and
-    fails, or says something else than a token."""
+    """Errors of lightkube for a missing token file, and for a login program that fails or returns
+    no token."""
     from lightkube.core.exceptions import ConfigError
 
     return ConfigError, OSError, LookupError, TypeError, ValueError

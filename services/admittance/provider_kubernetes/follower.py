@@ -1,9 +1,8 @@
-"""The ProvisioningRequests of this installation as the cluster shows them: listed, then watched.
+"""Lists and watches the ProvisioningRequests of this installation.
 
-A watch that ends goes on where it was; one whose place the server has forgotten lists again; while
-the server is away it is tried again and again. Whoever follows misses no state, though maybe some
-that lay in between.
-"""
+A watch that ends continues from its last version; if that has expired, the objects are listed
+again; while the server is away, calls are repeated. The latest state of each object is always seen;
+states in between may be missed."""
 
 from __future__ import annotations
 
@@ -32,9 +31,9 @@ log = structlog.get_logger()
 
 
 class Follower:
-    """``seen``: by the request's id. ``changed``: called with an id whenever its object did.
+    """``seen``: objects by request id. ``changed``: called with the id of each changed object.
     ``listed``: called after each listing. ``healthy``: called with "" when the server answers, and
-    with what is wrong when it has not for ``away_seconds``."""
+    with the error when it has not answered for ``away_seconds``."""
 
     def __init__(
         self,
@@ -57,22 +56,22 @@ class Follower:
         self._last_answer = 0.0
         self._pause = PAUSE_MIN
         self._at: str | None = None
-        """The version that a watch goes on from; None: list first."""
+        """The version that the next watch starts from; None: list first."""
         self.seen: dict[str, Seen] = {}
         self._gone: dict[str, None] = {}
-        """The uids that went last."""
+        """The uids deleted last."""
         self.listing = False
-        """What changes now is found by a listing, of which is told when it has ended."""
+        """Changes now come from a listing; ``listed`` is called when it has ended."""
 
     def note(self, seen: Seen) -> None:
-        """An object that was made or read just now, unless a newer sight of it is known, be it that
-        it has gone."""
+        """Adds an object that was just made or read, unless a newer state or its deletion is
+        known."""
         known = self.seen.get(seen.id)
         if (known is None or known.uid != seen.uid) and seen.uid not in self._gone:
             self._put(seen)
 
     def gone(self, request_id: str) -> None:
-        """It was asked for just now, and is not there."""
+        """The object was just read and does not exist."""
         known = self.seen.get(request_id)
         if known is not None:
             self._drop(known)
@@ -93,7 +92,7 @@ class Follower:
                 patience = 0.0 if isinstance(error, Unauthorized) else self._away_seconds
                 await self._troubled(str(error), patience, error.after)
             except Denied as error:
-                # A right that is lacking, a kind that is not installed: somebody has to mend it.
+                # A missing right or kind: an administrator has to fix it.
                 await self._troubled(f"{self._cluster.server}: {error}", 0.0, None)
 
     async def _list(self) -> str:
@@ -128,7 +127,7 @@ class Follower:
                 else:
                     self._put(seen)
         self._answered()
-        # A server that ends every watch at once is not to be asked without a pause.
+        # A pause, in case the server ends every watch at once.
         await self._wait(PAUSE_MIN)
 
     def _put(self, seen: Seen) -> None:
@@ -153,7 +152,7 @@ class Follower:
     async def _troubled(self, message: str, patience: float, after: float | None) -> None:
         silent = asyncio.get_running_loop().time() - self._last_answer
         if silent >= patience:
-            # Told when it begins, not at every try.
+            # Reported once when it begins, not at every try.
             self._healthy(message)
         else:
             log.warning("cluster_away", reason=message, seconds=round(silent, 1))

@@ -1,10 +1,8 @@
-"""Makes the objects of a request in the cluster, and deletes them, however often it is called and
-however long the cluster is away.
+"""Makes and deletes the cluster's objects of a request; repeats calls while the cluster is away.
 
-The order of making is the law of this room: first the templates, then the request, and then it owns
-them. Names follow from the request's id, so repeating any step changes nothing; and a template that
-a crash left without an owner is found by its label.
-"""
+Order: first the templates, then the ProvisioningRequest, then its ownership of the templates. Names
+follow from the request's id, so every step can be repeated. A template without an owner, left by a
+crash, is found by its label."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ log = structlog.get_logger()
 
 
 class Foreign(Exception):
-    """An object of our name is somebody else's."""
+    """An object of our name belongs to another request or installation."""
 
 
 class Maker:
@@ -46,8 +44,8 @@ class Maker:
         self._rights = rights
 
     async def make(self, asked: ObjectIdentity, request: Request) -> Seen | Failed:
-        """The request as it is in the cluster, with all that belongs to it; or why it never will
-        be. Raises Missing when the cluster does not know that kind."""
+        """Makes all objects and returns the ProvisioningRequest; or why that failed for good.
+        Raises Missing if the cluster does not have the kind."""
 
         async def told(reason: str) -> None:
             await request.say(Accepted(f"waits for a right in the cluster: {reason}"))
@@ -67,7 +65,7 @@ class Maker:
             return Failed(str(error))
         except Denied as error:
             if isinstance(error, Missing) and not error.reason:
-                # No answer of the API's: the kind is not installed, which a watch tells, too.
+                # Not an API answer: the kind is not installed; the watch reports that, too.
                 raise
             return Failed(str(error), retryable=False)
         return seen_of(made) or Failed(f"the cluster's own {asked.name} tells nothing of us")
@@ -75,7 +73,7 @@ class Maker:
     async def _create(
         self, kind: str, body: dict[str, Any], asked: ObjectIdentity, told: Told
     ) -> dict[str, Any]:
-        """The object, made now or before. Raises Foreign when it is somebody else's."""
+        """The object, made now or before. Raises Foreign if the name is taken by another owner."""
         metadata = body["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         while True:
@@ -105,7 +103,7 @@ class Maker:
             log.warning("template_gone", name=place[1])
 
     async def is_there(self, seen: Seen) -> bool:
-        """That very object is still there."""
+        """Whether the object with that uid still exists."""
         try:
             found = await self._rights.patiently(
                 self._cluster.get, REQUESTS, seen.namespace, seen.name
@@ -115,7 +113,7 @@ class Maker:
         return bool(found["metadata"]["uid"] == seen.uid)
 
     async def delete(self, request_id: str, namespace: str) -> None:
-        """Nothing is left of that request there. Raises Denied."""
+        """Deletes all objects of the request in the namespace. Raises Denied."""
         wanted = objects.selector(self._installation, request_id)
         for kind in (REQUESTS, TEMPLATES):
             found, _ = await self._rights.patiently(self._cluster.list, kind, namespace, wanted)

@@ -1,9 +1,9 @@
-"""The objects of one request in the cluster: their names, labels and bodies. Pure.
+"""The cluster's objects of a request: names, labels and bodies, and the answers that follow from
+their conditions. Pure.
 
-A name is the workload's, cut where it is too long, and a hash of the request's id, so that the same
-request always has the same and no two have one. The full id stands in an annotation: it, and not
-the name, tells whose an object is.
-"""
+A name is the workload's name, cut if it is too long, and a hash of the request's id, so it is
+stable and unique. The full id is in an annotation, which, unlike the name, proves that an object
+belongs to the request."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DOTS = re.compile(r"[.-]*\.[.-]*")
 
 
 def digest(request_id: str) -> str:
-    """A value for labels that stands for the id."""
+    """A label value for the request's id."""
     return blake2b(request_id.encode(), digest_size=16).hexdigest()
 
 
@@ -67,7 +67,7 @@ def _plain(text: str) -> str:
 
 
 class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose objects they are. ``namespace``: the cluster's."""
+    """The request that objects belong to. ``namespace``: in the cluster."""
 
     id: str
     provisioning_class: str
@@ -78,11 +78,11 @@ class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of the ProvisioningRequest."""
+        """The name of the ProvisioningRequest."""
         return request_name(self.workload, self.id)
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """Of one of the objects."""
+        """The metadata of one of the objects."""
         return {
             "name": name,
             "namespace": self.namespace,
@@ -102,7 +102,7 @@ class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
 def template_body(
     asked: ObjectIdentity, pod_set: str, template: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A PodTemplate."""
+    """The body of a PodTemplate."""
     return {
         "apiVersion": "v1",
         "kind": "PodTemplate",
@@ -114,7 +114,7 @@ def template_body(
 def request_body(
     asked: ObjectIdentity, counts: Sequence[tuple[str, int]], parameters: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A ProvisioningRequest for so many pods of each pod set."""
+    """The body of a ProvisioningRequest with the number of pods of each pod set."""
     spec: dict[str, Any] = {
         "provisioningClassName": asked.provisioning_class,
         "podSets": [
@@ -133,7 +133,8 @@ def request_body(
 
 
 def adoption(request: str, uid: str) -> dict[str, Any]:
-    """A patch of a template: the cluster deletes it with its request."""
+    """A patch that makes the request the owner of a template, so the cluster deletes them
+    together."""
     owner = {
         "apiVersion": API,
         "kind": KIND,
@@ -146,7 +147,7 @@ def adoption(request: str, uid: str) -> dict[str, Any]:
 
 
 def selector_of_others(installation: str) -> str:
-    """The label selector of what other installations of Admittance have made."""
+    """The label selector of objects of other installations of Admittance."""
     return f"{INSTALLATION},{INSTALLATION}!={installation}"
 
 
@@ -169,12 +170,12 @@ class Condition(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The text for users."""
         return (self.message or self.reason)[:MESSAGE_MAX]
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A ProvisioningRequest as it was last seen. ``version``: of the object."""
+    """A ProvisioningRequest as it was last listed or watched. ``version``: of the object."""
 
     id: str
     provisioning_class: str
@@ -188,13 +189,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     details: Mapping[str, str] = {}
 
     def true(self, kind: str) -> Condition | None:
-        """The condition of that type, where it is True."""
+        """The condition of that type if its status is True."""
         found = self.conditions.get(kind)
         return found if found is not None and found.status == "True" else None
 
 
 def seen_of(manifest: Mapping[str, Any]) -> Seen | None:
-    """What an object of the API shows; None: it is not one of ours, or none at all."""
+    """The ProvisioningRequest of a manifest; None: it is not ours, or not valid."""
     try:
         return _seen_of(manifest)
     except (KeyError, TypeError, AttributeError, msgspec.ValidationError):
@@ -225,9 +226,10 @@ def _seen_of(manifest: Mapping[str, Any]) -> Seen | None:
 
 
 def answer(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
-    """What is answered to a request that has not come to its end; None: nothing yet.
+    """The answer to a request in progress; None: nothing yet. docs/spec/lifecycle.md#5.2, top down;
+    only conditions with status True count.
 
-    ``pod_sets``: whose pods consume it, by the name that the object has in the cluster.
+    ``pod_sets``: the pod sets to annotate with the object's name, so that their pods consume it.
     """
     if (failed := seen.true("Failed")) is not None:
         return Failed(failed.text or "the request failed")
@@ -241,14 +243,14 @@ def answer(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
         text = provisioned.text or "the capacity is there"
         return Provisioned(text, details, pod_set_updates=updates)
     if (accepted := seen.true("Accepted")) is not None:
-        # Where it is not provisioned yet, that condition tells until when it will be.
+        # Until it is True, the Provisioned condition has the estimate.
         estimate = seen.conditions.get("Provisioned", accepted)
         return Accepted(estimate.text or accepted.text, details)
     return None
 
 
 def afterwards(seen: Seen) -> BookingExpired | CapacityRevoked | None:
-    """What has become of what was provisioned; None: it is still there."""
+    """The end of provisioned capacity; None: it is still there."""
     if (revoked := seen.true("CapacityRevoked")) is not None:
         return CapacityRevoked(revoked.text or "the capacity was revoked")
     if (expired := seen.true("BookingExpired")) is not None:

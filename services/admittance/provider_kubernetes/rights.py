@@ -1,9 +1,10 @@
-"""What the cluster lets us do. Where it does not know us, or we lack a right, nobody's request is
-at fault: whoever has asked waits until it is mended, and the classes are inactive meanwhile.
+"""Missing rights in the cluster. If the cluster refuses the credentials or a right is missing,
+requests are not at fault: they wait, and the classes are inactive meanwhile.
 
-Unless it is a matter of one namespace: as long as objects can be made in another one, only those
-wait who need that one. What cannot be deleted is everybody's matter: who cannot free makes no more.
-"""
+A missing right to create in one namespace is different: while objects can be made in another
+namespace, the classes stay active and only requests of that namespace wait. A missing right to
+delete makes the classes inactive everywhere: a provider that cannot free capacity must not obtain
+more."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ log = structlog.get_logger()
 
 
 class Rights:
-    """``look_seconds``: how often it is asked whether a right that is lacking is there again."""
+    """Keeps the classes inactive while rights are missing. ``look_seconds``: how often missing
+    rights are checked."""
 
     def __init__(self, cluster: Cluster, troubles: InactiveReasons, *, look_seconds: float) -> None:
         self._cluster = cluster
@@ -45,11 +47,12 @@ class Rights:
         self._lacking: dict[Right, str] = {}
         self._waiting: Counter[Right] = Counter()
         self._served: set[str] = set()
-        """Namespaces where something was made, and nothing was forbidden since."""
+        """Namespaces where an object was made, and creation was not forbidden since."""
         self._wrong = asyncio.Event()
 
     async def run(self) -> None:
-        """Asks for what is lacking, for ever: nobody may be waiting for it any more."""
+        """Checks missing rights periodically, until cancelled; possibly no request waits for them
+        any more."""
         while True:
             await self._wrong.wait()
             await asyncio.sleep(self._look_seconds)
@@ -61,8 +64,8 @@ class Rights:
     async def patiently(
         self, call: Callable[..., Awaitable[T]], *arguments: Any, told: Told | None = None
     ) -> T:
-        """What the cluster answers, however long it is away, or lets us not. ``told``: hears why
-        it takes longer than it should. Raises Denied."""
+        """Repeats the call until the cluster answers, also while a right is missing. ``told``:
+        called with the reason of the delay. Raises Denied."""
         pause = PAUSE_MIN
         refused: dict[Right, None] = {}
         try:
@@ -94,7 +97,7 @@ class Rights:
             self._waiting -= Counter(list(refused))
 
     def serves(self, namespace: str) -> None:
-        """Something could be made there."""
+        """An object was made in that namespace."""
         self._served.add(namespace)
         if self._lacking:
             self._tell()
@@ -126,7 +129,8 @@ class Rights:
             try:
                 has = await self._cluster.has(right)
             except Denied:
-                # It does not tell: who waits finds out, and where nobody does, the next one.
+                # The server refuses to say. A waiting request finds out; without one, assume that
+                # the right is back.
                 has = not self._waiting[right]
             if has:
                 self._has(right)

@@ -1,6 +1,9 @@
-"""This provider on the bus. All instances work: whoever hears a request makes its object, and what
-becomes of an object is seen by everybody and said once.
-"""
+"""Makes, follows and deletes the objects of requests: one provider for each class, one watch of the
+cluster for all.
+
+All instances work. The one that receives a request makes its object; all of them watch the objects,
+and equal answers are published once. A request is accepted before its object is made, so the store
+knows every object of a live request."""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ log = structlog.get_logger()
 
 
 class Reconciler:
-    """What one process does; any number of them may run beside each other."""
+    """Keeps the cluster's objects equal to the requests. Several instances may run."""
 
     def __init__(
         self, bus: Bus, settings: Settings, kube: KubeSettings, cluster: Cluster, installation: str
@@ -59,7 +62,7 @@ class Reconciler:
             away_seconds=kube.away_seconds,
         )
         self._open: dict[str, asyncio.Event] = {}
-        """Requests that are worked on here, and when their objects changed."""
+        """Requests in progress here, each with an event for changes of its object."""
         self._sweeper = Sweeper(
             bus,
             kube,
@@ -74,7 +77,7 @@ class Reconciler:
 
     @property
     def trouble(self) -> str:
-        """Why no class is provided at the moment; "": all are."""
+        """Why the classes are not served now; "": they are."""
         return self._troubles.message
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -103,7 +106,7 @@ class Reconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Makes the objects, and waits for the condition that ends it."""
+        """Makes the objects and waits for the final condition."""
         asked = ObjectIdentity(
             id=request.id,
             provisioning_class=request.provisioning_class,
@@ -128,11 +131,11 @@ class Reconciler:
                 log.warning("made_again", id=request.id, name=asked.name)
         finally:
             del self._open[request.id]
-            # What happens from now on is looked at by ourselves.
+            # From now on the sweeper handles the object's changes.
             self._on_changed(request.id)
 
     async def _until_end(self, request: Request) -> Status | None:
-        """The answer that ends it; None: the object was deleted before there was one."""
+        """The final answer; None: the object was deleted before."""
         changed = self._open[request.id]
         names = [name for one in request.pod_sets for name in one.names]
         told = ""
@@ -151,17 +154,17 @@ class Reconciler:
             await changed.wait()
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Deletes whatever there is of that request."""
+        """Deletes all objects of the request."""
         places = {self._kube.namespace(cancellation.namespace)}
         seen = self._follower.seen.get(cancellation.id)
         if seen is not None:
-            # Made when the namespaces were mapped otherwise.
+            # It was made with another mapping of namespaces.
             places.add(seen.namespace)
         for namespace in places:
             await self._maker.delete(cancellation.id, namespace)
         log.info("freed", id=cancellation.id, reason=cancellation.reason)
 
-    # What is seen. ------------------------------------------------------------------------
+    # The watch. ------------------------------------------------------------------------
 
     def _on_changed(self, request_id: str) -> None:
         changed = self._open.get(request_id)
@@ -185,7 +188,7 @@ SERVICE: Final = "provider-kubernetes"
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Provides until stop is set. Raises SetupError."""
+    """Runs the provider until stop is set. Raises SetupError."""
     kube = KubeSettings.from_env(os.environ)
     cluster = connect(kube)
     try:

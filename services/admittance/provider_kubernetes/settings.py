@@ -1,4 +1,7 @@
-"""What this provider is told from outside, in ``ADMIT_KUBE_*`` variables."""
+"""Settings from ``ADMIT_KUBE_*`` variables, and the cluster and user that they select.
+
+The kubeconfig is read here before lightkube reads it: lightkube reports errors as Python
+exceptions, here each error is one sentence that names the file."""
 
 from __future__ import annotations
 
@@ -31,12 +34,12 @@ _NAMESPACE = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``classes``: that are provided. ``namespaces``: ours to the cluster's; ``*``: all others;
-    what is not named is the same there. ``kubeconfig``: None: the service account of the pod, else
-    KUBECONFIG, else ``~/.kube/config``. ``installation``: tells our objects from those of another
-    Admittance in the same cluster; None: as the bucket of providers says. ``away_seconds``: how
-    long the API server may be silent before nothing counts as available. ``sweep_seconds``: how
-    often what nobody asks for any more is looked for."""
+    """``classes``: that are served. ``namespaces``: from Admittance's namespaces to the cluster's;
+    ``*``: all others; a namespace not named has the same name in the cluster. ``kubeconfig``: None:
+    the pod's service account, else KUBECONFIG, else ``~/.kube/config``. ``installation``: label
+    that distinguishes objects of several installations in one cluster; None: the id in the bucket
+    of providers. ``away_seconds``: the classes become inactive after the API server was silent this
+    long. ``sweep_seconds``: interval of the search for orphans."""
 
     classes: tuple[str, ...] = CLASSES
     namespaces: Mapping[str, str] = {}
@@ -63,12 +66,13 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def namespace(self, ours: str) -> str:
-        """The cluster's namespace for ours."""
+        """The cluster's namespace for one of Admittance's."""
         return self.namespaces.get(ours) or self.namespaces.get(ANY) or ours
 
     @property
     def only_namespace(self) -> str | None:
-        """The one that everything is in, so that a Role for it is enough; None: there are more."""
+        """The only namespace used in the cluster, so that a Role there is enough; None: several are
+        used."""
         return self.namespaces[ANY] if set(self.namespaces) == {ANY} else None
 
 
@@ -88,11 +92,11 @@ DEFAULT: Final = "~/.kube/config"
 
 
 class Unfit(ValueError):
-    """Why a kubeconfig is of no use."""
+    """Why a kubeconfig cannot be used."""
 
 
 def login(settings: KubeSettings) -> SingleConfig:
-    """The cluster and the user that the settings mean. Raises SetupError."""
+    """The cluster and user that the settings select. Raises SetupError."""
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
 
@@ -122,7 +126,7 @@ def _the(config: KubeConfig) -> SingleConfig:
 
 
 def unfit(name: object, error: Exception) -> SetupError:
-    """What is told of a kubeconfig that nothing can be done with."""
+    """The error for a kubeconfig that cannot be used."""
     return SetupError(f"the kubeconfig {name} is of no use: {told(error)}")
 
 
@@ -141,7 +145,8 @@ def _read(path: Path) -> Any:
 
 
 def chosen(document: Any, context: str | None) -> dict[str, Any]:
-    """Of a kubeconfig only what that context is about; None: the current one. Raises Unfit."""
+    """The part of a kubeconfig that the context needs; ``context`` None: the current one. Raises
+    Unfit."""
     if not isinstance(document, dict):
         raise Unfit("it has no contexts, clusters and users: it is another kind of YAML")
     name = context or document.get("current-context")
@@ -188,9 +193,9 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
 
 
 def told(error: Exception) -> str:
-    """What went wrong with a kubeconfig, for people."""
+    """The error of a kubeconfig as a sentence."""
     if isinstance(error, FileNotFoundError) and not error.filename:
-        # Of certificates ssl does not tell which.
+        # ssl does not name the missing certificate file.
         return "a certificate it names is not here; `kubectl config view --flatten` writes it in"
     if isinstance(error, ssl.SSLError):
         return f"its certificates cannot be read: {error}"

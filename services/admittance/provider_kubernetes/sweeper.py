@@ -1,7 +1,7 @@
-"""Objects that nobody here waits for: told of when they are over, deleted when they are nobody's.
+"""Handles objects without a request in progress here: reports the end of provisioned ones, deletes
+orphans.
 
-One listing of each kind for all of them, however many there are.
-"""
+One listing of each kind serves all objects."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from admittance.runtime.tasks import set_within
 
 AGAIN_SECONDS: Final = 0.2
 COUNTS: Final = ("provisioned", "booking_expired")
-"""What was said last where it is still of interest that capacity is lost."""
+"""Last statuses after which a loss of capacity must be reported."""
 
 log = structlog.get_logger()
 
 
 class Sweeper:
-    """``open_``: requests that are worked on here; they look after their objects themselves."""
+    """``open_``: requests in progress here; they handle their objects themselves."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Sweeper:
         self._told = False
 
     def begin(self) -> None:
-        """What there is was listed anew."""
+        """The objects were listed again."""
         self._began = True
         self._due.set()
 
     async def run(self) -> None:
-        """Sweeps from time to time, for ever."""
+        """Sweeps periodically, until cancelled."""
         while True:
             await set_within(self._due, self._kube.sweep_seconds)
             self._due.clear()
@@ -82,13 +82,13 @@ class Sweeper:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def close(self) -> None:
-        """Ends what was begun."""
+        """Stops all work."""
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
 
     def look(self, request_id: str) -> None:
-        """Its object has changed: is it over, or nobody's?"""
+        """The request's object changed: checks whether it has ended or is an orphan."""
         if request_id not in self._looking:
             self._looking.add(request_id)
             self._start(self._look(request_id))
@@ -119,8 +119,8 @@ class Sweeper:
             self._looking.discard(request_id)
 
     async def _judge(self, seen: Seen, said: StoredStatus | None) -> bool:
-        """Does what is to be done about an object. False: its answer is still to be said, so look
-        again."""
+        """Reports the end of an object, or deletes an orphan. False: its previous answer is not
+        stored yet, so check again."""
         if seen.id in self._open or seen.deleting:
             return True
         if is_orphan(said):
@@ -143,8 +143,8 @@ class Sweeper:
             log.error("not_deleted", id=request_id, reason=str(error))
 
     async def _tell_of_others(self) -> None:
-        """What another installation made is left alone: it may be at work. One whose bus was lost
-        is not, and only a person knows that."""
+        """Logs objects of other installations once. They are left alone, because that installation
+        may still run; only an operator knows."""
         wanted = objects.selector_of_others(self._installation)
         found, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
         self._told = True
@@ -153,21 +153,20 @@ class Sweeper:
             log.info("objects_of_others", ours=self._installation, others=dict(others))
 
     async def _find_gone(self, seen: Collection[Seen], there: Collection[str]) -> None:
-        """Notes what went before a watch could tell of it. ``seen``: before ``there`` was listed,
-        by uid."""
+        """Notes objects that were deleted unseen by the watch. ``seen``: known before the listing;
+        ``there``: the listed uids."""
         for one in seen:
             lost = one.uid not in there and self._follower.seen.get(one.id) is one
             if lost and not await self._maker.is_there(one):
                 self._follower.gone(one.id)
 
     async def _sweep(self) -> None:
-        """Deletes what nobody asks for, tells what is over, as the store knows it, and finds what
-        has gone unseen."""
+        """Deletes orphans, reports ended objects, and notes objects deleted unseen."""
         seen = list(self._follower.seen.values())
         wanted = objects.selector(self._installation)
         requests, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
         await self._find_gone(seen, {one["metadata"]["uid"] for one in requests})
-        # Objects first, then words: what is there by now has had a word before.
+        # Objects are taken before the statuses are read, so each live one has a status.
         mine = [
             one for one in self._follower.seen.values() if one.provisioning_class in self._providers
         ]
@@ -193,5 +192,5 @@ class Sweeper:
         try:
             await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
         except Denied as error:
-            # Those of other namespaces may be.
+            # Templates in other namespaces may still be deletable.
             log.error("not_deleted", template=name, reason=str(error))
