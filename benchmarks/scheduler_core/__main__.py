@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from admittance.runtime.process.garbage import seldom_collect
+from admittance.runtime.process.startup import collect_garbage_less_often
 
 from .figures import FIGURES, Figure
 
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="how often, with --against")
     options = parser.parse_args()
     # As the services do.
-    seldom_collect()
+    collect_garbage_less_often()
     wanted: list[str] = options.only or list(FIGURES)
     names = [
         name

@@ -17,7 +17,7 @@ from admittance.events.names import token
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import NoServer
-from admittance.runtime.process import health, health_file
+from admittance.runtime.process import health
 from admittance.runtime.process.settings import Settings
 
 from servers import until
@@ -37,7 +37,10 @@ async def test_a_ready_service_of_this_host_is_well_and_a_missing_one_is_not() -
 async def test_what_keeps_a_service_from_its_work_is_told() -> None:
     def told() -> HealthReply:
         return HealthReply(
-            service="digger", instance=instance, ready=True, details=health.told("no spade")
+            service="digger",
+            instance=instance,
+            ready=True,
+            details=health.trouble_details("no spade"),
         )
 
     here = socket.gethostname()
@@ -92,19 +95,19 @@ def test_the_check_of_a_container_tells_a_service_that_is(
 async def test_a_service_keeps_the_file_of_its_health(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health_file, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(health, "EVERY_SECONDS", 0.05)
     file = tmp_path / "health"
     trouble = [""]
 
     def told() -> HealthReply:
-        details = health.told(trouble[0])
+        details = health.trouble_details(trouble[0])
         return HealthReply(service="digger", instance="one", ready=True, details=details)
 
     async with embedded("--no-runner") as system:
         bus = await Bus.connect(system.url, name="digger")
         settings = Settings(service="digger", instance="one")
         async with health.answered(bus, "digger", "one", told):
-            keeping = asyncio.create_task(health_file.keep(bus, settings, file))
+            keeping = asyncio.create_task(health.keep(bus, settings, file))
             await until(file.exists)
             assert checked(file) == (0, "")
             trouble[0] = "no spade"

@@ -20,7 +20,7 @@ from admittance.providers.status_store import CANCELLED, StoredStatus, read_stat
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 INSTALLATION: Final = "admittance.dev/installation"
 """Label: the Admittance installation that created the object."""
@@ -87,7 +87,7 @@ async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredR
                 status = read_status(entry.value)
             except Unreadable as error:
                 # Not written by Admittance: treated as absent.
-                tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
+                log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found[status.id] = StoredRequest(name, status)
     return found

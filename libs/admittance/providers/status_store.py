@@ -27,7 +27,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.sdk.bounds import sayable
 from admittance.sdk.outbox import Outbox
 
@@ -94,7 +94,7 @@ class StatusStore:
             stored = read_status(entry.value)
         except Unreadable as error:
             # Not written by Admittance: the next status replaces it.
-            tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
+            log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
             return StoreEntry(None, entry.revision)
         # Another id with the same hash is treated as absent.
         return StoreEntry(stored if stored.id == request_id else None, entry.revision)

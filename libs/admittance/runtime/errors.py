@@ -1,54 +1,216 @@
-"""Expected trouble, by whose fault it is.
+"""Expected errors of the bus, and the meaning of each error code of nats-server.
 
 AdmittanceError
 ├── SetupError        the installation is wrong; the sentence says what to do
-├── Unavailable       the bus did not answer; whether it did what we asked is unknown
+├── Unavailable       the bus did not answer; the outcome of the request is unknown
 │   ├── NoServer          no server answers at the address
 │   └── AccessDenied      the server refuses our credentials, certificate or permissions
-├── Superseded        a successor reads in our place; stop
-└── Refused           the bus said no, and did nothing
-    ├── StaleRevision     somebody else wrote first: load and decide anew
-    ├── Fenced            we lead the domain no longer: stop deciding for it
-    ├── Busy              not now: no leader, too much in flight; ask again
-    ├── Full              no room: a person must make some, then it goes on
-    ├── Repeated          an atomic batch has a message id that was said before
-    └── TooBig            longer than the server takes
+├── Superseded        another instance with a newer epoch has taken over; stop
+└── Refused           the bus refused the request and did nothing
+    ├── StaleRevision     another writer was faster: load and decide anew
+    ├── Fenced            we no longer lead the domain: stop deciding for it
+    ├── Busy              no leader, or too much in flight: retry
+    ├── Full              no room: a person must make room, then a retry succeeds
+    ├── Repeated          an atomic batch has a message id that is on the log already
+    └── TooBig            longer than the server accepts
 
-Which error code of the server is which is decided in `server_errors`.
+`TABLE` alone decides what an error code means. A process ends only for a setting that a person must
+change, or for a bug; it retries everything else. The codes are those that the server publishes
+(`server/errors.json`, 2.15), as far as our requests and messages can get them. The HTTP-like status
+that comes with an error decides for a code that is not listed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
 import nats.errors
 
-from admittance.runtime.server_errors import Meaning, meaning
+
+class Meaning(Enum):
+    """What an error of the server means, and so what to do."""
+
+    NOT_NOW = "nothing is wrong with the request: retry"
+    FULL = "no room: a person must make room; retry seldom until then"
+    SEQUENCE = "the expected revision or epoch is no longer the last one"
+    REPEATED = "an atomic batch has a message id that the log has already"
+    TOO_BIG = "longer than the server accepts"
+    ABSENT = "there is no such stream, consumer or message"
+    TAKEN = "the name is in use already"
+    SETTING = "a setting of the server or of ours must be changed by a person"
+    WRONG = "the request itself is wrong: a bug, or another version of the server"
+
+
+NO_ANSWER: Final = 503
+"""The status of a request that no service and no stream listens to."""
+IN_PROCESS: Final = 10158
+"""The same message id is being processed; a retry gets the outcome."""
+
+_NOT_NOW: Final = {
+    NO_ANSWER: "no stream takes this subject",
+    10004: "incomplete results",
+    10005: "no suitable peers for placement",
+    10007: "JetStream cluster not assigned to this server",
+    10008: "JetStream system temporarily unavailable",
+    10009: "JetStream cluster can not handle request",
+    10012: "consumer create failed",
+    10041: "Raft general error",
+    10048: "stream assignment failed",
+    10049: "stream create failed",
+    10050: "stream delete failed",
+    10051: "stream general error",
+    10069: "stream update failed",
+    10072: "JetStream unable to open temp storage for restore",
+    10075: "peer remap failed",
+    10096: "stream not valid",
+    10104: "error creating store for consumer",
+    10110: "stream purge failed",
+    10118: "stream is offline",
+    10119: "consumer is offline",
+    10124: "stream move already in progress",
+    IN_PROCESS: "duplicate message id is in process",
+    10163: "expected last sequence per subject temporarily unavailable",
+    10164: "wrong last sequence: another message on that fence is in flight",
+    10167: "too many requests",
+    10176: "atomic publish batch is incomplete: it was abandoned, and nothing of it is stored",
+    10202: "cluster member change is in progress",
+    10210: "atomic publish too many inflight",
+    10211: "batch publish too many inflight",
+    10226: "stream reconfiguration already in progress",
+}
+_FULL: Final = {
+    10002: "resource limits exceeded for account",
+    10023: "insufficient resources",
+    10026: "maximum consumers limit reached",
+    10027: "maximum number of streams reached",
+    10028: "insufficient memory resources available",
+    10047: "insufficient storage resources available",
+    10077: "stream store failed: maximum bytes or messages exceeded, or no space left",
+}
+_SETTING: Final = {
+    10006: "JetStream not in clustered mode",
+    10010: "JetStream clustering support required",
+    10035: "account not found",
+    10036: "not currently supported in clustered mode",
+    10039: "JetStream not enabled for account",
+    10052: "stream configuration invalid",
+    10053: "stream limits exceed those of the account",
+    10061: "Replicas configuration can not be updated",
+    10065: "subjects overlap with an existing stream",
+    10074: "replicas > 1 not supported in non-clustered mode",
+    10076: "JetStream not enabled",
+    10109: "invalid operation on sealed stream",
+    10113: "account requires a stream config to have max bytes set",
+    10120: "no JetStream default or applicable tiered limit present",
+    10121: "consumer max ack pending exceeds system limit",
+    10122: "stream max bytes exceeds account limit max stream bytes",
+    10125: "consumer max request batch exceeds server limit",
+    10153: "consumer inactive threshold exceeds system limit",
+    10166: "per-message TTL is disabled",
+    10174: "atomic publish is disabled",
+    10185: "JetStream minimum api level required",
+    10188: "message schedules is disabled",
+    10194: "stream is offline: this server is too old for it",
+    10195: "consumer is offline: this server is too old for it",
+    10199: "atomic publish batch is too large",
+}
+_SEQUENCE: Final = {
+    10070: "wrong last msg ID",
+    10071: "wrong last sequence",
+}
+_ABSENT: Final = {
+    10014: "consumer not found",
+    10037: "no message found",
+    10043: "sequence not found",
+    10059: "stream not found",
+    10149: "consumer does not exist",
+}
+_TAKEN: Final = {
+    10013: "consumer name already in use",
+    10058: "stream name already in use with a different configuration",
+    10105: "consumer already exists and is still active",
+    10148: "consumer already exists",
+}
+_TOO_BIG: Final = {
+    10054: "message size exceeds maximum allowed",
+    10097: "header size exceeds maximum allowed of 64k",
+}
+_REPEATED: Final = {10201: "atomic publish batch contains duplicate message id"}
+_WRONG: Final = {
+    10003: "bad request",
+    10025: "invalid JSON",
+    10056: "stream name in subject does not match request",
+    10060: "expected stream does not match",
+    10093: "consumer filter subject is not a valid subset of the interest subjects",
+    10094: "consumer policy invalid",
+    10111: "stream rollup failed",
+    10165: "invalid per-message TTL",
+    10175: "atomic publish sequence is missing",
+    10177: "atomic publish unsupported header used",
+    10179: "atomic publish batch ID is invalid",
+    10189: "message schedules pattern is invalid",
+    10190: "message schedules target is invalid",
+    10191: "message schedules invalid per-message TTL",
+    10192: "message schedules invalid rollup",
+    10193: "missing sequence for expected last sequence per subject",
+    10200: "atomic publish batch commit is invalid",
+}
+
+TABLE: Final[Mapping[int, Meaning]] = MappingProxyType(
+    {
+        code: meaning
+        for meaning, codes in (
+            (Meaning.NOT_NOW, _NOT_NOW),
+            (Meaning.FULL, _FULL),
+            (Meaning.SETTING, _SETTING),
+            (Meaning.SEQUENCE, _SEQUENCE),
+            (Meaning.ABSENT, _ABSENT),
+            (Meaning.TAKEN, _TAKEN),
+            (Meaning.TOO_BIG, _TOO_BIG),
+            (Meaning.REPEATED, _REPEATED),
+            (Meaning.WRONG, _WRONG),
+        )
+        for code in codes
+    }
+)
+"""The meaning of every listed code."""
+
+
+def meaning(code: int, status: int = 400) -> Meaning:
+    """What an error code means. ``status``: its HTTP-like status, which decides for codes not in
+    `TABLE`: server errors (5xx) and too many requests (429) are retried."""
+    found = TABLE.get(code)
+    if found is not None:
+        return found
+    return Meaning.NOT_NOW if status >= 500 or status == 429 else Meaning.WRONG
 
 
 class AdmittanceError(Exception):
-    """Trouble that was to be expected."""
+    """An expected error, not a bug."""
 
 
 class SetupError(AdmittanceError):
-    """One line that says what is wrong with the installation, and what to do."""
+    """The installation is wrong. The text says in one line what is wrong and what to do."""
 
 
 class Unavailable(AdmittanceError):
-    """No answer in time. What was asked may have happened or not."""
+    """No answer in time. The request may have been carried out or not."""
 
 
 class NoServer(Unavailable):
-    """No server answers at the address. A service tries again: it may be about to start."""
+    """No server answers at the address. A service retries: the server may be about to start."""
 
 
 class AccessDenied(Unavailable):
-    """The server refuses our credentials, our certificate or what we ask. A command ends; a service
-    says so and tries again, since that may be mended at the server."""
+    """The server refuses our credentials, certificate or permissions. A command ends; a service
+    logs it and retries, because the server's settings may be corrected."""
 
 
 class Superseded(AdmittanceError):
-    """Somebody with a newer epoch has taken over what we were reading."""
+    """An instance with a newer epoch has taken over our consumer."""
 
 
 class Refused(AdmittanceError):
@@ -62,7 +224,7 @@ class Refused(AdmittanceError):
 
 
 class StaleRevision(Refused):
-    """The revision that was expected is no longer the last one."""
+    """The expected revision is no longer the last one."""
 
 
 class Fenced(Refused):
@@ -70,17 +232,16 @@ class Fenced(Refused):
 
 
 class Busy(Refused):
-    """Not now: JetStream has no leader, or too much is in flight. Nothing is wrong with what was
-    asked."""
+    """JetStream has no leader, or too much is in flight. The request itself is valid."""
 
 
 class Full(Refused):
-    """There is no room for it: on the disk, in memory, or within the limits of the account."""
+    """No room on the disk, in memory, or within the limits of the account."""
 
 
 class Repeated(Refused):
-    """A message id of an atomic batch was said before, so all of the batch was refused: most likely
-    the very batch is stored already."""
+    """A message id of an atomic batch is on the log already, so the whole batch was refused. Most
+    likely the same batch is stored already."""
 
 
 class TooBig(Refused):
@@ -88,9 +249,8 @@ class TooBig(Refused):
 
 
 def refusal(code: int, description: str, *, status: int = 400, fenced: bool = False) -> Refused:
-    """The exception for the server's answer. ``status``: the HTTP-like one of the answer.
-    ``fenced``: the message named a fence and no revision of its own, so a wrong sequence means the
-    fence."""
+    """The exception for an error answer. ``status``: its HTTP-like status. ``fenced``: the message
+    had a fence and no expected revision, so a wrong sequence means a stale fence."""
     found = meaning(code, status)
     kind = _CLASSES.get(found, Refused)
     if found is Meaning.SEQUENCE and fenced:
@@ -108,8 +268,8 @@ _CLASSES: Final = {
 
 
 def passes(error: BaseException) -> bool:
-    """Whether the error goes by itself, or when a person makes room, so that asking again mends it:
-    no answer, not now, no room. Otherwise a person must change a setting, or there is a bug."""
+    """Whether a retry can succeed without a change of settings: no answer, busy, or no room. For
+    any other error a person must change a setting, or there is a bug."""
     if isinstance(error, BaseExceptionGroup):
         return all(passes(one) for one in error.exceptions)
     return isinstance(error, _PASSING)
@@ -119,7 +279,7 @@ _PASSING: Final = (
     Unavailable,
     Busy,
     Full,
-    # What the client itself says of a connection that is lost, or is being made anew.
+    # Errors of the client about a connection that is lost or being re-established.
     ConnectionError,
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,

@@ -1,4 +1,4 @@
-"""Several tasks that are one work: they begin together, and when one of them fails all end."""
+"""Tasks: groups that end together, ends within a time limit, waits, and backoff."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -18,8 +18,9 @@ from admittance.runtime.telemetry.logger import logger
 
 @asynccontextmanager
 async def parts() -> AsyncIterator[asyncio.TaskGroup]:
-    """Goes on until all tasks of the group have ended. Raises what one of them raised: an
-    AdmittanceError alone, so that whoever began tells a lost bucket from a bug by its type."""
+    """Runs a group of tasks until all have ended; if one fails, all end. Raises an AdmittanceError
+    of a task alone, not as a group, so that the caller can tell a lost bucket from a bug by type.
+    """
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -28,17 +29,17 @@ async def parts() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 GRACE_SECONDS: Final = 2.0
-"""For ending in order. Far more than it takes while the bus answers."""
+"""Grace for an orderly end. Far more than needed while the bus answers."""
 CANCEL_SECONDS: Final = 1.0
-"""For a cancelled task, after which it is left behind."""
+"""Longest wait for a cancelled task; then it is abandoned."""
 PROCESS_SECONDS: Final = 4.0
-"""From the signal to the end of the process, whatever still runs in it."""
+"""Longest time from the signal to the end of the process."""
 
 log = logger()
 
 
 async def end(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
-    """Cancels task until it has ended. What it raised instead is raised here."""
+    """Cancels a task, repeatedly, until it has ended. Raises what the task raised."""
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=again_seconds)
@@ -47,8 +48,8 @@ async def end(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
 
 
 def go_on() -> None:
-    """Raises CancelledError where the current task was cancelled and has lost that: also the client
-    of the bus drops a cancellation, while it flushes. For loops that nothing else ends."""
+    """Raises CancelledError if the current task was cancelled and the cancellation got lost: the
+    client of the bus drops one while it flushes. For loops that end only by cancellation."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -60,11 +61,11 @@ async def in_time(
     *,
     grace_seconds: float | None = GRACE_SECONDS,
 ) -> None:
-    """Runs work, which ends in order once stop is set; it is cancelled grace_seconds after that.
-    None: it has its own limit, as a runner whose jobs have their grace periods.
+    """Runs ``work``, which ends in order once ``stop`` is set, and cancels it ``grace_seconds``
+    after that. None: the work limits itself, like a runner whose jobs have grace periods.
 
-    What work raises is raised; but not the trouble of a bus that is away at the end, which is no
-    reason for an exit status of 1.
+    Raises what the work raises, except an AdmittanceError after ``stop``: a bus that is not
+    available at the end is no reason for exit status 1.
     """
     task = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
@@ -89,15 +90,15 @@ async def in_time(
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancels task, and waits for it so long that nothing but a bug keeps it."""
+    """Cancels a task and waits up to `CANCEL_SECONDS` for its end."""
     with contextlib.suppress(TimeoutError, Exception):
         async with asyncio.timeout(CANCEL_SECONDS):
             await end(task, again_seconds=0.2)
 
 
 def process_ends_within(seconds: float = PROCESS_SECONDS) -> None:
-    """From now on the process has so long; then it ends with status 0, whatever still runs in it.
-    For the moment in which it is asked to end."""
+    """Ends the process with status 0 after ``seconds``, even if tasks still run. Called when the
+    process is asked to end."""
 
     def force() -> None:
         log.warning("ended_by_force", seconds=seconds)
@@ -109,7 +110,7 @@ def process_ends_within(seconds: float = PROCESS_SECONDS) -> None:
 
 
 async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
-    """Whether the event is set, now or within so long; None: waits for as long as it takes."""
+    """Whether the event is set now or within ``seconds``; None waits without limit."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
@@ -118,8 +119,8 @@ async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
 
 
 async def first_of(*tasks: asyncio.Task[Any], event: asyncio.Event) -> None:
-    """Waits until one of the tasks has ended, or the event is set. For events that one of the tasks
-    sets: waiting for the event alone would wait forever once that task has failed."""
+    """Waits until one of the tasks has ended or the event is set. For events that one of the tasks
+    sets: a wait for the event alone would never end once that task has failed."""
     waiting = asyncio.create_task(event.wait())
     try:
         await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -128,6 +129,42 @@ async def first_of(*tasks: asyncio.Task[Any], event: asyncio.Event) -> None:
 
 
 async def set_before(event: asyncio.Event, when: datetime | None) -> bool:
-    """Whether the event is set, now or before that time; None: waits for as long as it takes."""
+    """Whether the event is set now or before ``when``; None waits without limit."""
     seconds = None if when is None else max(0.0, (when - clock.now()).total_seconds())
     return await set_within(event, seconds)
+
+
+CALM_SECONDS: Final = 10.0
+"""An attempt that lasted this long is repeated without a pause."""
+PAUSE_MIN: Final = 0.1
+PAUSE_MAX: Final = 5.0
+
+
+class Backoff:
+    """Pauses between attempts that end soon after they begin: each twice as long as the one before.
+
+    ``clock``: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._pause = 0.0
+
+    def begun(self) -> None:
+        """Records the begin of an attempt."""
+        self._began = self._clock()
+
+    def next(self) -> float:
+        """Records its end. Returns the seconds until the next attempt."""
+        if self._clock() - self._began >= CALM_SECONDS:
+            self._pause = 0.0
+        pause = self._pause
+        self._pause = min(max(PAUSE_MIN, 2 * pause), PAUSE_MAX)
+        return pause
+
+    async def pause(self, stopping: asyncio.Task[Any]) -> None:
+        """Waits for `next` seconds, or until ``stopping`` is done."""
+        seconds = self.next()
+        if seconds:
+            await asyncio.wait([stopping], timeout=seconds)

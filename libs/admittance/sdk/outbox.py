@@ -10,7 +10,7 @@ import structlog
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Busy, Refused
-from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.logger import LogThrottle
 
 PAUSE_MAX: Final = 2.0
 
@@ -56,7 +56,7 @@ class Outbox:
 
     async def _publish(self, taken: list[tuple[Outgoing, asyncio.Future[None]]]) -> None:
         pause = 0.05
-        told = Seldom()
+        told = LogThrottle()
         while taken:
             try:
                 outcomes = await self._bus.publish_all([message for message, _ in taken])

@@ -15,12 +15,12 @@ import uvloop
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError, Unavailable, passes
-from admittance.runtime.process.garbage import seldom_collect
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import stop_on_signals
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
-from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.logger import LogThrottle
 
 CONNECT_PAUSE_MIN: Final = 0.2
 CONNECT_PAUSE_MAX: Final = 5.0
@@ -52,7 +52,7 @@ async def serve(
     settings = settings or Settings.from_env(peer.kind, url=url)
     if creds is not None:
         settings = msgspec.structs.replace(settings, creds=creds)
-    told = Seldom()
+    told = LogThrottle()
     while (bus := await _connected(peer, settings, stop)) is not None:
         try:
             await work(bus, settings)
@@ -70,7 +70,7 @@ async def serve(
 async def _connected(peer: Peer, settings: Settings, stop: asyncio.Event) -> Bus | None:
     """A connection; None when stop was set before there was one."""
     pause = CONNECT_PAUSE_MIN
-    told = Seldom()
+    told = LogThrottle()
     while not stop.is_set():
         try:
             return await Bus.connect(
@@ -91,7 +91,7 @@ def run(
     url: str | None,
 ) -> None:
     """``serving`` as a whole process, with its logs, until SIGINT or SIGTERM."""
-    seldom_collect()
+    collect_garbage_less_often()
     uvloop.run(_run(peer, serving, url))
 
 

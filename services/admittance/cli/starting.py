@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import PurePath
 
-from admittance.runtime.process.starting import end_at_once_on_signals
+from admittance.runtime.process.startup import end_at_once_on_signals
 
 if PurePath(sys.argv[0]).name == "admit" and sys.argv[1:2] in (["serve"], ["up"]):
     end_at_once_on_signals()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from admittance.runtime.process.starting import run_service
+from admittance.runtime.process.startup import run_service
 
 
 def _more(_: Any) -> dict[str, Any]:

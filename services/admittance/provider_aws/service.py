@@ -47,7 +47,7 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.sdk.threads import Threads
 
 SERVICE: Final = "provider-aws"
@@ -120,7 +120,7 @@ class Reconciler:
         try:
             said = read_status(entry.value) if entry.value else None
         except Unreadable as error:
-            tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
+            log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
             return
         self.booked.kept(entry.key, said, clock.monotonic())
 

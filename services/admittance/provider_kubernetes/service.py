@@ -200,7 +200,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 service=SERVICE,
                 instance=settings.instance,
                 ready=keeper.ready,
-                details=health.told(keeper.trouble),
+                details=health.trouble_details(keeper.trouble),
             )
 
         async with health.answered(bus, SERVICE, settings.instance, told):

@@ -26,7 +26,7 @@ from admittance.providers.status_store import CANCELLED
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Fenced, Superseded
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 log = structlog.get_logger()
 
@@ -92,7 +92,7 @@ class Ledger:
                 pool, booking = read_booking(entry.key, entry.value)
             except Unreadable as error:
                 # Not written by this service.
-                tell(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
+                log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(PooledBooking(pool, booking))
         asked = await stored_requests(

@@ -36,7 +36,7 @@ from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_within
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.workload.reading import read_manifest
 
 SERVICE: Final = "provider-pool"
@@ -115,7 +115,7 @@ class Reconciler:
             pool = _pool(name, entry)
         except (BadPool, Unreadable) as error:
             self._ledger.is_unread(name)
-            tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
+            log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             return
         for lost in self._ledger.becomes(name, pool):
             self._endings.revoke(lost, earlier=not self._loaded.is_set())

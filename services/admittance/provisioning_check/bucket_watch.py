@@ -25,7 +25,7 @@ from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.consume import persist
 from admittance.runtime.bus.history import PAGE, past
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.workload.reading import read, read_manifest
 
 PATTERNS: Final = (
@@ -195,4 +195,4 @@ def _record_of(entry: Entry) -> Record | None:
 
 
 def _tell(entry: Entry, reason: str) -> None:
-    tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason))
+    log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason))

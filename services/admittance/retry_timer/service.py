@@ -30,8 +30,8 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
-from admittance.runtime.telemetry.seldom import Seldom
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.timers.core import Timers
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
 from admittance.workload.limits import limits_of
@@ -127,7 +127,7 @@ class Reconciler:
                     self.core.rule(plain(tail), _rules(entry), now)
             except BROKEN as error:
                 # Not written by Admittance; the workload-controller ignores it, too.
-                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
+                log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
                 if kind == "workload":
                     with suppress(ValueError):
                         self.core.apply(entry.key, None, entry.revision, now)
@@ -192,7 +192,7 @@ class Reconciler:
 
     async def _compare_now_and_then(self) -> None:
         await self._loaded.wait()
-        told = Seldom()
+        told = LogThrottle()
         while True:
             began = clock.monotonic()
             try:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from admittance.runtime.process.starting import run_service
+from admittance.runtime.process.startup import run_service
 
 
 def _more(settings: Any) -> dict[str, Any]:

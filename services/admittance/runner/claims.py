@@ -25,7 +25,7 @@ from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get, put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"
@@ -78,7 +78,7 @@ def read_claim(entry: Entry | None) -> Claim:
     except Unreadable as error:
         # Another program wrote it. The runner loses the claim, stops the job and cannot report it,
         # as if it were dead. The workload runs again, under another admission.
-        tell(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
+        log_set_aside(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
         return Claim(State.EXPIRED, "", entry.revision)
     return Claim(State.HELD, runner, entry.revision)
 

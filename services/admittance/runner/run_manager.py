@@ -45,7 +45,7 @@ from admittance.runtime.bus.message_ids import message_id
 from admittance.runtime.clock import Clock, monotonic
 from admittance.runtime.errors import Refused, SetupError, Unavailable
 from admittance.runtime.telemetry import tracing
-from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.logger import LogThrottle
 
 RETRY_SECONDS: Final = 0.5
 """Between two tries of a request that the bus did not take."""
@@ -313,7 +313,7 @@ class RunManager:
 
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeats the request until the bus answers; returns the answer."""
-        told = Seldom()
+        told = LogThrottle()
         while True:
             try:
                 return await ask()

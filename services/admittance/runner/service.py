@@ -33,7 +33,7 @@ from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
-from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.logger import LogThrottle
 
 SERVICE: Final = "runner"
 FACTS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
@@ -245,7 +245,7 @@ async def _watch(manager: RunManager, claims: BucketReader) -> None:
 
 async def _renew(manager: RunManager) -> None:
     pause = manager.ttl / 3
-    told = Seldom()
+    told = LogThrottle()
     while True:
         await asyncio.sleep(pause)
         began = boot_seconds()

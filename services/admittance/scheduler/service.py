@@ -43,7 +43,7 @@ from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.simulating import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
@@ -148,11 +148,11 @@ class Shell:
                 self._take(entry, now)
             except Unreadable as error:
                 # What was known of it stays: a workload keeps its quota, since its job may run.
-                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
+                log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             except Exception as error:
                 # A value that means nothing must not hide the rest of the bucket.
                 log.error("entry_unusable", key=entry.key, exc_info=error)
-                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
+                log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
         if entries:
             self._core.seen(entries[-1].revision)
         self._changed.set()

@@ -24,7 +24,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, delete_message, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.scheduling.state.workload_info import Key
 from admittance.workload.reading import names_of
 
@@ -76,7 +76,7 @@ class UsageKeys:
                 await asyncio.wait_for(self._writing, timeout)
 
     async def _write(self) -> None:
-        told = Seldom()
+        told = LogThrottle()
         while self._waiting:
             batch, self._waiting = self._waiting, {}
             try:

@@ -32,9 +32,9 @@ from admittance.runtime.errors import Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauge, served
-from admittance.runtime.telemetry.seldom import Seldom
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, Families
 from admittance.variants.members import Name, name_of
@@ -128,7 +128,7 @@ class Reconciler:
                     self._object(kind, tail, _decoded(entry), now)
             except BROKEN as error:
                 # Not written by Admittance; the workload-controller ignores it, too.
-                tell(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
+                log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
                 with suppress(ValueError):
                     if kind == "workload":
                         self.core.apply(entry.key, None, entry.revision, now)
@@ -175,7 +175,7 @@ class Reconciler:
         self._complained = set(unreadable)
 
     async def _secret(self) -> bytes:
-        told = Seldom()
+        told = LogThrottle()
         while True:
             try:
                 return await deployment_secret(self._bus)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from admittance.runtime.process.starting import run_service
+from admittance.runtime.process.startup import run_service
 
 if __name__ == "__main__":
     sys.exit(run_service("admittance.workload_controller.service"))

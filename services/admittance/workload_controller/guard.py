@@ -20,7 +20,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 KEY: Final = "_admittance.manifests"
 PAUSE_SECONDS: Final = 0.02
@@ -58,7 +58,9 @@ class Guard:
         if epoch is not None and epoch > self._epoch:
             raise Superseded(f"epoch {epoch} writes manifests")
         if value and epoch is None and entry is not None:
-            tell(SetAside(f"KV_{BUCKET}", KEY, entry.revision, "it names no epoch: written over"))
+            log_set_aside(
+                SetAside(f"KV_{BUCKET}", KEY, entry.revision, "it names no epoch: written over")
+            )
         self._revision = entry.revision if entry is not None else 0
 
     def _put(self) -> Outgoing:

@@ -24,8 +24,8 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, TooBig, Unavailable
-from admittance.runtime.telemetry.seldom import Seldom
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 PREFIX: Final = "workload."
 WORD_MAX: Final = 500_000
@@ -68,7 +68,7 @@ async def told_so_far(bus: Bus) -> JournalPosition:
         if not 0 <= told <= newest:
             raise Unreadable(f"revision {told} is behind the end of the bucket, {newest}")
     except Unreadable as error:
-        tell(SetAside(subjects.CHECKPOINTS, subjects.COMMITS, found.sequence, str(error)))
+        log_set_aside(SetAside(subjects.CHECKPOINTS, subjects.COMMITS, found.sequence, str(error)))
         return JournalPosition(0, found.sequence)
     return JournalPosition(told, found.sequence)
 
@@ -142,7 +142,7 @@ class Journal:
 
     async def run(self) -> None:
         """Tells what is noted, until cancelled."""
-        told = Seldom()
+        told = LogThrottle()
         while True:
             await self._wake.wait()
             await asyncio.sleep(GATHER_SECONDS)

@@ -22,7 +22,7 @@ from admittance.runtime.bus.history import Past, last
 from admittance.runtime.bus.message_ids import deployment_secret
 from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.workload.limits import Limits
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.journal import told_so_far, untold
@@ -91,7 +91,7 @@ def tell_unreadable(controller: Controller) -> None:
     """Logs what was found in the bucket that cannot be read."""
     while controller.unreadable:
         key, reason = controller.unreadable.popitem()
-        tell(SetAside(f"KV_{BUCKET}", key, 0, reason))
+        log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))
 
 
 async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
@@ -115,7 +115,7 @@ def _revision_of(stated: Past, newest: int) -> int:
         if not 0 <= revision <= newest:
             raise Unreadable(f"revision {revision} is behind the end of the bucket, {newest}")
     except Unreadable as error:
-        tell(SetAside(STREAM, stated.subject, stated.sequence, str(error)))
+        log_set_aside(SetAside(STREAM, stated.subject, stated.sequence, str(error)))
         return 0
     return revision
 

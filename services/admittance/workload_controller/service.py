@@ -28,9 +28,8 @@ from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Superseded, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elector import LeaderElector
-from admittance.runtime.process.backoff import Backoff
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import end, first_of
+from admittance.runtime.tasks import Backoff, end, first_of
 from admittance.runtime.telemetry.metrics import served
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload.limits import Limits, differing, limits_of

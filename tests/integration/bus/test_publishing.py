@@ -8,14 +8,7 @@ import pytest
 
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _Gathering
-from admittance.runtime.errors import (
-    Fenced,
-    Refused,
-    Repeated,
-    StaleRevision,
-    TooBig,
-    Unavailable,
-)
+from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
 
 from servers import TestServer, within

@@ -14,12 +14,13 @@ from typing import Any
 import nats.errors
 import pytest
 
-from admittance.runtime import server_errors
+from admittance.runtime import errors
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
     Busy,
     Fenced,
     Full,
+    Meaning,
     Refused,
     Repeated,
     SetupError,
@@ -31,7 +32,6 @@ from admittance.runtime.errors import (
 )
 from admittance.runtime.nats_server.cluster import ServerCluster
 from admittance.runtime.nats_server.server import EmbeddedServer
-from admittance.runtime.server_errors import Meaning
 
 from servers import LIMIT, within
 
@@ -311,7 +311,7 @@ NOT_PROVOKED: Mapping[Meaning, set[int]] = {
 
 def test_the_errors_that_are_not_provoked_are_listed() -> None:
     rest: dict[Meaning, set[int]] = {}
-    for code, found in server_errors.TABLE.items():
+    for code, found in errors.TABLE.items():
         if code not in PROVOKED:
             rest.setdefault(found, set()).add(code)
     assert rest == NOT_PROVOKED
@@ -322,7 +322,7 @@ def test_the_errors_that_are_not_provoked_are_listed() -> None:
     [(400, Meaning.WRONG), (404, Meaning.WRONG), (429, Meaning.NOT_NOW), (503, Meaning.NOT_NOW)],
 )
 def test_an_error_that_is_not_listed_is_judged_by_its_status(status: int, meaning: Meaning) -> None:
-    assert server_errors.meaning(19999, status) is meaning
+    assert errors.meaning(19999, status) is meaning
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from admittance.cli.doctor.streams import timers_found
 from admittance.events import subjects
 from admittance.runtime import clock
-from admittance.runtime.bus import headers, timers
+from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Unavailable
@@ -73,15 +73,15 @@ async def test_the_list_is_whole_or_none(
     bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that goes between two pages has not come to the end."""
-    monkeypatch.setattr(headers, "PAGE", 10)
+    monkeypatch.setattr(timers, "PAGE", 10)
     await bus.publish_all([at_noon(f"w{number}") for number in range(30)])
-    reading = headers.headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>")
+    reading = timers.headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>")
     for _ in range(10):
         await anext(reading)
     listed = await bus.api(f"CONSUMER.LIST.{subjects.TIMERS}", {"offset": 0})
     for info in listed["consumers"]:
         await bus.api(f"CONSUMER.DELETE.{subjects.TIMERS}.{info['name']}")
-    monkeypatch.setattr(headers, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(timers, "SILENCE_SECONDS", 1.0)
     with pytest.raises(Unavailable):
         async for _ in reading:
             pass

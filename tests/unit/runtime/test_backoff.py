@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.runtime.process.backoff import CALM_SECONDS, PAUSE_MAX, Backoff
+from admittance.runtime.tasks import CALM_SECONDS, PAUSE_MAX, Backoff
 
 
 def test_what_ends_at_once_is_tried_with_growing_pauses() -> None:

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 
 from admittance.runtime import tasks
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.process.health_asked import trouble
+from admittance.runtime.process.health_query import trouble
 
 from servers import within
 
@@ -107,7 +107,7 @@ class Answers:
 
 
 class Asked:
-    """A client of which only `health_asked.trouble` asks something."""
+    """A client of which only `health_query.trouble` asks something."""
 
     def new_inbox(self) -> str:
         return "inbox"
@@ -144,8 +144,8 @@ async def main():
 asyncio.run(main())
 """
 STARTING = """
-from admittance.runtime.process import starting
-starting.end_at_once_on_signals()
+from admittance.runtime.process import startup
+startup.end_at_once_on_signals()
 print("handled", flush=True)
 import threading
 threading.Event().wait()

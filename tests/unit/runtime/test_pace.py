@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime.pace import CALM, PAUSE, Pace
+from admittance.runtime.bus.puller import CALM_RATE, CROWDED_PAUSE, Pace
 
 
 def after(rate: float, seconds: float = 2.0) -> float:
@@ -17,14 +17,14 @@ def after(rate: float, seconds: float = 2.0) -> float:
     return pace.pause(now)
 
 
-@pytest.mark.parametrize("rate", [1, 50, 150, CALM * 0.9])
+@pytest.mark.parametrize("rate", [1, 50, 150, CALM_RATE * 0.9])
 def test_facts_that_come_now_and_then_are_dealt_with_at_once(rate: float) -> None:
     assert after(rate) == 0
 
 
 @pytest.mark.parametrize("rate", [700, 5_000, 50_000])
 def test_a_crowd_waits_for_its_next_few_and_never_longer(rate: float) -> None:
-    assert after(rate) == pytest.approx(PAUSE)
+    assert after(rate) == pytest.approx(CROWDED_PAUSE)
 
 
 def test_the_first_fact_of_all_waits_for_nobody() -> None:
@@ -34,5 +34,5 @@ def test_the_first_fact_of_all_waits_for_nobody() -> None:
 def test_after_a_second_of_silence_nothing_waits_any_more() -> None:
     pace = Pace()
     pace.came(1_000, 0.0)
-    assert pace.pause(0.0) == pytest.approx(PAUSE)
+    assert pace.pause(0.0) == pytest.approx(CROWDED_PAUSE)
     assert pace.pause(1.0) == 0

@@ -21,10 +21,17 @@ from admittance.runtime import clock
 from admittance.runtime.bus.connection import Connection, frame, status
 from admittance.runtime.bus.opening import open_connection
 from admittance.runtime.bus.reconnecting_client import PermissionDenied
-from admittance.runtime.errors import AccessDenied, Busy, Refused, TooBig, Unavailable, refusal
-from admittance.runtime.server_errors import IN_PROCESS, NO_ANSWER
-from admittance.runtime.telemetry.logger import logger
-from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.errors import (
+    IN_PROCESS,
+    NO_ANSWER,
+    AccessDenied,
+    Busy,
+    Refused,
+    TooBig,
+    Unavailable,
+    refusal,
+)
+from admittance.runtime.telemetry.logger import LogThrottle, logger
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -90,7 +97,7 @@ class Bus:
         self._inbox = ""
         self._next = 0
         self._waiting: dict[bytes, tuple[_Gathering, int]] = {}
-        self._told: dict[str, Seldom] = {}
+        self._told: dict[str, LogThrottle] = {}
         self._batches = asyncio.Semaphore(BATCHES_IN_FLIGHT)
 
     @classmethod
@@ -123,7 +130,7 @@ class Bus:
             return
         # Each attempt to reconnect may end with it: told once, and again when it lasts.
         text = repr(error)
-        if self._told.setdefault(text, Seldom()).due(clock.monotonic()):
+        if self._told.setdefault(text, LogThrottle()).due(clock.monotonic()):
             event = "permission_denied" if isinstance(error, PermissionDenied) else "bus_error"
             log.warning(event, error=str(error) or text)
 

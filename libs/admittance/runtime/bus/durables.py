@@ -16,7 +16,7 @@ from admittance.events.subjects import (
 )
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, SetupError
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059
@@ -109,7 +109,7 @@ class Consumers:
                     end = await self._end()
                 if why := foreign(info["config"], made, floor, end):
                     self.foreign.add(info["name"])
-                    tell(SetAside(self._stream, info["name"], 0, why))
+                    log_set_aside(SetAside(self._stream, info["name"], 0, why))
                     continue
                 found.append((made, turn, info["name"], floor))
             offset += len(consumers)

@@ -10,8 +10,14 @@ from typing import Any, Final, NamedTuple
 
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable, passes
-from admittance.runtime.server_errors import Meaning
+from admittance.runtime.errors import (
+    Meaning,
+    Refused,
+    SetupError,
+    StaleRevision,
+    Unavailable,
+    passes,
+)
 
 NO_STREAM: Final = 10059
 SECOND: Final = 1_000_000_000

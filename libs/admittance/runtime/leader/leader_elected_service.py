@@ -14,9 +14,8 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process import health
-from admittance.runtime.process.backoff import Backoff
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import first_of
+from admittance.runtime.tasks import Backoff, first_of
 
 log = structlog.get_logger()
 
@@ -93,7 +92,7 @@ class LeaderElectedService(Generic[W]):
             lag=self._lag(work) if work is not None and self._lag is not None else 0,
             details={
                 **self._elector.standby_details([self._domain]),
-                **health.told(
+                **health.trouble_details(
                     self._trouble(work) if work is not None and self._trouble is not None else ""
                 ),
             },

@@ -23,7 +23,7 @@ from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.single_process import SingleProcess
 from admittance.runtime.tasks import parts, set_within
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 LEADER: Final = "leader"
 LEADER_SEEN: Final = "leader_seen"
@@ -312,7 +312,7 @@ class LeaderElector:
                 try:
                     self._heard(lease_store.instance_of(entry), entry.value)
                 except Unreadable as error:
-                    tell(SetAside(KV_CLAIMS, entry.key, entry.revision, str(error)))
+                    log_set_aside(SetAside(KV_CLAIMS, entry.key, entry.revision, str(error)))
             if reader.loaded.is_set():
                 self.watching.set()
             self.changed.set()

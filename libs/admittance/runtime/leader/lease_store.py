@@ -22,7 +22,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import NO_MESSAGE, TTL, Entry, delete_message, get, put_message
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Refused
-from admittance.runtime.telemetry.set_aside import tell
+from admittance.runtime.telemetry.set_aside import log_set_aside
 
 _encode = msgspec.json.Encoder().encode
 _epoch = Reader(Epoch)
@@ -67,7 +67,7 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
             raise Unreadable(f"it is about the domain {said.domain}")
     except Unreadable as error:
         # Unreadable, but it is the last epoch, so a takeover must expect it.
-        tell(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
+        log_set_aside(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
         return message["seq"], None
     return message["seq"], said
 

@@ -1,21 +1,36 @@
-"""What every instance says of itself when somebody asks all of them."""
+"""Health of a service instance: answers on the bus, and a file for the container's health check.
+
+The file has one line: until when it counts, in seconds since 1970, then what is wrong; nothing
+follows the number if nothing is wrong. Its writer asks over the bus, as `admit doctor` does, so the
+file also shows a lost connection. A process that hangs no longer writes the file.
+`deploy/health.sh` reads it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final
 
+import nats.errors
+import structlog
+
 from admittance.events.requests import HealthReply
+from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.health_query import trouble
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import go_on
 
 TROUBLE: Final = "trouble"
-"""The detail that says what keeps a service from its work: refused keys, an engine that is away."""
+"""The detail that names what keeps a service from its work, such as refused keys."""
 
 
-def told(trouble: str) -> dict[str, str]:
-    """The details of an answer."""
+def trouble_details(trouble: str) -> dict[str, str]:
+    """The details of an answer: empty without trouble."""
     return {TROUBLE: trouble} if trouble else {}
 
 
@@ -23,7 +38,7 @@ def told(trouble: str) -> dict[str, str]:
 async def answered(
     bus: Bus, service: str, instance: str, health: Callable[[], HealthReply]
 ) -> AsyncIterator[None]:
-    """For so long ``admit.api.health`` is answered with what ``health`` finds."""
+    """While active, answers ``admit.api.health`` with the result of ``health``."""
 
     async def answer(_: bytes, __: str) -> HealthReply:
         return health()
@@ -33,3 +48,52 @@ async def answered(
         yield
     finally:
         await serving.stop()
+
+
+EVERY_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 5.0
+COUNTS_SECONDS: Final = 20
+"""How long a line counts: longer than one period and a late answer together."""
+
+log = structlog.get_logger()
+
+
+async def keep(bus: Bus, settings: Settings, file: Path | None) -> None:
+    """Writes the file every few seconds until cancelled, then removes it. None: no file."""
+    if file is None:
+        return
+    try:
+        while True:
+            found = await _trouble(bus, settings)
+            go_on()
+            _write(file, found)
+            await asyncio.sleep(EVERY_SECONDS)
+    finally:
+        _remove(file)
+
+
+async def _trouble(bus: Bus, settings: Settings) -> str:
+    if not bus.nc.is_connected:
+        return "no connection to the bus"
+    try:
+        found = await trouble(
+            bus.nc, settings.service, lambda name: name == settings.instance, seconds=ANSWER_SECONDS
+        )
+    except nats.errors.Error as error:
+        found = f"the bus is away: {error}"
+    return " ".join(found.split())
+
+
+def _write(file: Path, reason: str) -> None:
+    until = int(clock.now().timestamp()) + COUNTS_SECONDS
+    beside = file.with_name(f"{file.name}.new")
+    try:
+        beside.write_text(f"{until} {reason}\n")
+        beside.replace(file)
+    except OSError as error:
+        log.warning("health_not_written", file=str(file), error=str(error))
+
+
+def _remove(file: Path) -> None:
+    with suppress(OSError):
+        file.unlink(missing_ok=True)

@@ -17,12 +17,12 @@ from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, passes
-from admittance.runtime.process.garbage import seldom_collect
-from admittance.runtime.process.health_file import keep as health_file_kept
+from admittance.runtime.process.health import keep as health_file_kept
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.tasks import go_on, process_ends_within
 from admittance.runtime.telemetry import logs
-from admittance.runtime.telemetry.seldom import Seldom
+from admittance.runtime.telemetry.logger import LogThrottle
 
 PAUSE_MIN: Final = 0.1
 PAUSE_MAX: Final = 5.0
@@ -91,7 +91,7 @@ async def supervise(
 
 async def _keep(task: Task, serves: asyncio.Event) -> None:
     crashes = interruptions = 0
-    told = Seldom()
+    told = LogThrottle()
     while True:
         began = clock.monotonic()
         bug = True
@@ -110,7 +110,7 @@ async def _keep(task: Task, serves: asyncio.Event) -> None:
         go_on()
         if clock.monotonic() - began > CALM:
             crashes = interruptions = 0
-            told = Seldom()
+            told = LogThrottle()
         if bug:
             crashes += 1
         else:
@@ -263,7 +263,7 @@ def main(
 ) -> int:
     """Runs the service until SIGINT or SIGTERM; the exit status. ``more``: further arguments of
     ``run``."""
-    seldom_collect()
+    collect_garbage_less_often()
     try:
         uvloop.run(_main(service, run, more))
     except AdmittanceError as error:

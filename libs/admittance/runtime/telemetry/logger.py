@@ -1,7 +1,7 @@
-"""Loggers of modules that short commands import as well.
+"""Loggers that import structlog with their first line, and a throttle for repeated lines.
 
-structlog takes longer to import than a command has time, and most commands write no line. So it is
-imported with the first line that is written.
+Modules that short commands import use these loggers: importing structlog takes too long for a
+command, and most commands log nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
+
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -22,7 +23,7 @@ LEVELS: Final = {
 }
 
 _errors_alone: list[str] = []
-"""The service that writes errors only, as long as none was written."""
+"""The service that logs errors only, until its first error."""
 
 
 def logger() -> FilteringBoundLogger:
@@ -38,7 +39,7 @@ def errors_only(service: str) -> None:
 
 
 class LazyLogger:
-    """Stands for a logger of structlog, which is made with its first line."""
+    """A logger of structlog, created at its first line."""
 
     __slots__ = ("_logger",)
 
@@ -60,4 +61,27 @@ class LazyLogger:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Takes a line that is not written."""
+    """Drops a line below the level."""
+
+
+AGAIN_SECONDS: Final = 60.0
+
+
+class LogThrottle:
+    """Limits how often a repeated event is logged."""
+
+    def __init__(self, seconds: float = AGAIN_SECONDS) -> None:
+        self._seconds = seconds
+        self._told: float | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether the event was logged at all."""
+        return self._told is not None
+
+    def due(self, now: float) -> bool:
+        """Whether to log the event now. True counts as logged. ``now``: monotonic seconds."""
+        if self._told is not None and now - self._told < self._seconds:
+            return False
+        self._told = now
+        return True

@@ -1,4 +1,4 @@
-"""The log line of what cannot be read: once per place and reason, in each process."""
+"""Logs unreadable entries: once per place and reason in each process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ log = structlog.get_logger()
 _told: dict[tuple[str, str], str] = {}
 
 
-def tell(one: SetAside) -> None:
-    """Logs that something is set aside, unless the same was said of that place last."""
+def log_set_aside(one: SetAside) -> None:
+    """Logs an entry that is set aside, unless its place was last logged with the same reason."""
     place = one.stream, one.place
     if _told.get(place) == one.reason:
         return

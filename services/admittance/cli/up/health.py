@@ -18,7 +18,7 @@ from typing import Final
 from admittance.events.names import token
 from admittance.runtime.bus.opening import open_connection
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.process.health_asked import trouble
+from admittance.runtime.process.health_query import trouble
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 PATIENCE: Final = 5.0

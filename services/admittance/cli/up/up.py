@@ -40,15 +40,15 @@ from admittance.runtime.errors import (
     passes,
 )
 from admittance.runtime.nats_server.server import EmbeddedServer
-from admittance.runtime.process.garbage import seldom_collect
 from admittance.runtime.process.settings import Settings, new_instance
+from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import STOP_SECONDS, Task, grace_of, supervise, task_of
 from admittance.runtime.process.supervise import serve as serve_one
 from admittance.runtime.server_url import shown
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import address_of
-from admittance.runtime.telemetry.seldom import Seldom
 
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 READY_SECONDS: Final = 120.0
@@ -94,7 +94,7 @@ async def up(call: Call, options: Options) -> int:
         # As the runner does when all else runs already.
         await executor_of(executor).check()
     stop = _stop_on_signals()
-    seldom_collect()
+    collect_garbage_less_often()
     _warn(options.config)
     settings = Settings.from_env(
         "up", url=call.url, data_dir=options.data_dir, config=options.config
@@ -133,7 +133,7 @@ async def up(call: Call, options: Options) -> int:
 async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
     """Makes the streams, as soon as JetStream has a leader; False when stop was set before. Raises
     SetupError, NoServer when no server answers at url at all, AccessDenied when it refuses us."""
-    told = Seldom()
+    told = LogThrottle()
     while not stop.is_set():
         bus = None
         try:
@@ -202,7 +202,7 @@ async def serve(
     check_url(call.url)
     refuse_wrong(data_dir, executor if name == "runner" else None, metrics)
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
-    seldom_collect()
+    collect_garbage_less_often()
     _warn(config)
     settings = Settings.from_env(
         name, url=call.url, data_dir=data_dir, config=config, metrics=metrics

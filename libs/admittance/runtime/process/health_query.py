@@ -1,4 +1,4 @@
-"""Asks one instance of a service whether it is ready. Imports little: a command does it, too."""
+"""Asks one instance of a service whether it is ready. Imports little, because a command uses it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _reply = msgspec.json.Decoder(HealthReply)
 async def trouble(
     nc: Client, service: str, is_ours: Callable[[str], bool], *, seconds: float
 ) -> str:
-    """Why the service's instance that ``is_ours``, told by its name, is not ready; "" when it is.
-    Every instance of every service answers, and within ``seconds`` ours has to."""
+    """Why an instance of the service is not ready; empty if it is ready. ``is_ours`` picks the
+    instance by name, since every instance of every service answers; ``seconds``: the time limit.
+    """
     inbox = nc.new_inbox()
     answers = await nc.subscribe(inbox)
     try:
@@ -32,7 +33,7 @@ async def trouble(
         deadline = clock.monotonic() + seconds
         while (left := deadline - clock.monotonic()) > 0:
             message = await answers.next_msg(timeout=left)
-            # Of Python 3.11 it drops a cancellation that comes with a message.
+            # In Python 3.11 next_msg drops a cancellation that comes with a message.
             go_on()
             if not message.data:
                 return "no service answers"
