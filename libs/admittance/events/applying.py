@@ -1,6 +1,6 @@
-"""Requests that change something: manifests are applied or deleted, facts have their effect.
+"""Requests that change something: apply or delete manifests, wait for the effect of facts.
 
-The workload-controller answers; see `requests` for what holds of all of them.
+The workload-controller answers; see `requests` for what all of them share.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class ApplyReply(Reply, frozen=True, kw_only=True):
-    """On an error nothing was applied, and ``problems`` has all that is wrong, a line each."""
+    """On an error nothing was applied; ``problems`` lists everything wrong, a line each."""
 
     results: tuple[Applied, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class Delete(Request, frozen=True, kw_only=True):
-    """``admit.api.delete[.<ns>]``: an object other than a workload disappears."""
+    """``admit.api.delete[.<ns>]``: delete an object other than a workload."""
 
     kind: str
     namespace: str = ""
@@ -43,21 +43,21 @@ class Delete(Request, frozen=True, kw_only=True):
 
 
 class DeleteReply(Reply, frozen=True, kw_only=True):
-    """``outcome``: deleted, absent, or deferred (still in use; ``error`` says by whom): marked, it
-    disappears once nothing needs it."""
+    """``outcome``: deleted, absent, or deferred: the object is still in use (``error`` names the
+    users), is marked, and is deleted once nothing uses it."""
 
     outcome: str = ""
 
 
 class Settled(Request, frozen=True, kw_only=True):
-    """``admit.api.settled``: answers once every fact up to ``sequence`` has had its effect."""
+    """``admit.api.settled``: answered once every fact up to ``sequence`` has had its effect."""
 
     sequence: int
 
 
 class SettledReply(Reply, frozen=True, kw_only=True):
-    """What became of the fact at ``sequence``: applied, ignored (it changed nothing),
-    refused or dead-lettered; ``reason`` and ``message`` say why. "" when it is too long ago."""
+    """The outcome of the fact at ``sequence``: applied, ignored (it changed nothing), refused or
+    dead-lettered, with ``reason`` and ``message``; "" when the fact is too old."""
 
     outcome: str = ""
     reason: str = ""

@@ -1,8 +1,8 @@
 """The AsyncAPI 3 document of every subject and payload, made from the Structs.
 
 ``python -m admittance.events.asyncapi [FILE]`` writes it to ``docs/schema/asyncapi.json``. It is
-written from the point of view of Admittance as a whole: what it *receives* comes from users,
-runners and check controllers, what it *sends* they may listen to.
+written from the point of view of Admittance as a whole: it *receives* messages from users, runners
+and check controllers, and *sends* messages that they may read.
 """
 
 from __future__ import annotations

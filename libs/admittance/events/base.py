@@ -17,16 +17,16 @@ HEADER_MSG_ID: Final = "Nats-Msg-Id"
 
 
 def null() -> msgspec.Raw:
-    """Where nothing was said: JSON's null, as bytes. A factory, since a schema cannot show it."""
+    """JSON's null as bytes, the default of raw fields. A factory: a schema cannot show it."""
     return msgspec.Raw(b"null")
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Something that happened to a workload.
 
-    ``namespace`` and ``name`` are the workload's, plain. ``uid`` guards against a namesake that
-    came later; empty when the publisher does not know it. ``time`` is the publisher's clock and
-    informs only: what counts is the order of the log.
+    ``namespace`` and ``name`` are the workload's, not escaped. ``uid`` guards against a later
+    workload of the same name; empty when the publisher does not know it. ``time`` is the
+    publisher's clock, for information only: the order of the log counts.
     """
 
     namespace: str
@@ -36,18 +36,18 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 MESSAGE_MAX: Final = 32_768
-"""Characters of a message; more is kept nowhere."""
+"""Characters of a message; a longer one is not stored."""
 WHOLE_MAX: Final = 131_072
-"""Bytes of JSON that all details have together, and all updates of pod sets."""
+"""Bytes of JSON of all details together, and of all pod set updates together."""
 
 
 DEEP_MAX: Final = 16
-"""Levels of what has no shape of its own. Whoever writes again what he has read, or reads it where
-more functions have called one another, cannot go as deep as whoever read it first."""
+"""Levels of nesting in free-form JSON. A deeper value that one program reads could exceed the
+recursion limit of another program, or of the same program when it writes the value."""
 
 
 def too_deep(what: str, value: Any) -> str:
-    """What is wrong with lists within lists, a sentence about ``what``; "": nothing."""
+    """A sentence about ``what`` when the value is nested too deeply, else ""."""
     return f"{what}: more than {DEEP_MAX} levels deep" if _is_deep(value, DEEP_MAX) else ""
 
 
@@ -59,7 +59,7 @@ def _is_deep(value: Any, left: int) -> bool:
 
 
 def too_long(what: str, value: Any) -> str:
-    """What is wrong with so much, a sentence about ``what``; "": nothing."""
+    """A sentence about ``what`` when the value is too long, else ""."""
     size = len(msgspec.json.encode(value))
     if size <= WHOLE_MAX:
         return ""

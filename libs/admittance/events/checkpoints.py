@@ -1,5 +1,5 @@
-"""What the workload-controller writes down so that the past can be rebuilt: which facts are in
-which revisions of the bucket, and now and then all of it. Subjects: ``admit.checkpoint.…``.
+"""Records of the workload-controller from which an earlier bucket can be rebuilt: which facts are
+in which revisions, and from time to time the whole bucket. Subjects: ``admit.checkpoint.…``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from admittance.events.system import Message
 class Adopted(
     msgspec.Struct, frozen=True, kw_only=True, rename={"key": "k", "revision": "r", "fact": "f"}
 ):
-    """A workload as a leader found it, written by somebody who did not tell of it: at ``revision``
-    the facts about it are in up to ``fact``. ``key``: ``<ns>.<name>``, as in the bucket."""
+    """A write that a leader found and that its writer did not record. At ``revision`` the workload
+    contains the facts about it up to ``fact``. ``key``: ``<ns>.<name>``, as in the bucket."""
 
     key: str
     revision: int
@@ -31,12 +31,12 @@ class Committed(
     omit_defaults=True,
     rename={"through": "t", "now": "n", "keys": "k", "runs": "r", "adopted": "a", "unsure": "u"},
 ):
-    """One commit: the facts up to ``through`` were folded at the time ``now``, and what they made
-    of the workloads ``keys`` (``<ns>.<name>``) was written, in this order.
+    """One commit: the facts up to ``through`` were folded at the time ``now``, and the resulting
+    workloads ``keys`` (``<ns>.<name>``) were written, in this order.
 
-    ``runs``: the revisions, as pairs of the first one and how many follow on. ``unsure``: what is
-    not listed was not written, and is folded anew with the next commit. ``adopted``: what was found
-    in its place.
+    ``runs``: the revisions, as pairs of a first one and a count. ``unsure``: workloads that are not
+    listed were not written and are folded again in the next commit. ``adopted``: writes of another
+    leader that were found instead.
     """
 
     through: int
@@ -70,9 +70,9 @@ def runs_of(revisions: list[int]) -> tuple[int, ...]:
 class Commits(Message, frozen=True, kw_only=True):
     """``admit.checkpoint.commits``: what one leader committed, in order.
 
-    ``floor``: decisions made before this revision it takes for made from older manifests.
-    ``newest``: the newest revision of a workload told of so far. ``begins``: there was nothing to
-    tell of before. ``gap``: something before this could not be told.
+    ``floor``: decisions made before this revision count as made from older manifests. ``newest``:
+    the newest recorded revision of a workload. ``begins``: no commit came before. ``gap``: an
+    earlier commit could not be recorded.
     """
 
     epoch: int
@@ -84,12 +84,12 @@ class Commits(Message, frozen=True, kw_only=True):
 
 
 class CheckpointMade(Message, frozen=True, kw_only=True):
-    """``admit.checkpoint.made.<id>``: a checkpoint is complete; without this word it is none.
+    """``admit.checkpoint.made.<id>``: a checkpoint is complete; without this message it is invalid.
 
-    It holds the bucket as every fact up to ``through`` has made it, and nothing that is newer than
-    ``revision``. Its ``parts`` (``admit.checkpoint.part.<id>``) one behind the other are ``size``
-    bytes of zlib with the BLAKE2b ``digest`` (16 bytes, hexadecimal); in it, ``rows`` rows. What is
-    told of commits up to the sequence ``told`` of the stream is in it.
+    It holds the bucket after every fact up to ``through``, and no write newer than ``revision``.
+    Its ``parts`` (``admit.checkpoint.part.<id>``), joined in order, are ``size`` bytes of zlib with
+    the BLAKE2b ``digest`` (16 bytes, hexadecimal) and contain ``rows`` rows. Commits recorded up to
+    the sequence ``told`` of the stream are in it.
     """
 
     id: str
@@ -105,16 +105,16 @@ class CheckpointMade(Message, frozen=True, kw_only=True):
 
 
 class RowKind(IntEnum):
-    """What a row of a checkpoint tells of its key."""
+    """What a row of a checkpoint contains."""
 
     VALUE = 0
     GONE = 1
     FINISHED = 2
-    """A workload that has ended; what it was is not kept."""
+    """A workload that has ended; its value is not kept."""
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """One key of the bucket in a checkpoint. ``fact``: the last fact that is in a workload."""
+    """One key of the bucket in a checkpoint. ``fact``: the last fact applied to a workload."""
 
     key: str
     revision: int

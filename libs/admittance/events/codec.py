@@ -1,4 +1,4 @@
-"""Bytes to facts and back. Whatever does not fit raises `Undecodable` with the reason."""
+"""Bytes to facts and back. Bytes that are not a fact raise `Undecodable` with the reason."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from admittance.events.subjects import address_of
 MAX_PAYLOAD: Final = 1_000_000
 """Bytes. The server's own limit is 1 MiB and includes the headers."""
 SUBJECT_MAX: Final = 1024
-"""Bytes. Names of Kubernetes fit several times; what follows from a fact travels on subjects a bit
-longer, and the server closes the connection on everybody at 4,096."""
+"""Bytes. Long enough for several Kubernetes names. Facts that follow travel on longer subjects, and
+at 4,096 bytes the server closes the connection."""
 UID_MAX: Final = 128
-"""Characters. It is repeated in everything that is said of the workload."""
+"""Characters. Every fact about the workload repeats the uid."""
 
 WITH_UPDATES: Final = (facts.CheckReported, provisioning.ProvisioningStatus)
 
@@ -29,7 +29,7 @@ encode = _encoder.encode
 
 
 class Undecodable(ValueError):
-    """A message that is no fact: its bytes, its type, or its subject are wrong."""
+    """A message that is not a fact: its bytes, its type, or its subject are wrong."""
 
 
 @lru_cache(maxsize=256)
@@ -38,10 +38,10 @@ def _decoder(kind: type[Fact]) -> msgspec.json.Decoder[Any]:
 
 
 def decode(subject: str, data: bytes) -> Fact:
-    """The fact that travelled on subject.
+    """The fact that travelled on ``subject``.
 
-    Raises Undecodable when the bytes are no JSON of that fact, or when payload and subject
-    disagree about whose fact it is.
+    Raises Undecodable when the bytes are not JSON of that fact, or when payload and subject name
+    different workloads.
     """
     if len(subject) > SUBJECT_MAX:
         raise Undecodable(f"the subject is {len(subject)} bytes long, {SUBJECT_MAX} are allowed")
@@ -69,7 +69,7 @@ def decode(subject: str, data: bytes) -> Fact:
             raise Undecodable(why)
     match fact:
         case facts.CheckReported(controller=""):
-            # The subject is what permissions guard, so it may speak for a silent payload.
+            # Permissions guard the subject, so it may fill in a name that the payload lacks.
             return msgspec.structs.replace(fact, controller=detail)
         case facts.CheckReported() | facts.CheckRequested() | facts.CheckWithdrawn():
             if fact.controller != detail:
@@ -88,7 +88,7 @@ def decode(subject: str, data: bytes) -> Fact:
 
 
 def _is_text(name: str) -> bool:
-    """No JSON holds what is not, such as half of a character."""
+    """Whether the name can be encoded as JSON; half a character cannot."""
     try:
         name.encode()
     except UnicodeEncodeError:

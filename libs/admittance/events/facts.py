@@ -1,7 +1,7 @@
-"""The facts about workloads: what users, runners, schedulers, checks and the controller say.
+"""The facts about workloads, published by users, runners, schedulers, checks and the controller.
 
-Subjects and who says what: CONTRACT of the public face, `admittance.events.subjects`.
-Revisions are those of the bucket: the sequence of the last write to the workload's key.
+Subjects: `admittance.events.subjects`. A revision is one of the bucket: the sequence of the last
+write to the workload's key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from admittance.events.shapes import (
     Taken,
 )
 
-# What users say. ------------------------------------------------------------------------
+# Published by users. --------------------------------------------------------------------
 
 
 class Submitted(Fact, frozen=True, kw_only=True):
@@ -37,15 +37,15 @@ class Submitted(Fact, frozen=True, kw_only=True):
 
 
 class Activated(Fact, frozen=True, kw_only=True):
-    """``spec.active`` is turned on. ``reason``: of a variant, why policy wants it so
-    (`admittance.family.policy.Why`); "": a user does."""
+    """``spec.active`` is turned on. ``reason``: why the policy activates a variant
+    (`admittance.family.policy.Why`); "": a user did it."""
 
     reason: str = ""
 
 
 class Deactivated(Fact, frozen=True, kw_only=True):
-    """``spec.active`` is turned off: never admit, evict if running. ``reason``: of a variant, why
-    policy wants it so (`admittance.family.policy.Why`); "": a user does."""
+    """``spec.active`` is turned off: never admit, evict if running. ``reason``: why the policy
+    deactivates a variant (`admittance.family.policy.Why`); "": a user did it."""
 
     reason: str = ""
 
@@ -65,21 +65,21 @@ class Reprioritized(Fact, frozen=True, kw_only=True):
 
 
 class Deleted(Fact, frozen=True, kw_only=True):
-    """The workload is to disappear, once its job has stopped."""
+    """The workload is deleted once its job has stopped."""
 
 
-# What the variant-controller says, beside what users may say. ----------------------------
+# Published by the variant-controller, beside facts of users. -----------------------------
 
 
 class Ungated(Fact, frozen=True, kw_only=True):
-    """The variant may preempt from now on: its gate is opened, and none of its siblings'."""
+    """The variant may preempt from now on: its gate is opened, those of its siblings stay shut."""
 
 
 class Aggregated(Fact, frozen=True, kw_only=True):
-    """What the parent tells of its variants is to be brought up to date."""
+    """Requests an update of the parent's status from its variants."""
 
 
-# What runners say. ----------------------------------------------------------------------
+# Published by runners. ------------------------------------------------------------------
 
 
 class Started(Fact, frozen=True, kw_only=True):
@@ -102,10 +102,10 @@ class PodsNotReady(Fact, frozen=True, kw_only=True):
 
 
 class Finished(Fact, frozen=True, kw_only=True):
-    """The job ended by itself. ``revision`` 0: a user says so, of whatever runs.
+    """The job ended by itself. ``revision`` 0: published by a user, for any admission.
 
-    ``exit_code``: of the first container that failed, 128+n where signal n ended it; None where
-    nothing failed or the runner does not know.
+    ``exit_code``: of the first container that failed, 128+n when signal n ended it; None when no
+    container failed or the runner does not know.
     """
 
     revision: int = 0
@@ -116,11 +116,11 @@ class Finished(Fact, frozen=True, kw_only=True):
 
 
 class Stopped(Fact, frozen=True, kw_only=True):
-    """Nothing of the workload runs any more.
+    """No process of the workload runs any more.
 
     ``revision`` is that of the eviction acted on. ``reason`` is ``NodeFailures`` when the job was
     lost without an eviction; then ``revision`` is that of the admission. It is ``RunnerEnded`` when
-    the runner has ended in order: the admission lasts, and its job is started again later.
+    the runner was shut down: the admission lasts, and its job is started again later.
     """
 
     revision: int
@@ -128,15 +128,15 @@ class Stopped(Fact, frozen=True, kw_only=True):
     message: str = ""
 
 
-# What the scheduler says, fenced. -------------------------------------------------------
+# Published by the scheduler, fenced. ----------------------------------------------------
 
 
 class Decision(Fact, frozen=True, kw_only=True):
     """A decision of the scheduler about the workload at ``revision``.
 
-    ``seen`` is the newest revision of the bucket that the scheduler's picture held: every queue,
-    cohort and flavor of the workload's tree must be as old or older, else the decision is void.
-    ``domain`` is the tree it decided for. ``scan``: what else it was made from, if anything.
+    ``seen`` is the newest revision of the bucket in the scheduler's state: every queue, cohort and
+    flavor of the workload's tree must be as old or older, else the decision is void. ``domain``:
+    the tree that it was decided for. ``scan``: further inputs of the decision.
     """
 
     revision: int
@@ -146,15 +146,15 @@ class Decision(Fact, frozen=True, kw_only=True):
 
 
 class Assigned(Decision, frozen=True, kw_only=True):
-    """Quota is set aside for the workload.
+    """Quota is assigned to the workload.
 
-    ``taken``: per flavor and resource, with what there was before. ``level``: how high in the tree
-    of cohorts it borrows; 0: it does not. ``waited_seconds``: since it took its place in the queue.
-    ``preempts``: whose quota it gets; the decision holds of all of them, or not at all.
-    ``pending_preemption``: who still has to go before it can be admitted.
-    ``local_usage``: what its LocalQueue was compared by, where the one that used least goes first;
-    None: elsewhere, and where it has no weight.
-    ``migrates_from``: the admitted sibling of a variant without checks, as of its revision. Its job
+    ``taken``: amounts per flavor and resource, and what was available before. ``level``: how high
+    in the cohort tree it borrows; 0: no borrowing. ``waited_seconds``: since it joined the queue.
+    ``preempts``: workloads that lose their quota to it; all of them do, or the decision is void.
+    ``pending_preemption``: workloads that must be preempted before it can be admitted.
+    ``local_usage``: the usage by which its LocalQueue was ordered; None: its ClusterQueue does not
+    order by usage, or the LocalQueue has no weight.
+    ``migrates_from``: the admitted sibling of a variant without checks, at its revision. Its job
     has to stop first: until then the quota is promised, not booked.
     """
 
@@ -170,14 +170,14 @@ class Assigned(Decision, frozen=True, kw_only=True):
 
 
 class Refused(Decision, frozen=True, kw_only=True):
-    """The workload was considered and cannot have quota now; said when the reason changes."""
+    """The workload was considered and cannot have quota now; published when the reason changes."""
 
     refusal: Refusal
 
 
 class Planned(Decision, frozen=True, kw_only=True):
-    """Who has to go for a reservation was found out anew: other workloads, fewer, or nobody any
-    more; or they are told to go now."""
+    """The victims of a reservation changed: other ones, fewer, or none any more; or their
+    preemption begins now."""
 
     pending_preemption: PendingPreemption
 
@@ -187,9 +187,9 @@ class Confirmed(Decision, frozen=True, kw_only=True):
 
 
 class Revoked(Decision, frozen=True, kw_only=True):
-    """The recheck before Admitted failed, or the reservation fits no longer: QuotaChanged, or
-    FlavorsChanged. Of an admitted workload: its ClusterQueue says ``onQuotaCut: evict``.
-    ``shortfalls``: of what there is too little now, and how much of what it holds is left."""
+    """The recheck before Admitted failed, or the reservation does not fit any more: QuotaChanged,
+    or FlavorsChanged. An admitted workload loses its quota like this when its ClusterQueue says
+    ``onQuotaCut: evict``. ``shortfalls``: the resources that are short now, with the numbers."""
 
     reason: str
     message: str = ""
@@ -197,8 +197,8 @@ class Revoked(Decision, frozen=True, kw_only=True):
 
 
 class Preempted(Decision, frozen=True, kw_only=True):
-    """The workload loses its quota in favor of another one. ``times``: how often to the same one,
-    this time counted. ``planned``: that one has reserved the quota already."""
+    """The workload loses its quota to another one. ``times``: how often to the same preemptor,
+    including this time. ``planned``: the preemptor has reserved the quota already."""
 
     reason: str
     message: str = ""
@@ -209,7 +209,7 @@ class Preempted(Decision, frozen=True, kw_only=True):
     planned: bool = False
 
 
-# What the workload-controller says. -----------------------------------------------------
+# Published by the workload-controller. --------------------------------------------------
 
 
 class Said(Fact, frozen=True, kw_only=True):
@@ -227,7 +227,7 @@ class QuotaReserved(Said, frozen=True, kw_only=True):
 
 
 class Admitted(Said, frozen=True, kw_only=True):
-    """The workload may start. Carries all that a runner needs."""
+    """The workload may start. Carries everything that a runner needs."""
 
     cluster_queue: str = ""
     queue: str = ""
@@ -235,11 +235,11 @@ class Admitted(Said, frozen=True, kw_only=True):
 
 
 class Evicted(Said, frozen=True, kw_only=True):
-    """The workload loses its reservation. A runner stops the job and says `Stopped`.
+    """The workload loses its reservation. A runner stops the job and publishes `Stopped`.
 
-    ``preempted_by``: in favor of whom, when that is why. ``underlying_cause``: what is behind the
-    reason, where that leaves it open: WaitForStart, WaitForRecovery, or of a deactivation
-    AdmissionCheck, RequeuingLimitExceeded, MaximumExecutionTimeExceeded."""
+    ``preempted_by``: the preemptor of a preempted workload. ``underlying_cause``: details of the
+    reason: WaitForStart, WaitForRecovery, or for a deactivation AdmissionCheck,
+    RequeuingLimitExceeded, MaximumExecutionTimeExceeded."""
 
     preempted_by: PreemptedBy | None = None
     underlying_cause: str = ""
@@ -250,23 +250,23 @@ class Requeued(Said, frozen=True, kw_only=True):
 
 
 class Rejected(Said, frozen=True, kw_only=True):
-    """A check rejected the workload, or the submission was no valid workload (revision 0)."""
+    """A check rejected the workload, or the submission was not a valid workload (revision 0)."""
 
 
 class Pending(Said, frozen=True, kw_only=True):
-    """The workload waits; reason and message say why."""
+    """The workload waits, for ``reason`` and ``message``."""
 
 
 class Noted(Said, frozen=True, kw_only=True):
-    """Something that people should know and that moves nobody: RetryDelayClamped, ForcedRelease,
-    MaximumExecutionTimeExceeded, ConflictingChecks, AdmissionCheckUpdated, and the like."""
+    """Information for users that changes no state: RetryDelayClamped, ForcedRelease,
+    MaximumExecutionTimeExceeded, ConflictingChecks, AdmissionCheckUpdated and the like."""
 
 
 # Checks. --------------------------------------------------------------------------------
 
 
 class CheckRequested(Fact, frozen=True, kw_only=True):
-    """A check controller is asked to judge."""
+    """A check controller is asked to evaluate the workload."""
 
     controller: str
     check: str
@@ -279,7 +279,7 @@ class CheckRequested(Fact, frozen=True, kw_only=True):
 
 
 class CheckWithdrawn(Fact, frozen=True, kw_only=True):
-    """A check controller stops what it started for ``cycle``."""
+    """A check controller has to stop its work for ``cycle``."""
 
     controller: str
     check: str
@@ -304,7 +304,7 @@ class CheckReported(Fact, frozen=True, kw_only=True):
 
     @property
     def delay_seconds(self) -> int | None:
-        """``requeueAfterSeconds`` where it is a number, or was made one."""
+        """``requeueAfterSeconds`` as a number; None: it is not one."""
         delay = self.requeue_after_seconds
         return None if isinstance(delay, str) else delay
 
@@ -313,7 +313,7 @@ class CheckReported(Fact, frozen=True, kw_only=True):
 
 
 class TimerDue(Fact, frozen=True, kw_only=True):
-    """A time that was set for the workload has come. ``at``: the time it was set for."""
+    """A timer of the workload is due. ``at``: the time that it was set for."""
 
     kind: str
     at: datetime | None = None

@@ -13,8 +13,8 @@ from hashlib import blake2b
 from typing import Final
 
 NO_NAMESPACE: Final = "_"
-"""Stands in a subject where an object has no namespace. No escaped name is a lone underscore
-that a valid object could have: it would be the name "."."""
+"""The namespace token of an object without a namespace. No valid name escapes to it: only "."
+would."""
 
 _PLAIN = re.compile(r"\A[A-Za-z0-9-]+\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9-]")
@@ -23,7 +23,7 @@ _UNESCAPE = re.compile(r"(?:=[0-9A-F]{2})+|_")
 
 
 class BadToken(ValueError):
-    """A token that no name escapes to."""
+    """A token that is not an escaped name."""
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -36,9 +36,9 @@ def _escape(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=65_536)
 def token(name: str) -> str:
-    """The one token that stands for name in subjects, bucket keys and durables.
+    """The token of ``name`` in subjects, bucket keys and durables.
 
-    Raises ValueError for the empty name, which has none.
+    Raises ValueError for the empty name.
     """
     if _PLAIN.match(name):
         return name
@@ -56,7 +56,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=65_536)
 def plain(escaped: str) -> str:
-    """The name that a token stands for; the inverse of `token`. Raises BadToken."""
+    """The name of a token; the inverse of `token`. Raises BadToken."""
     if _PLAIN.match(escaped):
         return escaped
     if not _ESCAPED.match(escaped):

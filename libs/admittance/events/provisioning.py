@@ -1,4 +1,4 @@
-"""The facts between the provisioning check and the providers of capacity. LIFECYCLE 5.3.
+"""The facts between the provisioning check and capacity providers. docs/spec/lifecycle.md#5.3
 
 ``admit.provisioning.<what happened>.<class>.<ns>.<name>``: namespace and name are the workload's.
 """
@@ -14,16 +14,16 @@ from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 
 
 class ProvisioningFact(Fact, frozen=True, kw_only=True):
-    """``id``: which request, `admittance.provisioning.records.request_id`. ``provisioning_class``:
-    the provider's; "": as the subject says."""
+    """``id``: of the request, `admittance.provisioning.records.request_id`. ``provisioning_class``:
+    the provider's; "": the one in the subject."""
 
     id: str
     provisioning_class: str = ""
 
 
 class ProvisioningRequested(ProvisioningFact, frozen=True, kw_only=True):
-    """Capacity is asked for. Said again after a crash: act once for each ``id``. ``deadline``: what
-    is not provisioned by then counts as failed."""
+    """Capacity is requested. It is published again after a crash: act once for each ``id``.
+    ``deadline``: a request that is not provisioned by then counts as failed."""
 
     check: str
     cycle: int
@@ -34,7 +34,7 @@ class ProvisioningRequested(ProvisioningFact, frozen=True, kw_only=True):
 
 
 class ProvisioningCancelled(ProvisioningFact, frozen=True, kw_only=True):
-    """Free what was booked, and stop what was begun; an ``id`` that nobody knows is done."""
+    """Free booked capacity and stop provisioning; nothing to do for an unknown ``id``."""
 
     check: str = ""
     cycle: int = 0
@@ -43,8 +43,8 @@ class ProvisioningCancelled(ProvisioningFact, frozen=True, kw_only=True):
 
 
 class ProvisioningStatus(ProvisioningFact, frozen=True, kw_only=True):
-    """What a provider says of a request. ``seq``: rises with every answer to one request; without
-    it, the order of the log counts. ``details``: what pod set updates may refer to by name."""
+    """A provider's status of a request. ``seq``: rises with every status of one request; without
+    it, the order of the log counts. ``details``: values that pod set updates may refer to."""
 
     message: str = ""
     details: dict[str, str] = msgspec.field(default_factory=dict)
@@ -53,23 +53,23 @@ class ProvisioningStatus(ProvisioningFact, frozen=True, kw_only=True):
 
 
 class Accepted(ProvisioningStatus, frozen=True, kw_only=True):
-    """It is being worked on; the message may tell when it is expected."""
+    """The provider works on the request; the message may say when capacity is expected."""
 
 
 class Provisioned(ProvisioningStatus, frozen=True, kw_only=True):
-    """The capacity is there, and booked."""
+    """The capacity is available and booked."""
 
 
 class ProvisioningFailed(ProvisioningStatus, frozen=True, kw_only=True):
-    """There is no capacity. ``retryable`` False: nor will there be. ``retry_after``: seconds."""
+    """No capacity. ``retryable`` False: a retry cannot help. ``retry_after``: seconds."""
 
     retryable: bool = True
     retry_after: int | None = None
 
 
 class BookingExpired(ProvisioningStatus, frozen=True, kw_only=True):
-    """What was provisioned is not kept any longer for a workload that has not started."""
+    """The booked capacity is freed, since the workload did not start in time."""
 
 
 class CapacityRevoked(ProvisioningStatus, frozen=True, kw_only=True):
-    """What was provisioned is gone."""
+    """The provisioned capacity is gone."""

@@ -1,9 +1,9 @@
 """Reads bytes that any program may have written: the value, or `Unreadable` with the reason.
 
-What stands on the log or in a bucket may be from any hand. A program that ends over it ends at
-every start, since it stands there still. So everything that is read from there goes through a
-`Reader`, or through a function that raises nothing but `Unreadable`, and what cannot be read is
-*set aside*: with its place and the reason, while everything else goes on.
+A message on the log or a value in a bucket may be written by any program. A service that crashed on
+one would crash again at every start. So everything is read through a `Reader`, or through a
+function that raises only `Unreadable`, and an unreadable value is *set aside*: reported with its
+place and the reason, while everything else goes on.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import msgspec
 from admittance.events.names import BadToken
 
 LEVELS_MAX: Final = 100
-"""Lists and objects within one another. A decoder that recurses ends where the stack does, which
-depends on the function that calls it: the same bytes could be read here and not there."""
+"""Levels of nested lists and objects. A recursive decoder is limited by the stack, so that without
+this limit the same bytes could be readable in one place and not in another."""
 YEARS: Final = range(1900, 9000)
-"""A time outside cannot be reckoned with: a delay added to it has no date."""
+"""Years of a valid time: adding a delay to a time outside may leave Python's range of dates."""
 SEQUENCE_MAX: Final = 2**63 - 1
 REASON_MAX: Final = 300
 """Characters of a reason."""
@@ -33,21 +33,21 @@ BROKEN: Final = (
     BadToken,
     ValueError,
 )
-"""What decoders raise for bytes that are wrong."""
+"""Exceptions that decoders raise for wrong bytes."""
 
-# A string without an end goes to the end: else each quote in it would be looked at once more.
+# An unterminated string matches to the end: otherwise each quote in it would be scanned again.
 _BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|([\[{])|[\]}]', re.DOTALL)
 
 T = TypeVar("T")
 
 
 class Unreadable(ValueError):
-    """Bytes that are not what they should be; the text says why, in one line."""
+    """Bytes that cannot be read as the expected type; the text says why, in one line."""
 
 
 class SetAside(NamedTuple):
-    """Something that cannot be read. ``stream``: the bucket or stream that it is in; ``place``: its
-    key or subject; ``sequence``: its revision or sequence there."""
+    """An unreadable value. ``stream``: its bucket or stream; ``place``: its key or subject;
+    ``sequence``: its revision or sequence there."""
 
     stream: str
     place: str
@@ -56,7 +56,7 @@ class SetAside(NamedTuple):
 
 
 def reason_of(error: BaseException) -> str:
-    """Why something could not be read: one line of limited length, fit for JSON."""
+    """The reason as one line of limited length, fit for JSON."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_MAX]
 
@@ -76,7 +76,7 @@ def shallow(data: bytes) -> None:
 
 
 def guarded(decode: Callable[[bytes], T], data: bytes) -> T:
-    """What ``decode`` makes of the data. Raises Unreadable, whatever is wrong with it."""
+    """The result of ``decode(data)``. Raises only Unreadable."""
     shallow(data)
     try:
         return decode(data)
@@ -104,15 +104,14 @@ class Reader(Generic[T]):
 
 
 def check_times(where: str, times: Iterable[datetime | None]) -> None:
-    """Raises Unreadable for a time without a zone, or far from any that there can be."""
+    """Raises Unreadable for a time without a zone or outside `YEARS`."""
     for time in times:
         if time is not None and (time.tzinfo is None or time.year not in YEARS):
             raise Unreadable(f"{where}: the time {time.isoformat()} cannot be reckoned with")
 
 
 def number(text: str | bytes | None, most: int = SEQUENCE_MAX) -> int | None:
-    """The sequence or revision that a header or a value names; None: it names none, or one beyond
-    ``most``."""
+    """The sequence or revision in a header or a value; None: not a number, or above ``most``."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
         return None
     found = int(text)

@@ -1,8 +1,8 @@
-"""Requests that want an answer at once: the micro endpoints under ``admit.api.>``.
+"""Requests and replies of the micro endpoints under ``admit.api.>``.
 
-What concerns one namespace is ``admit.api.<what>.<ns>``; without the last token the request
-spans namespaces. Every answer is JSON; a failure is an answer with ``error`` set, and the micro
-error headers beside it.
+A request within one namespace goes to ``admit.api.<what>.<ns>``; without the last token it spans
+all namespaces. Every reply is JSON; a failure is a reply with ``error`` set and the micro error
+headers.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from admittance.events.why import Ahead, Going, Holder, OpenCheck, Outlook, Prot
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A question. Unknown fields are tolerated."""
+    """A request. Unknown fields are tolerated."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An answer. ``error`` is one sentence for people; empty when all went well."""
+    """A reply. ``error`` is one sentence for people; empty on success."""
 
     error: str = ""
 
 
-# The workload-controller answers these, and what `applying` has. --------------------------
+# Answered by the workload-controller, like the requests in `applying`. --------------------
 
 
 class Events(Request, frozen=True, kw_only=True):
     """``admit.api.events[.<ns>]``: history from the log, oldest first.
 
-    ``workload`` narrows to one name (with the namespace of the subject), ``also`` to further ones
-    beside it: a parent's variants. ``after`` is a sequence to go on from, ``since`` a time. At most
-    ``limit`` entries come back.
+    ``workload`` selects one name in the namespace of the subject, ``also`` further names, such as a
+    parent's variants. ``after``: only entries after this sequence; ``since``: only from this time.
+    At most ``limit`` entries come back.
     """
 
     workload: str = ""
@@ -67,11 +67,11 @@ class Explain(Request, frozen=True, kw_only=True):
 
 
 class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What one flavor says to one pod set; ``flavor`` is empty where a resource has none at all.
+    """How one flavor suits one pod set; ``flavor`` is empty for a resource without any flavor.
 
-    ``fits``, or the reason it does not. ``outcome``: Fits, Preempts, NoCandidates, NoFit,
-    Ineligible. ``rooms``: resource by resource. ``victims``: who would have to go for this flavor
-    alone; ``barriers``: whose policies leave whom in place, told of each flavor and resource once.
+    ``fits``, or the reason against it. ``outcome``: Fits, Preempts, NoCandidates, NoFit,
+    Ineligible. ``rooms``: per resource. ``victims``: workloads that this flavor alone would
+    preempt; ``barriers``: policies that protect workloads, once per flavor and resource.
     """
 
     pod_set: str
@@ -92,10 +92,10 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One variant of a parent. ``variant``: a flavor, or the name of an explicit variant.
 
-    ``active`` and ``why`` (`admittance.family.policy.Why`): what policy wants of it now.
-    ``admitted``: the parent's admission is its. ``gate``: Open or Closed; only behind an open one
-    may it preempt. ``set_aside``: why it is not tried although it is active, a sentence: a better
-    sibling goes first, the family's job still stops. ``explained``: as of any workload.
+    ``active`` and ``why`` (`admittance.family.policy.Why`): what the policy wants of it now.
+    ``admitted``: the parent uses its admission. ``gate``: Open or Closed; it may preempt only when
+    Open. ``set_aside``: a sentence why an active variant is not tried: a better sibling goes first,
+    or the family's job still stops. ``explained``: as for any workload.
     """
 
     name: str
@@ -111,12 +111,12 @@ class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 class ExplainReply(Reply, frozen=True, kw_only=True):
     """``position`` counts from 1 within the ClusterQueue; 0: it is not queued.
 
-    ``ahead``: the first of those in front; ``waiting_since``: the time that its place goes by.
-    ``outlook``: what the next cycle would say of it. ``holders`` are the names in ``held_by``.
-    ``waits_for``: who was told to go for it. ``preempted_by``: who took its quota. ``checks``:
-    what its reservation waits for. ``unblocked_by`` are sentences: what would let it go on.
-    ``variants``: of a parent, the best first; it has no flavors of its own then. ``parent``: of a
-    variant, whose it is.
+    ``ahead``: the first workloads before it; ``waiting_since``: the time that orders it in the
+    queue. ``outlook``: what the next cycle would decide. ``holders``: the workloads named in
+    ``held_by``. ``waits_for``: workloads being preempted for it. ``preempted_by``: the workload
+    that took its quota. ``checks``: checks that its reservation waits for. ``unblocked_by``:
+    sentences that say what would unblock it. ``variants``: of a parent, the best first; a parent
+    has no flavors of its own. ``parent``: the parent of a variant.
     """
 
     phase: str = ""
@@ -147,16 +147,16 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
 
 
 class Fit(Request, frozen=True, kw_only=True):
-    """``admit.api.fit.<ns>``: whether a workload that is not submitted could ever start, as its
-    queue is now. ``workload``: its manifest."""
+    """``admit.api.fit.<ns>``: whether a workload that is not submitted could ever start in its
+    present queue. ``workload``: its manifest."""
 
     workload: msgspec.Raw
 
 
 class FitReply(Reply, frozen=True, kw_only=True):
-    """``fits`` false: its ClusterQueue could not hold it even if nothing else ran, for ``reason``
-    (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the numbers: nominal quota and
-    what may be borrowed. ``seen``: newest revision of the bucket that the answer knows."""
+    """``fits`` false: its ClusterQueue could not hold it even if empty, for ``reason``
+    (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the nominal quota and the
+    borrowing limit. ``seen``: the newest revision of the bucket known to the scheduler."""
 
     fits: bool = True
     reason: str = ""
@@ -167,7 +167,7 @@ class FitReply(Reply, frozen=True, kw_only=True):
 
 
 class PendingQuery(Request, frozen=True, kw_only=True):
-    """``admit.api.pending[.<ns>]``: who waits, in order; ``limit`` of them behind the first
+    """``admit.api.pending[.<ns>]``: pending workloads in order; at most ``limit``, after the first
     ``skip``."""
 
     local_queue: str = ""
@@ -177,9 +177,9 @@ class PendingQuery(Request, frozen=True, kw_only=True):
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``position`` is that in the ClusterQueue, from 1; 0: its LocalQueue leads to none.
+    """``position``: in the ClusterQueue, from 1; 0: its LocalQueue has no ClusterQueue.
 
-    ``waiting_since``: the time that its place goes by. ``flavors``: those that were tried for it.
+    ``waiting_since``: the time that orders it in the queue. ``flavors``: the flavors tried for it.
     """
 
     namespace: str
@@ -202,8 +202,8 @@ class PendingReply(Reply, frozen=True, kw_only=True):
 
 
 class Queues(Request, frozen=True, kw_only=True):
-    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``, of
-    everything in its tree. ``local_queues`` false: of ClusterQueues only."""
+    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``,
+    of every queue in its tree. ``local_queues`` false: only ClusterQueues."""
 
     cluster_queue: str = ""
     cohort: str = ""
@@ -222,9 +222,9 @@ class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Of a LocalQueue whose ClusterQueue serves first who used least. ``value``: what it is
-    compared by: what it had consumed at the last sampling and the penalties since, weighed, over
-    its ``weight``; None: without a weight it goes last."""
+    """Usage of a LocalQueue in a ClusterQueue that orders by usage, the least first. ``value``: the
+    weighed consumption at the last sampling plus the penalties since, over ``weight``; None: no
+    weight, so it goes last."""
 
     consumed: ConsumedUsage
     weight: float
@@ -232,9 +232,9 @@ class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``namespace`` is empty for a ClusterQueue. ``by_usage``: it serves first the LocalQueue that
-    used least; ``used``: of a LocalQueue of such a one. ``weighted_share``: of a ClusterQueue where
-    shares count, of what it borrows, in thousandths."""
+    """``namespace`` is empty for a ClusterQueue. ``by_usage``: it serves the LocalQueue with the
+    least usage first; ``used``: the usage of such a LocalQueue. ``weighted_share``: with fair
+    sharing, the ClusterQueue's share of borrowed quota, in thousandths."""
 
     name: str
     namespace: str = ""
@@ -255,10 +255,10 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One flavor and resource at one place of a tree. ``nominal``: its own quota; ``subtree``: that
-    with what is lent by all below; ``usage``: of a cohort, what is not covered by what those below
-    keep to themselves; ``borrowed``: used beyond ``subtree``; ``lendable``: what
-    the parent may use of ``subtree``."""
+    """One flavor and resource at one node of a tree. ``nominal``: its own quota; ``subtree``: its
+    quota plus what all nodes below lend; ``usage``: for a cohort, usage that its children do not
+    cover with the quota that they do not lend; ``borrowed``: usage beyond ``subtree``;
+    ``lendable``: the part of ``subtree`` that the parent may use."""
 
     flavor: str
     resource: str
@@ -273,9 +273,9 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A cohort or ClusterQueue in its tree, the root first and children behind their parent.
+    """A cohort or ClusterQueue in its tree, the root first and children after their parent.
 
-    ``depth``: 0 is the root. ``share``: weighted share of what it borrows, in thousandths.
+    ``depth``: 0 is the root. ``share``: its weighted share of borrowed quota, in thousandths.
     """
 
     name: str
@@ -302,8 +302,8 @@ class QueuesReply(Reply, frozen=True, kw_only=True):
 class Logs(Request, frozen=True, kw_only=True):
     """``admit.api.logs.<ns>``: output of the pods of a workload, from ``offsets`` on.
 
-    Every runner hears it; only one that has the workload answers. ``pod`` None: all. ``tail``: of a
-    pod without an offset only so many of its last lines; None: all.
+    Every runner receives it; only a runner that has the workload answers. ``pod`` None: all.
+    ``tail``: for a pod without an offset, only its last lines; None: all.
     """
 
     name: str
@@ -334,10 +334,10 @@ class Timers(Request, frozen=True, kw_only=True):
 
 
 class TimersReply(Reply, frozen=True, kw_only=True):
-    """``wanted``: times that workloads wait for. ``pending``: schedules that are not yet as they
-    should be. ``mended``: how many were lost, wrong or nobody's, since this instance leads, and
-    ``again``: how many came due without an effect and were set anew. ``compared``: when the stream
-    was last read."""
+    """``wanted``: times that workloads wait for. ``pending``: schedules that are not up to date.
+    Since this instance leads: ``mended`` schedules were lost, wrong or without a workload, and
+    ``again`` came due without an effect and were set again. ``compared``: when the stream was last
+    read."""
 
     wanted: int = 0
     pending: int = 0
@@ -354,9 +354,9 @@ class Families(Request, frozen=True, kw_only=True):
 
 
 class FamiliesReply(Reply, frozen=True, kw_only=True):
-    """``families``: parents that there are. ``pending``: families to be looked at, and facts whose
-    effect is not seen yet; ``stuck``: those of them that were stated three times or more.
-    ``stated``: how many facts, since this instance leads. ``gates_open``: in how many families a
+    """``families``: number of parents. ``pending``: families to be reconciled, and facts without
+    an effect so far; ``stuck``: facts published three times or more without an effect.
+    ``stated``: facts published since this instance leads. ``gates_open``: families in which a
     variant may preempt, by ClusterQueue."""
 
     families: int = 0
@@ -370,16 +370,16 @@ class FamiliesReply(Reply, frozen=True, kw_only=True):
 
 
 class ProviderQuery(Request, frozen=True, kw_only=True):
-    """``admit.api.provider.<class>``: what became of a request. Asked after a restart, and when
-    heartbeats stopped."""
+    """``admit.api.provider.<class>``: the status of a request. Sent after a restart, and when
+    heartbeats stop."""
 
     id: str
 
 
 class ProviderReply(Reply, frozen=True, kw_only=True):
     """The last status. ``status``: accepted, provisioned, failed, booking_expired or
-    capacity_revoked, the words of the subjects; "": none was said yet; cancelled: it was taken
-    back. ``known`` False: nobody here has heard of it. The rest as the status said it."""
+    capacity_revoked, as in the subjects; "": no status yet; cancelled: the request was withdrawn.
+    ``known`` False: the request is unknown. The other fields are those of the status."""
 
     id: str = ""
     known: bool = True

@@ -16,7 +16,7 @@ from admittance.events.base import null
 
 CHECK_STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 DELAY_MAX: Final = 2**31 - 1
-"""Seconds that a check may put a workload off at once."""
+"""Longest delay, in seconds, that a check may ask for at once."""
 
 CheckStateWord: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(CHECK_STATES)})]
 _SPAN: Final = r"(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|ms|s|m|h))+"
@@ -26,7 +26,7 @@ _DELAY: Final[dict[str, Any]] = {
     "pattern": rf"^\+?(?:0|{_SPAN})$",
 }
 Delay: TypeAlias = Annotated[int | str, Meta(extra_json_schema=_DELAY)]
-"""Seconds, or a duration like 8m0s. Neither binds while decoding: a fact that breaks it is refused
+"""Seconds, or a duration like 8m0s. Not checked while decoding: a wrong value makes the fact refused
 with a reason."""
 
 
@@ -81,8 +81,8 @@ class PodSetToRun(Shape, frozen=True, kw_only=True):
 
 
 class PodSetToProvision(Shape, frozen=True, kw_only=True):
-    """Pods that capacity is asked for. ``names``: the pod sets that are asked for together, the
-    first of them is ``name``. ``template``: the pod template with what its flavors add."""
+    """Pods that need capacity. ``names``: the pod sets requested together; the first one is
+    ``name``. ``template``: the pod template with the additions of its flavors."""
 
     name: str
     count: int
@@ -91,8 +91,8 @@ class PodSetToProvision(Shape, frozen=True, kw_only=True):
 
 
 class Shortfall(Shape, frozen=True, kw_only=True):
-    """What is lacking of one resource in one flavor, in accounting units: cpu in thousandths,
-    everything else in whole units. ``limit`` names what stands in the way."""
+    """How much of one resource is missing in one flavor, in accounting units: cpu in thousandths,
+    everything else in whole units. ``limit`` names the limit that is hit."""
 
     pod_set: str
     flavor: str
@@ -112,9 +112,9 @@ class Refusal(Shape, frozen=True, kw_only=True):
 
 
 class Taken(Shape, frozen=True, kw_only=True):
-    """What is taken, or asked for, of one flavor and resource, in accounting units. ``available``:
-    what could be used just before. ``borrowed``: by how much the ClusterQueue then uses more than
-    its nominal quota."""
+    """The amount taken or requested of one flavor and resource, in accounting units. ``available``:
+    the amount available just before. ``borrowed``: the usage of the ClusterQueue above its nominal
+    quota afterwards."""
 
     flavor: str
     resource: str
@@ -124,9 +124,9 @@ class Taken(Shape, frozen=True, kw_only=True):
 
 
 class Shares(Shape, frozen=True, kw_only=True):
-    """Weighted shares that were compared, in thousandths of what could be borrowed; without a
-    weight the largest 64-bit number. ``after``: the victim's side's without the victim, where the
-    ``strategy`` looks at that."""
+    """Weighted shares that were compared, in thousandths of the lendable quota; the largest 64-bit
+    number without a weight. ``after``: the share of the victim's queue without the victim, if the
+    ``strategy`` uses it."""
 
     strategy: str
     preemptor: float = 0.0
@@ -151,9 +151,9 @@ class Grounds(Shape, frozen=True, kw_only=True):
 
 
 class HandedOn(Shape, frozen=True, kw_only=True):
-    """A workload, as of ``revision``, that merely holds a reservation, and whose quota is handed on
-    in the same commit: under which rule (``reason``), and with which numbers. ``times``: how often
-    it has lost quota to the same one, this time counted."""
+    """A workload at ``revision`` with only a reservation; its quota passes to the preemptor in the
+    same commit, under the rule ``reason`` and with these numbers. ``times``: how often it has lost
+    quota to the same preemptor, including this time."""
 
     namespace: str
     name: str
@@ -166,8 +166,8 @@ class HandedOn(Shape, frozen=True, kw_only=True):
 
 
 class PlannedVictim(Shape, frozen=True, kw_only=True):
-    """A workload that is to give up the quota which it has held ``since`` then, and under which
-    rule (``reason``). With quota that it got later it is not meant any more."""
+    """A workload to be preempted under the rule ``reason``, with the quota that it has held
+    ``since`` then. If it lost that quota and got quota again later, it is not a victim any more."""
 
     namespace: str
     name: str
@@ -177,30 +177,30 @@ class PlannedVictim(Shape, frozen=True, kw_only=True):
 
 
 class PendingPreemption(Shape, frozen=True, kw_only=True):
-    """Who has to go before a reservation can be an admission. ``issued``: they are told to; else
-    nobody is touched before the checks that ask for that have passed."""
+    """The workloads to be preempted before a reservation can be admitted. ``issued``: preemption
+    has begun; else it waits until the checks that require this have passed."""
 
     victims: tuple[PlannedVictim, ...] = ()
     issued: bool = False
 
 
 class Head(Shape, frozen=True, kw_only=True):
-    """A workload that was considered: ``namespace/name``. ``cursor``: where the scan of its flavors
-    began, per pod set from a resource group to the flavor before; empty: at the first one."""
+    """A workload that was considered: ``namespace/name``. ``cursor``: where the scan of flavors
+    began: per pod set, from a resource group to the previous flavor; empty: at the first one."""
 
     name: str
     cursor: tuple[dict[int, int], ...] = ()
 
 
 class Scan(Shape, frozen=True, kw_only=True):
-    """What a decision was made from beside the picture, so that it can be made again.
+    """Inputs of a decision besides the scheduler's state, needed to replay it.
 
-    ``cursor``: of the head whose turn it was. ``heads``: who had its turn before in the same cycle,
-    if nothing was stated of that and it left a mark. ``lost``: those were too many to be named.
-    ``seen``, ``at``, ``head``: of a refusal, what the picture had seen when the workload was
-    considered, when that was, and its equal that was considered in its place; else as stated.
-    ``usages``: where somebody has to go and the usage of LocalQueues counts, what those were
-    compared by that used anything; without a weight they are left out.
+    ``cursor``: of the head considered. ``heads``: heads considered before it in the same cycle
+    that had an effect but no fact. ``lost``: there were too many of these to name.
+    ``seen``, ``at``, ``head``: for a refusal, the newest revision and the time when the workload
+    was considered, and the equal workload considered in its place; else as in the fact.
+    ``usages``: for preemption with usage of LocalQueues: the usages that were compared, without
+    LocalQueues that have no usage or no weight.
     """
 
     cursor: tuple[dict[int, int], ...] = ()
@@ -213,8 +213,8 @@ class Scan(Shape, frozen=True, kw_only=True):
 
 
 class PreemptedBy(Shape, frozen=True, kw_only=True):
-    """By whom (``namespace/name``) a workload lost its quota last, under which rule, and with
-    which numbers. Gone with the next reservation."""
+    """The preemptor (``namespace/name``) that last took a workload's quota, with the rule and the
+    numbers. Cleared by the next reservation."""
 
     by: str = ""
     by_uid: str = ""
@@ -224,7 +224,7 @@ class PreemptedBy(Shape, frozen=True, kw_only=True):
 
 
 class ConsumedUsage(Shape, frozen=True, kw_only=True):
-    """What a LocalQueue has consumed, faded by age, as of ``last_update``: quantities by resource.
+    """What a LocalQueue has consumed, decayed by age, at ``last_update``: quantities by resource.
     Kueue's ``status.fairSharing.admissionFairSharingStatus``, and the value of its key in the
     bucket."""
 

@@ -16,11 +16,11 @@ STREAM: Final = "ADMITTANCE"
 TIMERS: Final = "ADMITTANCE_TIMERS"
 BUCKET: Final = "admittance"
 USAGE: Final = "_usage"
-"""Of keys in the bucket that are no objects: what a LocalQueue has consumed."""
+"""First token of bucket keys with the consumed usage of a LocalQueue; not objects."""
 CAPACITY: Final = "provisioningrequest"
-"""Of keys in the bucket that the provisioning check writes: what it asked for."""
+"""First token of bucket keys with the provisioning check's requests."""
 PROVIDERS: Final = "admittance_providers"
-"""The bucket in which providers made with the helper keep what they said of each request."""
+"""The bucket in which providers (`admittance.providers`) keep the status of each request."""
 CLAIMS: Final = "admittance_claims"
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
 
@@ -74,15 +74,15 @@ PROVISIONING_FACTS: Final[dict[str, type[provisioning.ProvisioningFact]]] = {
 """``admit.provisioning.<key>.<class>.<ns>.<name>``."""
 
 ASKED: Final = frozenset({"requested", "cancelled"})
-"""Facts of provisioning that providers read; the others are what they say."""
+"""Provisioning facts that providers read; they publish the others."""
 
 FENCED: Final = frozenset({"assigned", "refused", "planned", "confirmed", "revoked", "preempted"})
-"""Facts about workloads that only the owner of a domain may state."""
+"""Facts about workloads that only the leader of a domain may publish."""
 
 OUTPUTS: Final = frozenset(
     {"quota_reserved", "admitted", "evicted", "requeued", "rejected", "pending", "noted"}
 )
-"""Facts about workloads that the workload-controller states, and so does not read."""
+"""Facts about workloads that the workload-controller publishes and does not read."""
 
 INPUTS: Final = frozenset(WORKLOAD_FACTS) - OUTPUTS
 """Facts about workloads that the workload-controller reads."""
@@ -98,7 +98,7 @@ TIMER_DUE: Final = "admit.timer.due."
 ALIVE_PROVISIONING: Final = "admit.alive.provisioning."
 """``admit.alive.provisioning.<class>``: heartbeats of providers, not kept on the log."""
 ALIVE_INSTANCE: Final = "admit.alive.instance."
-"""``admit.alive.instance.<service>.<instance>``: a process answers here for the instance it is."""
+"""``admit.alive.instance.<service>.<instance>``: the process that runs as the instance answers."""
 ALIVE_CHECK: Final = "admit.alive.check."
 """``admit.alive.check.<controller>``: heartbeats, not kept on the log."""
 CHECK_DURABLE: Final = "check-"
@@ -110,10 +110,10 @@ _PROVISIONING_KEY_OF: Final = {cls: key for key, cls in PROVISIONING_FACTS.items
 
 
 class Address(NamedTuple):
-    """What a subject says about its message: the fact's type and whose it is.
+    """A parsed subject: the fact's type and its workload.
 
-    ``detail`` is the controller of a check, the class of a provider and the kind of a timer, plain;
-    else empty.
+    ``detail`` is the controller of a check, the class of a provider or the kind of a timer, not
+    escaped; else empty.
     """
 
     kind: type[Fact]
@@ -140,7 +140,7 @@ def subject_of(fact: Fact) -> str:
 
 
 def address_of(subject: str) -> Address:
-    """What a subject says about its message. Raises BadToken with what is wrong."""
+    """The parsed subject. Raises BadToken with the reason."""
     parts = subject.split(".")
     match parts:
         case ["admit", "workload", key, ns, name] if key in WORKLOAD_FACTS:
@@ -160,7 +160,7 @@ def check_durable(controller: str) -> str:
 
 
 def check_filters(controller: str) -> list[str]:
-    """What that durable reads: what the controller is asked, and what is taken back."""
+    """The subjects that this durable reads: requests to the controller and withdrawals."""
     escaped = token(controller)
     return [f"admit.check.requested.{escaped}.*.*", f"admit.check.withdrawn.{escaped}.*.*"]
 
@@ -171,7 +171,7 @@ def provider_durable(provisioning_class: str) -> str:
 
 
 def provider_filters(provisioning_class: str) -> list[str]:
-    """What that durable reads: what is asked for, and what is taken back."""
+    """The subjects that this durable reads: requests and cancellations."""
     escaped = token(provisioning_class)
     return [f"admit.provisioning.{one}.{escaped}.*.*" for one in sorted(ASKED)]
 

@@ -17,8 +17,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class Epoch(Message, frozen=True, kw_only=True):
     """``admit.lease.epoch.<domain>``: from this sequence on, ``owner`` leads the domain.
 
-    ``config``: how it is set up to decide, as far as that is not the default. ``process``: the one
-    that wrote this, of all that ever run as ``owner``."""
+    ``config``: its settings for decisions that differ from the defaults. ``process``: identifies
+    the writer among all processes that ever run as ``owner``."""
 
     domain: str
     owner: str
@@ -28,7 +28,7 @@ class Epoch(Message, frozen=True, kw_only=True):
 
 
 class Barrier(Message, frozen=True, kw_only=True):
-    """``admit.lease.barrier.<domain>``: asks for an echo once every earlier fact is committed."""
+    """``admit.lease.barrier.<domain>``: requests an echo once every earlier fact is committed."""
 
     domain: str
     owner: str
@@ -43,10 +43,10 @@ class BarrierEcho(Message, frozen=True, kw_only=True):
 
 
 class Alive(Message, frozen=True, kw_only=True):
-    """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: this one lives. Also
-    question and answer on ``admit.alive.instance.<service>.<instance>``.
+    """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: the instance is alive.
+    Also request and reply on ``admit.alive.instance.<service>.<instance>``.
 
-    ``process``: the one that says so, of all that ever run as this instance."""
+    ``process``: identifies the writer among all processes that ever run as this instance."""
 
     service: str
     instance: str
@@ -56,8 +56,8 @@ class Alive(Message, frozen=True, kw_only=True):
 class ObjectApplied(Message, frozen=True, kw_only=True):
     """``admit.object.{applied,deleted}.…``: a manifest other than a workload changed.
 
-    ``parameters_changed``, of an AdmissionCheck: it names other parameters than before, or nobody
-    knows what it named before."""
+    ``parameters_changed``: an AdmissionCheck names other parameters than before, or the former
+    ones are not known."""
 
     kind: str
     namespace: str = ""
@@ -77,13 +77,13 @@ class CheckActive(Message, frozen=True, kw_only=True):
 
 
 class CheckAlive(Message, frozen=True, kw_only=True):
-    """``admit.alive.check.<controller>``, every 10 s: this controller lives. No field is
-    required. What cannot be read is no heartbeat; an empty message is one only of a controller that
-    has sent others.
+    """``admit.alive.check.<controller>``, every 10 s: this controller is alive. No field is
+    required. An unreadable message does not count; an empty one counts only if the controller has
+    sent others.
 
-    ``instance`` tells the replicas of one program apart. ``program``: what they run; two different
-    ones under one controller's name take each other's requests away, and that is reported.
-    ``active``, ``reason``, ``message`` hold for all its checks; ``checks`` for those that it names.
+    ``instance`` distinguishes the replicas of one program. ``program``: the program that they run;
+    two programs under one controller's name would take each other's requests, so it is reported.
+    ``active``, ``reason``, ``message`` hold for all its checks, ``checks`` for single ones.
     """
 
     time: datetime | None = None
@@ -96,12 +96,12 @@ class CheckAlive(Message, frozen=True, kw_only=True):
 
 
 class ProviderAlive(Message, frozen=True, kw_only=True):
-    """``admit.alive.provisioning.<class>``, every 10 s: capacity of that class is provided.
-    No field is required. What cannot be read is no heartbeat; an empty message is one only of a
-    class that has sent others.
+    """``admit.alive.provisioning.<class>``, every 10 s: the provider of that class is alive.
+    No field is required. An unreadable message does not count; an empty one counts only if the
+    class has sent others.
 
-    ``since``: when that process began; one that begins anew is asked what became of its requests.
-    ``parameters``: those that it understands; none named: whatever it is given.
+    ``since``: start of the process; after a restart it is asked for the status of its requests.
+    ``parameters``: the parameters that it understands; empty: all.
     """
 
     time: datetime | None = None
@@ -115,7 +115,7 @@ class ProviderAlive(Message, frozen=True, kw_only=True):
 
 
 class DeadLetter(Message, frozen=True, kw_only=True):
-    """``admit.deadletter.<service>``: a message that nobody could use, and why.
+    """``admit.deadletter.<service>``: a message that could not be processed, with the reason.
 
     ``data`` is the payload as text where it is UTF-8, else ``data64`` has it in base64.
     """

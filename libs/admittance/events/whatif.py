@@ -1,7 +1,7 @@
-"""``admit.api.simulate``: what would follow if manifests were applied now. Nothing is changed.
+"""``admit.api.simulate``: what would happen if manifests were applied now. Nothing is changed.
 
-The same things are decided on two copies of the bucket, one with the change and one without, until
-nothing more happens; the answer tells what is different, and counts the rest.
+Two copies of the bucket, one with the change and one without, are simulated until nothing more
+happens; the reply lists the differences and counts the other workloads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Standing(Part, frozen=True, kw_only=True):
-    """How a workload stands. ``phase``: as in the bucket; with ``admission`` it holds that quota,
+    """The state of a workload. ``phase``: as in the bucket; with ``admission`` it holds that quota,
     else it waits for ``reason`` at ``position`` of its ClusterQueue (0: it is not queued)."""
 
     phase: str
@@ -43,11 +43,11 @@ class Standing(Part, frozen=True, kw_only=True):
 
 
 class WouldStart(Part, frozen=True, kw_only=True):
-    """Gets quota. ``checks``: those that have to say Ready before it starts.
+    """A workload that gets quota. ``checks``: checks that must be Ready before it starts.
 
-    ``after``: how often evicted jobs have to stop first; 0: at once. ``preempts``: who is told to
-    go for it. ``again``: it was evicted before. ``otherwise``: how it stands without the change;
-    None: it is not there.
+    ``after``: rounds of evicted jobs that have to stop first; 0: at once. ``preempts``: the
+    workloads preempted for it. ``again``: it was evicted before. ``otherwise``: its state without
+    the change; None: it does not exist then.
     """
 
     namespace: str
@@ -63,8 +63,8 @@ class WouldStart(Part, frozen=True, kw_only=True):
 
 
 class WouldWait(Part, frozen=True, kw_only=True):
-    """Waits in the end, while without the change it does not, is not there, or waits for another
-    reason."""
+    """A workload that waits in the end; without the change it does not wait, does not exist, or
+    waits for another reason."""
 
     namespace: str
     name: str
@@ -79,12 +79,11 @@ class WouldWait(Part, frozen=True, kw_only=True):
 
 
 class WouldBeEvicted(Part, frozen=True, kw_only=True):
-    """Loses its quota. ``reason`` as in the condition Evicted, or of QuotaReserved where it had
-    only a reservation; ``ran``: it was admitted, so that its job is stopped.
+    """A workload that loses its quota. ``reason``: as in the condition Evicted, or in QuotaReserved
+    if it had only a reservation; ``ran``: it was admitted, so its job is stopped.
 
-    ``by``, ``rule``, ``grounds``: for whom it is preempted, under which rule, and with which
-    numbers. ``after`` as in WouldStart.
-    ``then``: how it stands in the end; None: it is gone.
+    ``by``, ``rule``, ``grounds``: the preemptor, the rule and the numbers of a preemption.
+    ``after``: as in WouldStart. ``then``: its state in the end; None: it is deleted.
     """
 
     namespace: str
@@ -103,9 +102,8 @@ class WouldBeEvicted(Part, frozen=True, kw_only=True):
 
 
 class Counts(Part, frozen=True, kw_only=True):
-    """How many there are in each list, and how many workloads are as they are without the change:
-    they ``run``, are ``reserved`` and wait for checks, are ``pending``, or ``off``. ``gone``:
-    deleted by the change."""
+    """The length of each list, and the number of all other workloads by state: ``run``,
+    ``reserved`` (waiting for checks), ``pending``, ``off``. ``gone``: deleted by the change."""
 
     starts: int = 0
     waits: int = 0
@@ -118,13 +116,13 @@ class Counts(Part, frozen=True, kw_only=True):
 
 
 class SimulateReply(Reply, frozen=True, kw_only=True):
-    """What would follow. On an error nothing was tried; ``problems`` has all that is wrong.
+    """The result of a simulation. On an error nothing was tried; ``problems`` lists the mistakes.
 
-    ``results``: what would become of each object; for a delete ``deleted``, for a workload that
-    would not be taken ``refused``, with why among its warnings. ``revision``: the bucket's that
-    all of it is based on. The lists are in the order in which things happen, or of the queues.
-    ``settled`` false: it went on and on, and was cut off. A long answer comes in several messages;
-    only the first has the counts, and ``parts`` in each says how many there are.
+    ``results``: the outcome for each object; ``deleted`` for a delete, ``refused`` for an invalid
+    workload, with the reason among its warnings. ``revision``: of the bucket that was copied. The
+    lists are in the order of events, or of the queues. ``settled`` false: it did not come to an
+    end and was cut off. A long reply comes in several messages; only the first one has the counts,
+    and ``parts`` in each is their number.
     """
 
     revision: int = 0
@@ -141,9 +139,8 @@ class SimulateReply(Reply, frozen=True, kw_only=True):
 
 
 class Errand(Part, frozen=True, kw_only=True):
-    """Not on the wire: what a scheduler gives to the process that finds the answer. ``config``: the
-    one that it decides by itself. ``limits``: what of the limits in the life of workloads is not as
-    by default."""
+    """Not on the wire: the input of the simulation process, from the scheduler. ``config``: the
+    scheduler's own. ``limits``: workload limits that differ from the defaults."""
 
     request: Simulate
     config: msgspec.Raw

@@ -1,4 +1,4 @@
-"""Parts of an explanation: what a flavor has, who holds it, who would have to go, and who is ahead.
+"""Parts of an explanation: available quota, its holders, victims, and workloads ahead in the queue.
 
 Amounts are in accounting units: cpu in thousandths, everything else in whole units.
 """
@@ -13,12 +13,12 @@ from admittance.events.shapes import Shape, Shares
 
 
 class Room(Shape, frozen=True, kw_only=True):
-    """One resource of one pod set in one flavor, as it is now.
+    """One resource of one pod set in one flavor, at present.
 
-    ``available``: what may be used now; ``usage``: what the ClusterQueue uses, of its ``nominal``
-    quota and the ``borrowing_limit`` above it (None: none); ``potential``: what it could use in an
-    empty tree. ``taken``: what pod sets before this one would take of the same. ``short``: by how
-    much too little is available. ``level``: how high in the tree of cohorts it would borrow.
+    ``available``: free to use now; ``usage``: what the ClusterQueue uses of its ``nominal`` quota
+    and of the ``borrowing_limit`` above it (None: no limit); ``potential``: what it could use in an
+    empty tree. ``taken``: by earlier pod sets of the workload. ``short``: the missing amount.
+    ``level``: how high in the cohort tree it would borrow.
     """
 
     resource: str
@@ -35,8 +35,8 @@ class Room(Shape, frozen=True, kw_only=True):
 
 
 class Holder(Shape, frozen=True, kw_only=True):
-    """Who holds some of what is short. ``borrowed``: its ClusterQueue uses more of it than its
-    nominal quota. ``leaving``: told to go already. ``spared_by``: why it cannot be preempted;
+    """A workload that holds a scarce resource. ``borrowed``: its ClusterQueue uses more than its
+    nominal quota. ``leaving``: it is being evicted. ``spared_by``: why it cannot be preempted;
     empty: it is a candidate."""
 
     namespace: str
@@ -52,12 +52,12 @@ class Holder(Shape, frozen=True, kw_only=True):
 
 
 class Protection(Shape, frozen=True, kw_only=True):
-    """Why ``workloads`` of one ClusterQueue that hold what is short in ``flavor`` cannot be
-    preempted. ``cluster_queue``: theirs, empty for several; ``of``: whose ``policy`` it is.
+    """Why ``workloads`` that hold a scarce resource in ``flavor`` cannot be preempted.
+    ``cluster_queue``: of the workloads, empty for several; ``of``: the owner of the ``policy``.
     ``rule`` is stable: PolicyNever, PriorityNotLower, AboveThreshold, WhileBorrowing,
     AboveNominal, WithinNominal, CohortWithinQuota, Inactive, PreemptionLoop, SharesForbid,
     NotEnough, NotLookedAt.
-    ``lowest_priority``: of those workloads, where priority is what counts."""
+    ``lowest_priority``: of those workloads, for rules about priority."""
 
     cluster_queue: str
     flavor: str
@@ -72,7 +72,7 @@ class Protection(Shape, frozen=True, kw_only=True):
 
 
 class Going(Shape, frozen=True, kw_only=True):
-    """Who would have to go, or has been told to (``since``), and under which rule."""
+    """A workload that would be preempted, or is (``since``), with the rule."""
 
     namespace: str
     name: str
@@ -84,8 +84,8 @@ class Going(Shape, frozen=True, kw_only=True):
 
 
 class Ahead(Shape, frozen=True, kw_only=True):
-    """Who is in front in the same ClusterQueue; ``position`` 0: not counted. ``holds_place``:
-    others make room for it, so that it comes first whatever its priority."""
+    """A workload ahead in the same ClusterQueue; ``position`` 0: not counted. ``holds_place``:
+    other workloads are being preempted for it, so it goes first regardless of priority."""
 
     namespace: str
     name: str
@@ -96,12 +96,12 @@ class Ahead(Shape, frozen=True, kw_only=True):
 
 
 class Outlook(Shape, frozen=True, kw_only=True):
-    """What the next cycle would say if the workload were considered in it, with nobody before it.
+    """The decision of the next cycle if the workload were considered first in it.
 
-    ``outcome``: Fits; Preempts: once ``victims`` have gone; NoCandidates: nobody may be preempted
-    for it, or not enough; NoFit: no flavor can hold it; Hindered: it would not be considered, for
-    ``reason``. ``flavors``: per pod set, resource to flavor. ``counts``: pods per pod set, where
-    they are fewer than asked. ``level``: how high in the tree of cohorts it would borrow.
+    ``outcome``: Fits; Preempts: after the ``victims`` have stopped; NoCandidates: too few
+    workloads may be preempted for it; NoFit: no flavor can hold it; Hindered: it would not be
+    considered, for ``reason``. ``flavors``: per pod set, resource to flavor. ``counts``: pods per
+    pod set, if fewer than requested. ``level``: how high in the cohort tree it would borrow.
     """
 
     outcome: str
