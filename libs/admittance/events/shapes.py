@@ -26,8 +26,8 @@ _DELAY: Final[dict[str, Any]] = {
     "pattern": rf"^\+?(?:0|{_SPAN})$",
 }
 Delay: TypeAlias = Annotated[int | str, Meta(extra_json_schema=_DELAY)]
-"""Seconds, or a duration like 8m0s. Not checked while decoding: a wrong value makes the fact refused
-with a reason."""
+"""Seconds, or a duration like 8m0s. Not checked while decoding: a fact with another value is
+refused with a reason."""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

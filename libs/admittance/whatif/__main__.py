@@ -1,8 +1,8 @@
-"""``python -m admittance.whatif``: an errand on standard input, the answer on standard output, a
-message of it on each line.
+"""``python -m admittance.whatif``: an `Errand` on standard input; the reply on standard output, one
+message per line.
 
-A process of its own, started by a scheduler for each question: with many workloads to copy it is
-busy for seconds, and meanwhile others want quota. It reads the bucket by itself, and says nothing.
+A scheduler starts this process for each request: copying many workloads takes seconds, in which
+the scheduler has to go on deciding. The process only reads the bucket.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from
 
 NICE = 10
-"""Whoever decides goes first."""
+"""Lower priority than the scheduler."""
 
 
 def main() -> int:
-    """Runs one errand; the exit status."""
+    """Runs one simulation; returns the exit status."""
     with suppress(OSError):
         os.nice(NICE)
-    # It lives for seconds and lets go of little: looking for garbage would take a fifth of them.
+    # It lives for seconds and frees little memory: collecting garbage would take a fifth of them.
     gc.disable()
     settings = Settings.from_env("whatif")
     logs.configure("whatif", settings.instance, settings.json_logs, level="error")
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 async def _bucket(settings: Settings) -> list[Entry]:
-    """Every key as of one moment, deleted ones included, in the order of revisions."""
+    """Every key at one moment, deleted ones included, in the order of revisions."""
     bus = await Bus.connect(settings.url, name="admit-whatif", creds=settings.creds)
     reader = BucketReader(bus)
     found: dict[str, Entry] = {}

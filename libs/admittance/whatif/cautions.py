@@ -1,4 +1,4 @@
-"""What the user should know of the change beside who starts, waits, or is evicted."""
+"""Warnings about a change, besides the workloads that start, wait, or are evicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from admittance.whatif.copy import Copy
 
 
 class Health(NamedTuple):
-    """What is wrong with queues: object to sentence. ``queues``: all that there are."""
+    """Problems of queues: object to sentence. ``queues``: all ClusterQueues."""
 
     queues: frozenset[str]
     inactive: dict[str, str]
@@ -21,7 +21,7 @@ class Health(NamedTuple):
 
 
 def health(copy: Copy) -> Health:
-    """Of the copy as it is now."""
+    """The problems in the copy as it is now."""
     catalog = copy.core.catalog
     inactive = {}
     for name in catalog.cluster_queues:
@@ -39,7 +39,7 @@ def health(copy: Copy) -> Health:
 
 
 def _over(copy: Copy) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Where more is used than may be, as the scheduler sees it."""
+    """Nodes that use more than their limit, as the scheduler sees it."""
     roots: dict[int, Node] = {}
     for node in copy.core.catalog.tree.queues.values():
         root = node.root()
@@ -47,17 +47,17 @@ def _over(copy: Copy) -> Iterator[tuple[tuple[str, str, str], str]]:
     for root in roots.values():
         for one in overloaded(root):
             flavor, resource = one.fr
-            whose = f"{'cohort' if one.node.is_cohort else 'ClusterQueue'} {one.node.name}"
+            owner = f"{'cohort' if one.node.is_cohort else 'ClusterQueue'} {one.node.name}"
             used, limit = render(resource, one.usage), render(resource, one.limit)
             yield (
-                (whose, flavor, resource),
-                f"{whose} would use {used} of {resource} in flavor {flavor}, more than its "
+                (owner, flavor, resource),
+                f"{owner} would use {used} of {resource} in flavor {flavor}, more than its "
                 f"{limit}: what runs goes on, and nothing new starts there until enough has ended",
             )
 
 
 def cautions(copy: Copy, before: Health) -> Iterator[str]:
-    """What is wrong with the change, and not without it."""
+    """Problems that exist with the change and not without it."""
     now = health(copy)
     for name, message in now.inactive.items():
         if name not in before.inactive:

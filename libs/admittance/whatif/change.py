@@ -1,7 +1,6 @@
-"""The change that is tried: manifests and deletions as values, and how they are done to a copy.
+"""The simulated change: manifests and deletions as values, and how a copy gets them.
 
-What is wrong with them is found by the same functions that the workload-controller asks, and said
-in the same words.
+Mistakes are found by the same functions as in the workload-controller, with the same texts.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from admittance.events.whatif import Simulate
 from admittance.whatif.copy import Copy
 
 SUFFIX = "simulated"
-"""Ends names that are only begun: what they would be is up to chance."""
+"""Suffix for a generateName; the real one would be random."""
 WORKLOAD_KINDS = frozenset({"Workload", "Job"})
 
 
 class Wrong(Exception):
-    """The change cannot be. ``problems``: manifests that are wrong, a line each; without any, the
-    text says what is in its way."""
+    """The change is not possible. ``problems``: mistakes in manifests, a line each; if empty, the
+    text says what prevents the change."""
 
     def __init__(self, *problems: str, because: str = "") -> None:
         super().__init__(because or problems[0])
@@ -49,7 +48,7 @@ class Wrong(Exception):
 
 
 class Change(NamedTuple):
-    """``objects``: everything but workloads. ``submissions``: with the number of each."""
+    """``objects``: all manifests except workloads, which are ``submissions``."""
 
     objects: Proposal
     submissions: list[Workload]
@@ -61,7 +60,7 @@ class _Kind(msgspec.Struct):
 
 
 def change_of(request: Simulate, namespace: str = "") -> Change:
-    """What the request asks to try. ``namespace``: all of it is in that one. Raises Wrong."""
+    """The change in the request. ``namespace``: everything must be in it. Raises Wrong."""
     objects: list[tuple[int, msgspec.Raw]] = []
     submissions: list[Workload] = []
     problems: list[str] = []
@@ -97,7 +96,7 @@ def change_of(request: Simulate, namespace: str = "") -> Change:
 
 
 def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
-    """Raises ManifestError. Whether it is valid is for the door to say, as at a submission."""
+    """The workload in a manifest. Raises ManifestError. It is validated later, as submitted."""
     manifest = decode_object(raw, namespace=namespace or "default", document=document).manifest
     if isinstance(manifest, Job):
         return workload_of(manifest, suffix=SUFFIX)
@@ -106,8 +105,8 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
 
 
 def perform(copy: Copy, change: Change) -> list[Applied]:
-    """Does all of it to the copy, and tells what became of each object, in the order in which it
-    is done: manifests, submissions, deletions. Raises Wrong; the copy is of no use then."""
+    """Applies the change to the copy; returns the outcome for each object, in this order:
+    manifests, submissions, deletions. Raises Wrong; the copy is unusable then."""
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
     results += [_delete(copy, one) for one in change.deletes]
@@ -126,7 +125,7 @@ def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
         if one.value is not None:
             revision = copy.put_object(one.key, one.object, one.value)
             written.append(StoredObject(one.object, one.value, revision))
-    # All of them are there before anything follows from one.
+    # All objects are written before any has an effect.
     for kept in written:
         said = statement(copy.controller, kept)
         copy.state(said.subject, said.data)
@@ -137,7 +136,7 @@ def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
 
 
 def _update_checks(copy: Copy) -> None:
-    """AdmissionChecks whose parameters came or went are active or not, as they then would be."""
+    """Updates the Active condition of AdmissionChecks when their parameters come or go."""
     for check in by_parameters(copy.controller.objects, copy.now):
         key, value = key_of(check), encode(check)
         before = copy.controller.objects.get(key)

@@ -1,11 +1,11 @@
 """A copy of the bucket, and the cores that decide and write in it, without a bus between them.
 
-What a service would state on the log is folded by the workload-controller's core at once, and what
-that puts is the next picture of the scheduler and of the variant-controller. Of runners there is
-only that they stop what is evicted; of checks nothing: whoever waits for one waits on.
+The workload-controller's core folds each fact at once, and its writes update the scheduler and the
+variant-controller. Simulated runners only stop evicted jobs. Checks are not simulated: a workload
+that waits for a check keeps waiting.
 
-A family counts as one workload, its parent. What happens to a variant is told of the parent, and a
-parent of which nothing is admitted stands as its best variant that has quota reserved.
+A family counts as one workload, its parent. Events of a variant are reported for the parent; a
+parent without an admission is shown as its best variant with reserved quota.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 MESSAGE: Final = timedelta(microseconds=1)
-"""How much later each message of the log is: who comes first is older."""
+"""Time between two messages of the log, so that the first one is older."""
 CYCLE: Final = timedelta(milliseconds=1)
-"""How much later it is after each cycle: reservations made one after the other have an order."""
+"""Time between two cycles, so that reservations have an order."""
 NEVER: Final = timedelta(days=10_000)
-"""Refusals that only tell people why they wait are not stated here: that is asked."""
+"""Delay of refusals: they only inform users and are not published here."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
 VARIANT_EVICTED: Final = "VariantEvicted"
-"""Of a parent: the variant that was admitted is evicted, and says why."""
+"""Reason of a parent whose admitted variant is evicted; the variant has the actual reason."""
 
 Key = tuple[str, str]
 _KIND_OF_PREFIX: Final = {
@@ -58,7 +58,7 @@ _usage = Reader(ConsumedUsage)
 
 
 class Entry(NamedTuple):
-    """What a key of the bucket holds since ``revision``; ``value`` None: it was deleted."""
+    """The value of a bucket key since ``revision``; ``value`` None: deleted."""
 
     key: str
     value: bytes | None
@@ -67,8 +67,8 @@ class Entry(NamedTuple):
 
 
 class Eviction(NamedTuple):
-    """A workload loses its quota. ``held``: as it was before. ``wave``: how often evicted jobs had
-    stopped by then."""
+    """A workload loses its quota. ``held``: the workload before. ``wave``: how many rounds of
+    evicted jobs had stopped by then."""
 
     held: StoredWorkload
     reason: str
@@ -78,13 +78,12 @@ class Eviction(NamedTuple):
 
 
 class Copy:
-    """All cores over one bucket. ``wave`` counts how often evicted jobs have stopped. Keys are
-    those of regular workloads and of parents.
+    """All cores over one bucket. ``wave`` counts the rounds in which evicted jobs have stopped.
+    Keys are those of regular workloads and of parents.
 
-    ``before``: of each workload that was written, how it stood when the copy was made; None: it was
-    not there. ``reserved``: in which wave it got the quota that it holds. ``preempted``: for whom
-    others lost their quota, and who they are. ``cut_off``: it went on and on. ``unreadable``: keys
-    whose values make no sense.
+    ``before``: each written workload as it was when the copy was made; None: it did not exist.
+    ``reserved``: the wave in which a workload got its quota. ``preempted``: preemptor to victims.
+    ``cut_off``: the simulation did not come to an end. ``unreadable``: keys with broken values.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class Copy:
             try:
                 self._take(entry)
             except BROKEN:
-                # As for the services: a broken value does not hide the rest of the bucket.
+                # As in the services: a broken value does not hide the rest of the bucket.
                 self.unreadable.append(entry.key)
         self.unreadable += self.controller.unreadable
         self.controller.settle_load(0)
@@ -153,7 +152,7 @@ class Copy:
             self._stopping[namespace, name] = None
 
     def _tell_of(self, key: str, name: Key, workload: StoredWorkload | None, revision: int) -> None:
-        """The scheduler and the variant-controller hear of a workload."""
+        """Passes a workload to the scheduler and the variant-controller."""
         self.core.apply_workload(*name, workload, revision, now=self.now)
         self.families.apply(key, workload, revision, self.now)
         if workload is not None and is_variant(workload):
@@ -162,7 +161,7 @@ class Copy:
             self._kin.setdefault(family, {})[name] = None
 
     def _picture(self, key: str, revision: int) -> None:
-        """The scheduler hears of a manifest that the controller's core has by now."""
+        """Passes a manifest to the scheduler and the variant-controller."""
         prefix, _, rest = key.partition(".")
         kind = _KIND_OF_PREFIX.get(prefix)
         if kind is None:
@@ -179,8 +178,8 @@ class Copy:
             self.core.own(domain)
 
     def put_object(self, key: str, manifest: Any, value: bytes) -> int:
-        """A manifest is written (None: deleted), and heard of by both. Its revision; what follows
-        from it for workloads comes with its statement."""
+        """Writes a manifest (None: deletes it) and updates the cores; returns its revision. Its
+        effects on workloads come with its message."""
         self.revision += 1
         self.controller.keep_object(key, manifest, value, self.revision)
         self._picture(key, self.revision)
@@ -188,16 +187,15 @@ class Copy:
         return self.revision
 
     def workload(self, key: Key) -> StoredWorkload | None:
-        """As it is now; None: there is none, or it has finished long ago."""
+        """The workload now; None: it does not exist, or has finished before the copy."""
         return self.controller.workloads.get(workload_key(*key)).workload
 
     def family(self, key: Key) -> Key:
-        """The parent of a variant; of any other workload itself."""
+        """The parent of a variant; the key itself for any other workload."""
         return self._family.get(key, key)
 
     def shown(self, key: Key) -> StoredWorkload | None:
-        """As `workload`; in place of a parent of which nothing is admitted, its best variant that
-        has quota reserved."""
+        """As `workload`; for a parent without an admission its best variant with reserved quota."""
         workload = self.workload(key)
         kin = self._kin.get(key)
         if workload is None or not kin or holds_quota(workload):
@@ -213,11 +211,11 @@ class Copy:
         return min(reserved, key=lambda one: head(one).sibling_index or 0, default=workload)
 
     def has_workload(self, key: Key) -> bool:
-        """There is one, even if it has finished long ago."""
+        """Whether the workload exists, even if it has finished before the copy."""
         return self.workload(key) is not None or workload_key(*key) in self._finished
 
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
-        """All that have not finished, as they are shown."""
+        """All workloads that have not finished, as `shown`."""
         for _, known in self.controller.workloads.items():
             workload = known.workload
             if workload is None or is_true(workload, Type.FINISHED):
@@ -229,7 +227,7 @@ class Copy:
     # The log. -----------------------------------------------------------------------------------
 
     def say(self, facts: Iterable[Fact]) -> list[SettledReply]:
-        """The facts are on the log, and have their effect. What became of each."""
+        """Publishes facts and applies their effects; returns the outcome of each."""
         batch = []
         for fact in facts:
             headers = {}
@@ -239,7 +237,7 @@ class Copy:
         return self.hear(batch)
 
     def state(self, subject: str, data: bytes) -> None:
-        """A message that is about no single workload."""
+        """Publishes a message that is not about a single workload."""
         self.hear([self._heard(subject, data, {})])
 
     def _heard(self, subject: str, data: bytes, headers: Mapping[str, str]) -> LogMessage:
@@ -248,7 +246,7 @@ class Copy:
         return LogMessage(self._sequence, subject, data, headers, self.now)
 
     def hear(self, batch: list[LogMessage]) -> list[SettledReply]:
-        """Folds messages of the log in, and writes what comes of it."""
+        """Folds messages of the log and writes the results."""
         outcomes: dict[int, SettledReply] = {}
         rest = batch
         while rest:
@@ -274,7 +272,7 @@ class Copy:
         key = self.family(name)
         old = self.shown(key)
         self.before.setdefault(key, old)
-        # Not `Controller.committed`: that writes out what is to be said, and nobody is told here.
+        # Not `Controller.committed`: that encodes the facts to publish, which are not needed here.
         workloads.keep(put.key, VersionedWorkload(put.workload, self.revision, put.fact, put.trace))
         self._tell_of(put.key, name, put.workload, self.revision)
         self._note(key, old, self.shown(key))
@@ -302,7 +300,7 @@ class Copy:
         if evicted is not None:
             reason, message = evicted.reason, evicted.message
         if new is not None and reason == VARIANT_EVICTED:
-            # What became of its variant is what became of it.
+            # The eviction of its variant is the eviction of the parent.
             variant = self.workload((key[0], new.status.admitted_variant))
             evicted = find(variant, Type.EVICTED) if variant is not None else None
             if variant is not None and evicted is not None and evicted.status == "True":
@@ -318,7 +316,7 @@ class Copy:
     # Deciding. ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Everything is decided, evicted jobs stop, and so on until nothing happens any more."""
+        """Decides and stops evicted jobs, in turns, until nothing changes."""
         self.rest()
         while self._stopping and not self.cut_off:
             if self.wave == WAVES_MAX:
@@ -329,7 +327,7 @@ class Copy:
             self.rest()
 
     def rest(self) -> None:
-        """Cycles until there is nothing to decide while nobody stops."""
+        """Runs cycles until there is nothing to decide; no job stops meanwhile."""
         while True:
             worked = self.core.has_work()
             stated: Sequence[Fact] = decisions(self.core, self.now) if worked else ()
@@ -344,12 +342,11 @@ class Copy:
             self.say(stated)
 
     def _urgent(self) -> Sequence[Fact]:
-        """What is said to variants without waiting whether it stays so: whose gate opens next hangs
-        on it."""
+        """Refusals of variants that must not be delayed: the next gate to open depends on them."""
         return self.core.refusals(now=self.now)
 
     def _stop(self) -> None:
-        """Runners say of everybody that is evicted that it has stopped."""
+        """Publishes ``stopped`` for every evicted workload, as runners would."""
         stopped = []
         for key in list(self._stopping):
             workload = self.workload(key)
@@ -367,19 +364,18 @@ class Copy:
         self.say(stopped)
 
     def begin(self) -> None:
-        """What happened up to now is history: it is told no more."""
+        """Clears all records, so that only later events are reported."""
         self.wave = 0
         for notes in (self.before, self.evictions, self.reserved, self.preempted):
             notes.clear()
 
 
 def is_variant(workload: StoredWorkload) -> bool:
-    """It is one attempt of another workload."""
+    """Whether the workload is a variant of another one."""
     return head(workload).role == VARIANT
 
 
 def decisions(core: Scheduler, now: datetime) -> Sequence[Decision]:
-    """What the scheduler states in one turn, but for refusals: those only tell people why they
-    wait, and here that is asked."""
+    """The scheduler's decisions in one cycle, without refusals, which only inform users."""
     core.wake(now=now)
     return core.cycle(now=now)

@@ -1,4 +1,4 @@
-"""What is different between two copies that came to rest: one with the change, one without."""
+"""The difference between two settled copies: one with the change, one without."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from admittance.workload.stored import StoredWorkload, head
 
 UNSEEN: Final = "PendingEvaluation"
 BACKOFF: Final = "Backoff"
-"""Says less than what the workload has to tell of its wait."""
+"""Less informative than the reason in the workload's own condition."""
 _RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
 
 
 class Row(NamedTuple):
-    """Somebody that waits, and for what."""
+    """A pending workload, and what it waits for."""
 
     of: PendingRow
     reason: str
@@ -40,20 +40,20 @@ class Row(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """How all would stand without the change. ``moved``: those that something happens to, as they
-    are in the end; ``evicted``: for which reason; ``rows``: who waits."""
+    """The result without the change. ``moved``: workloads that were written, as they are in the
+    end; ``evicted``: the reason of each eviction; ``rows``: pending workloads."""
 
     moved: dict[Key, StoredWorkload | None]
     evicted: dict[Key, str]
     rows: dict[Key, Row]
 
     def workload(self, key: Key, start: StoredWorkload | None) -> StoredWorkload | None:
-        """The workload in the end, which is ``start`` now."""
+        """The workload in the end; ``start``: the workload now."""
         return self.moved.get(key, start)
 
 
 def baseline(copy: Copy) -> Baseline:
-    """The copy at rest, as values: it may go on afterwards."""
+    """The settled copy as values; the copy may be changed afterwards."""
     return Baseline(
         {key: copy.shown(key) for key in copy.before},
         {key: one.reason for key, one in copy.evictions.items()},
@@ -62,8 +62,8 @@ def baseline(copy: Copy) -> Baseline:
 
 
 def rows_of(copy: Copy) -> dict[Key, Row]:
-    """Everybody that waits in a queue, or for one, in order. What keeps a whole queue waiting is
-    the reason of all in it, whatever was found when somebody was looked at last."""
+    """All pending workloads in order. If their whole queue is stopped or inactive, that is the
+    reason of each of them."""
     closed: dict[Key, Activity] = {}
     found: dict[Key, Row] = {}
     for listed, refusal in copy.core.waiting():
@@ -83,13 +83,13 @@ def rows_of(copy: Copy) -> dict[Key, Row]:
 
 
 def _has_quota(copy: Copy, key: Key) -> bool:
-    """The family has a place, though some of its variants wait for a better one."""
+    """Whether the family has quota, even if some of its variants wait for better quota."""
     shown = copy.shown(key)
     return shown is not None and holds_quota(shown)
 
 
 def _activity(copy: Copy, namespace: str, name: str) -> Activity:
-    """Of the ClusterQueue behind the LocalQueue, unless it is the latter that is closed."""
+    """The activity of the LocalQueue, or of its ClusterQueue if that one is inactive."""
     catalog = copy.core.catalog
     found = catalog.local_queue_activity(namespace, name)
     if found.reason != "ClusterQueueIsInactive":
@@ -98,8 +98,8 @@ def _activity(copy: Copy, namespace: str, name: str) -> Activity:
 
 
 class Difference:
-    """``copy`` with the change against ``without``. Rows of ``namespace`` only, unless it is "";
-    the counts are of all."""
+    """Compares ``copy`` (with the change) to ``without``. The rows are those of ``namespace``, or
+    all if it is ""; the counts are of all."""
 
     def __init__(self, copy: Copy, without: Baseline, *, namespace: str = "") -> None:
         self._copy = copy
@@ -114,14 +114,14 @@ class Difference:
         self._starting = [key for key in self._moved() if self._starts(key)]
         self._waiting = [key for key in self._rows if self._waits(key)]
 
-    # Who. ---------------------------------------------------------------------------------------
+    # Comparing. ---------------------------------------------------------------------------------
 
     def _moved(self) -> dict[Key, None]:
-        """Whoever something happens to with or without the change; in the order of the former."""
+        """All workloads that change with or without the change, in the order of the former."""
         return dict.fromkeys((*self._copy.reserved, *self._copy.before, *self._without.moved))
 
     def _otherwise(self, key: Key) -> StoredWorkload | None:
-        """The workload as it would be in the end without the change."""
+        """The workload in the end without the change."""
         before = self._copy.before
         start = before[key] if key in before else self._copy.shown(key)
         return self._without.workload(key, start)
@@ -140,13 +140,13 @@ class Difference:
         row, was = self._rows[key], self._without.rows.get(key)
         if was is None or key in self._evicted or row.of.cluster_queue != was.of.cluster_queue:
             return True
-        # Who has not been looked at yet has no reason that could differ.
+        # A workload that was not considered yet has no reason that could differ.
         return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
 
     # The lists. ---------------------------------------------------------------------------------
 
     def starts(self) -> Iterator[WouldStart]:
-        """In the order in which they get their quota."""
+        """Workloads that start, in the order in which they get their quota."""
         for key in sorted(self._starting, key=lambda one: self._copy.reserved.get(one, 0)):
             if self._namespace in ("", key[0]):
                 yield self._start(key)
@@ -173,7 +173,7 @@ class Difference:
         )
 
     def waits(self) -> Iterator[WouldWait]:
-        """Queue by queue, in order."""
+        """Workloads that wait, queue by queue, in order."""
         for key in self._waiting:
             if self._namespace in ("", key[0]):
                 yield self._wait(key)
@@ -194,7 +194,7 @@ class Difference:
         )
 
     def evictions(self) -> Iterator[WouldBeEvicted]:
-        """In the order in which they lose their quota."""
+        """Evicted workloads, in the order in which they lose their quota."""
         for key, one in self._evicted.items():
             if self._namespace in ("", key[0]):
                 yield self._eviction(key, one)
@@ -242,12 +242,12 @@ class Difference:
     # The counts. --------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
-        """How many there are in each list, and of everybody else."""
-        told = {*self._starting, *self._waiting, *self._evicted}
+        """The length of each list, and the number of all other workloads by state."""
+        listed = {*self._starting, *self._waiting, *self._evicted}
         others = Counter(
             phase(workload, self._copy.now)
             for key, workload in self._copy.workloads()
-            if key not in told
+            if key not in listed
         )
         gone = sum(
             self._copy.shown(key) is None and self._otherwise(key) is not None

@@ -1,4 +1,4 @@
-"""The whole question: entries of the bucket and a change in, what would follow out. Pure."""
+"""Runs a simulation: entries of the bucket and a change in, a reply out. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from admittance.whatif.difference import Difference, baseline
 from admittance.workload.limits import Limits
 
 PART_BYTES: Final = 500_000
-"""Of rows in one message of an answer: the bus takes a mebibyte, and the rest needs room, too."""
+"""Bytes of rows in one message of a reply: the bus takes a mebibyte, with counts and headers."""
 _LISTS: Final = ("results", "evictions", "starts", "waits")
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ def simulate(
     namespace: str = "",
     limits: Limits | None = None,
 ) -> SimulateReply:
-    """What would follow. ``entries``: all of the bucket as of one moment. ``namespace``: who asks
-    may change and see only that; "": all. ``limits``: None: as by default."""
+    """The reply to the request. ``entries``: the whole bucket at one moment. ``namespace``: the
+    requester may change and see only this one; "": all. ``limits`` None: the defaults."""
     try:
         change = change_of(request, namespace)
         return _try(entries, change, config, limits, now, namespace, request.limit)
@@ -56,7 +56,7 @@ def _try(
     copy.settle()
     without, before = baseline(copy), health(copy)
     if copy.before:
-        # Something would have happened anyway: the change does not wait for that.
+        # Something would happen even without the change: begin with a fresh copy.
         copy = Copy(entries, config, now, limits)
     copy.begin()
     results = perform(copy, change)
@@ -79,7 +79,7 @@ def _some(rows: Iterator[T], limit: int) -> tuple[T, ...]:
 
 
 def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply]:
-    """The reply in as many messages as its rows need, in their order; each says how many."""
+    """The reply split into messages by size, in order; each contains their number."""
     parts: list[dict[str, list[Any]]] = [{}]
     room = size
     for name in _LISTS:
@@ -103,7 +103,7 @@ def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply
 
 
 def joined(parts: Sequence[SimulateReply]) -> SimulateReply:
-    """The reply that came in parts, in any order."""
+    """The reply joined from its parts, given in any order."""
     ordered = sorted(parts, key=lambda one: one.part)
     lists = {name: tuple(row for part in ordered for row in getattr(part, name)) for name in _LISTS}
     return replace(ordered[0], part=1, parts=1, **lists)
