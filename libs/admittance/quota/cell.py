@@ -6,12 +6,9 @@ and asking walk a few pointers and look nothing up. Source: SCHEDULING 2 and 8.1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from admittance.quota.amounts import UNLIMITED, minus, plus
-
-if TYPE_CHECKING:
-    from admittance.quota.tree import Node
 
 FlavorResource: TypeAlias = tuple[str, str]
 """Flavor and resource: what quota is counted in. No flavor substitutes for another."""
@@ -28,6 +25,18 @@ class Quota(NamedTuple):
 NOTHING = Quota()
 
 _FAR: Final = UNLIMITED // 4
+
+
+class CellNode(Protocol):
+    """The node of the cohort tree that a cell belongs to, as far as cells need to know it.
+    ``height``: levels of cohorts and queues below."""
+
+    name: str
+    is_cohort: bool
+    height: int
+
+    @property
+    def cells(self) -> dict[FlavorResource, Cell]: ...
 
 
 class Cell:
@@ -57,7 +66,7 @@ class Cell:
         "usage",
     )
 
-    def __init__(self, node: Node, fr: FlavorResource) -> None:
+    def __init__(self, node: CellNode, fr: FlavorResource) -> None:
         self.node = node
         self.fr = fr
         self.parent: Cell | None = None

@@ -11,10 +11,22 @@ from typing import Final
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduling.cycle.gates import park
-from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
-from admittance.scheduling.cycle.patience import remember, still_waits
-from admittance.scheduling.cycle.process import Accept, Checks, Entry, Outcome, Preempt, Turn
+from admittance.scheduling.cycle.nominate import (
+    Nominator,
+    Search,
+    nominated,
+    remember_search,
+    still_waits,
+)
+from admittance.scheduling.cycle.process import (
+    Accept,
+    Checks,
+    Entry,
+    Outcome,
+    Preempt,
+    Turn,
+    park_behind_gate,
+)
 from admittance.scheduling.cycle.reasons import refusal_of
 from admittance.scheduling.cycle.refusals import stand
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
@@ -181,10 +193,10 @@ class Cycle:
         if outcome is Outcome.GATED:
             if entry.member.family is not None:
                 siblings.hurry(self._world, entry.member.family)
-            return park(entry, now)
+            return park_behind_gate(entry, now)
         keep_place(entry)
         if not (self._as_kueue or self._shares_count):
-            remember(entry.queue, entry.member, entry.assignment, entry.victims)
+            remember_search(entry.queue, entry.member, entry.assignment, entry.victims)
         return outcome is Outcome.PREEMPTS
 
     def _leaves_a_mark(self, outcome: Outcome) -> bool:

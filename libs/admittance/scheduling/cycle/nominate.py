@@ -6,7 +6,7 @@ Source: SCHEDULING 4.2, 5.6 and 6.5.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
 from admittance.scheduling.config import Config, FairSharing
@@ -14,21 +14,27 @@ from admittance.scheduling.cycle.flavor_assigner import Only, assign
 from admittance.scheduling.preemption import classical
 from admittance.scheduling.preemption import fair_sharing as fair
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.preemption.room import is_indifferent
+from admittance.scheduling.preemption.room import fits, is_indifferent
 from admittance.scheduling.state.assignment import (
     FIT,
     NO_CANDIDATES,
     NO_FIT,
     PREEMPT,
     RECLAIM,
+    Assignment,
     Cursor,
 )
 from admittance.scheduling.state.equivalence import Memo
 from admittance.scheduling.state.flavor_plan import NOBODY
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shape
-from admittance.scheduling.state.shared_quota import put_all, take_all
-from admittance.scheduling.state.workload_info import Member, Nomination, Victim, held_for
+from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
+from admittance.scheduling.state.workload_info import Member, Nomination, Patience, Victim, held_for
+
+if TYPE_CHECKING:
+    from admittance.scheduling.state.queue import Queue
+    from admittance.scheduling.state.workload_info import Nomination
+
 
 T = TypeVar("T")
 
@@ -245,3 +251,41 @@ def nominated(
     if found[0].mode != FIT:
         cls.memo = Memo(domain.version, plan, cursor, stamp, found)
     return found
+
+
+# While the victims of a preemptor still stop, no cycle searches victims for it again: those that it
+# has preempted are the first that any search would take. Where there is a choice, of flavors or of
+# counts, the search is made in full, since a better choice may have come free.
+
+
+def remember_search(
+    queue: Queue, member: Member, assignment: Assignment, victims: Sequence[Victim]
+) -> None:
+    """Notes the victims that the preemptor waits for from now on."""
+    plan, shape = queue.plan, member.shape
+    member.patience = None
+    if not victims or plan is None or shape is None or shape.is_flexible:
+        return
+    if assignment.overlap is not None:
+        return  # What it asks for depends on who of its family goes first.
+    if all(len(group.options) == 1 for group in plan.groups.values()):
+        member.patience = Patience(plan, shape, assignment, victims)
+
+
+def still_waits(queue: Queue, member: Member) -> Nomination | None:
+    """Returns what a search would find for a preemptor that waits; None: a search is needed."""
+    saved = member.patience
+    if saved is None or saved.plan is not queue.plan or saved.shape is not member.shape:
+        return None
+    going = [
+        one for one in saved.victims if one.member.charge is not None and one.member.is_leaving
+    ]
+    usage = saved.assignment.usage
+    if not going or fits(usage, borrowing=True):
+        return None
+    for one in going:
+        take_out(one.member)
+    enough = fits(usage, borrowing=True)
+    for one in going:
+        put_back(one.member)
+    return (saved.assignment, going) if enough else None

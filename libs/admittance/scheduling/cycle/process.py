@@ -7,6 +7,7 @@ accepted assignment stays charged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import IntEnum
 from typing import Protocol
 
@@ -18,7 +19,8 @@ from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.in_flight import Joint
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.workload_info import Member, Nomination, Victim
+from admittance.scheduling.state.workload_info import Aside, Member, Nomination, Victim
+from admittance.scheduling.state.workload_view import GATED
 
 
 class Accept(Protocol):
@@ -300,3 +302,21 @@ def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
             amount = max(0, min(use, cell.nominal - cell.usage))
         held.append((cell, amount))
     return held
+
+
+def park_behind_gate(entry: Entry, now: datetime) -> bool:
+    """Parks an entry that would have to preempt while its preemption gate is closed.
+
+    The workload waits alone, since equal workloads may have no gate; in a StrictFIFO queue it stays
+    the head. Returns whether the queue has another head now. Source:
+    `docs/spec/scheduling.md#6.8`.
+    """
+    member, queue = entry.member, entry.queue
+    member.cursor = None
+    if queue.strict:
+        return False
+    message = (
+        f"Others would have to go for it, and its preemption gate {member.closed_gate} is closed"
+    )
+    queue.set_aside(member, Aside(GATED, message), now)
+    return True

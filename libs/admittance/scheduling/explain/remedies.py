@@ -12,8 +12,7 @@ from admittance.events.requests import FlavorVerdict
 from admittance.events.why import Going, Outlook
 from admittance.quota.activity import inactive_because
 from admittance.quota.amounts import plus
-from admittance.quota.cell import Cell, available
-from admittance.quota.tree import Node
+from admittance.quota.cell import Cell, CellNode, available
 from admittance.scheduling.explain.preemption_blockers import Ask
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.state import World
@@ -161,7 +160,7 @@ def freed(cell: Cell, wanted: int) -> str:
     return f"{missing} of {resource} in flavor {flavor} coming free in {kind} {node.name}"
 
 
-def bound_by(cell: Cell) -> tuple[Node, bool]:
+def bound_by(cell: Cell) -> tuple[CellNode, bool]:
     """The node whose numbers decide what is available in the cell; True: its borrowing limit, else
     what there is at all."""
     here: Cell = cell

@@ -24,7 +24,7 @@ from admittance.api.units import render
 from admittance.events.facts import Revoked
 from admittance.events.shapes import Shortfall
 from admittance.quota.amounts import UNLIMITED, plus
-from admittance.quota.cell import Cell, FlavorResource, is_over
+from admittance.quota.cell import Cell, CellNode, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain, Queue
@@ -42,7 +42,7 @@ _NOT_RUNNING: Final = frozenset({"QuotaReserved", PROMISED})
 class Overload(NamedTuple):
     """A node that uses more of one flavor and resource than its limit, as it was found."""
 
-    node: Node
+    node: CellNode
     fr: FlavorResource
     limit: int
     usage: int
@@ -94,7 +94,9 @@ def losses(world: World, domain: Domain) -> list[Loss]:
         for loss in _without_flavor(world, queue):
             found.append(loss)
             out.append(loss.member)
-    overloads = {(one.node, one.fr): one for one in overloaded(root)}
+    overloads: dict[tuple[CellNode, FlavorResource], Overload] = {
+        (one.node, one.fr): one for one in overloaded(root)
+    }
     if not overloads:
         return found
     out += [one for queue in queues for one in queue.holding if one.is_leaving]
@@ -279,7 +281,7 @@ def _rank(member: Member) -> tuple[int, float, str]:
 
 
 def _loss(
-    member: Member, overloads: dict[tuple[Node, FlavorResource], Overload], cell: Cell
+    member: Member, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
 ) -> Loss:
     assert member.charge is not None
     held = sum(amount for one, amount in member.charge.cells if one.fr == cell.fr)
