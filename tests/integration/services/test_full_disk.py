@@ -141,6 +141,10 @@ async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk
         await server.stop()
 
 
+async def test_missing_streams_are_not_called_full(bare_bus: Bus) -> None:
+    assert await writes_found(bare_bus, seconds=1.0) == []
+
+
 async def test_a_probe_of_writes_leaves_nothing_behind(bus: Bus, fleet: Fleet) -> None:
     await fleet.start("workload-controller")
     await apply(bus, *queues("cq"))

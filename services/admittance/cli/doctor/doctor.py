@@ -268,6 +268,8 @@ async def _set_aside(bus: Bus, call: Call) -> list[Line]:
     try:
         found = await set_aside(bus, await _all_consumers(bus))
     except (Refused, Unavailable) as error:
+        if isinstance(error, Refused) and error.code == streams.NO_STREAM:
+            return []  # `_streams` says which are missing.
         return [Line(WRONG, "set aside", str(error))]
     if not found:
         return [Line(OK, "set aside", "nothing: all that was read could be read")]

@@ -10,6 +10,7 @@ from admittance.events import subjects
 from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.streams import NO_STREAM
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.nats_server.probing import PROBES, SECONDS, refusals
 
@@ -29,8 +30,14 @@ class Finding(NamedTuple):
 
 
 async def writes_found(bus: Bus, *, seconds: float = SECONDS) -> list[Finding]:
-    """One line for each stream that refuses a probe write; one line if all take it."""
+    """One line for each stream that refuses a probe write; one line if all take it. Streams that do
+    not exist have no line: `streams.check` names them."""
     refused = await refusals(bus, seconds=seconds)
+    missing = [name for name in refused if await _is_missing(bus, name)]
+    for name in missing:
+        del refused[name]
+    if not refused and missing:
+        return []
     if not refused:
         return [Finding(True, "writes", f"all {len(PROBES)} streams take writes")]
     return [
@@ -43,6 +50,16 @@ async def writes_found(bus: Bus, *, seconds: float = SECONDS) -> list[Finding]:
         )
         for name, error in refused.items()
     ]
+
+
+async def _is_missing(bus: Bus, name: str) -> bool:
+    try:
+        await bus.api(f"STREAM.INFO.{name}")
+    except Refused as error:
+        return error.code == NO_STREAM
+    except Unavailable:
+        return False
+    return False
 
 
 LATE_MAX: Final = 1_000
