@@ -204,7 +204,7 @@ def test_submit_and_wait_passes_the_exit_status_of_the_job_on(
     name = f"bad-{status}"
     failed = admit("submit", "--name", name, "--wait", "--", "sh", "-c", script)
     assert failed.status == status
-    assert f'error: workload "{name}" failed: ' in failed.err
+    assert f'error: workload "{name}" failed: pod main-0 failed: ' in failed.err
     stored = admit.ok("get", "wl", name, "-o", "json").json()
     assert stored["status"]["exitCode"] == status
     for goal, why in (("Finished", "failed"), ("Succeeded", "has finished and failed")):

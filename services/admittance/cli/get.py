@@ -50,6 +50,7 @@ async def get(
     AnswerIsNo when the one, or the queue, is not there."""
     async with link(call) as bus:
         more = 0
+        everything: list[Found] = []
         if wanted is not None:
             found = [await find(bus, kind, wanted)]
         else:
@@ -68,6 +69,7 @@ async def get(
         single=wanted is not None,
         all_namespaces=all_namespaces,
         reasons=reasons,
+        filtered=bool(everything),
     )
     if more:
         output.note(f"{more} more; --limit shows more")
@@ -213,8 +215,10 @@ def show(
     single: bool,
     all_namespaces: bool,
     reasons: tables.Reasons = tables.NO_REASONS,
+    filtered: bool = False,
 ) -> None:
-    """Prints objects in the shape that was asked for."""
+    """Prints objects in the shape that was asked for. ``filtered``: there were objects to select
+    from."""
     match call.output:
         case Output.NAME:
             for one in found:
@@ -226,7 +230,8 @@ def show(
         case Output.TABLE | Output.WIDE:
             if not found:
                 here = f" in namespace {call.namespace}" if kind.namespaced else ""
-                output.note(f"no {kind.plural}" + ("" if all_namespaces else here))
+                matching = "matching " if filtered else ""
+                output.note(f"no {matching}{kind.plural}" + ("" if all_namespaces else here))
                 return
             table = tables.table(
                 *(kind, found, clock.now(), counters),

@@ -203,4 +203,8 @@ def is_failure(workload: StoredWorkload) -> str:
     finished = find(workload, Type.FINISHED)
     if finished is None or finished.status != "True" or finished.reason == "Succeeded":
         return ""
-    return f"{finished.reason}: {finished.message}" if finished.message else finished.reason
+    if not finished.message:
+        return finished.reason
+    if finished.reason == "Failed":
+        return finished.message  # Callers say "failed" themselves.
+    return f"{finished.reason}: {finished.message}"

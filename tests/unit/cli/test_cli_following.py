@@ -12,8 +12,8 @@ from admittance.workload.phase import Phase
 from builders import a_manifest
 
 
-def a_workload(*conditions: tuple[str, str, str]) -> stored.StoredWorkload:
-    rows = [{"type": t, "status": s, "reason": r} for t, s, r in conditions]
+def a_workload(*conditions: tuple[str, str, str], message: str = "") -> stored.StoredWorkload:
+    rows = [{"type": t, "status": s, "reason": r, "message": message} for t, s, r in conditions]
     return stored.decode(msgspec.json.encode({**a_manifest(), "status": {"conditions": rows}}))
 
 
@@ -74,6 +74,13 @@ def test_waiting_ends_when_a_phase_can_no_longer_come(
     now: Phase, wanted: Phase, want: bool
 ) -> None:
     assert bool(hopeless(a_workload(), now, wanted)) is want
+
+
+def test_why_a_job_failed_does_not_say_failed_twice() -> None:
+    why = "pod main-0: exit code 3"
+    assert is_failure(a_workload(("Finished", "True", "Failed"), message=why)) == why
+    never_started = a_workload(("Finished", "True", "FailedToStart"), message=why)
+    assert is_failure(never_started) == f"FailedToStart: {why}"
 
 
 def test_only_what_finished_badly_failed() -> None:

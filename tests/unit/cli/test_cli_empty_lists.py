@@ -1,0 +1,21 @@
+"""What `admit get` says when it lists nothing."""
+
+import pytest
+
+from admittance.cli.get import show
+from admittance.cli.support import kinds
+from admittance.cli.support.options import Call
+
+
+@pytest.mark.parametrize(
+    ("filtered", "said"),
+    [
+        (False, "no workloads in namespace default\n"),
+        (True, "no matching workloads in namespace default\n"),
+    ],
+)
+def test_an_empty_list_says_whether_there_are_others(
+    filtered: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(Call(), kinds.WORKLOAD, [], {}, single=False, all_namespaces=False, filtered=filtered)
+    assert capsys.readouterr().err == said
