@@ -194,7 +194,7 @@ SEVERAL = re.compile(
     "|".join(
         (
             # Of more than one field.
-            r"is there twice",
+            r"(is there twice|duplicate name)",
             r"the same key and effect are there twice",
             r"must not exceed ",
             r"must be left out (while|without|when|: only)",

@@ -585,7 +585,7 @@ def test_an_answer_that_is_said_twice_counts_once() -> None:
     life.provisioned(seq=2)
     told = len(life.told)
     assert "not above" in life.provisioned(seq=2)
-    assert life.provisioned(seq=3) == "said before"
+    assert life.provisioned(seq=3) == "repeated answer"
     assert len(life.told) == told
     assert (life.phase("w"), life.starts("w")) == ("Admitted", 1)
 

@@ -18,7 +18,7 @@ UNPLAYED: Final[dict[str, str]] = {
     ),
     "when pod template creation error": _OBJECTS,
     "when provisioning request creation error": (
-        "a record that cannot be written is written again until it can: see the keeper's own tests"
+        "a failed write of a record is repeated: see the tests of the provisioning check"
     ),
     "when the provisioning request already exists": (
         "a record that is there already is read, and counts: no error, as here nothing is told"

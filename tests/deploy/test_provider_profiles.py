@@ -209,8 +209,8 @@ def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
         pytest.param(
             "provider-kubernetes",
             {"ADMIT_KUBE_CONFIG": "/kubeconfig"},
-            "the kubeconfig /kubeconfig is of no use: there is no such file "
-            "(ADMIT_KUBE_CONFIG names another one)",
+            "the kubeconfig /kubeconfig cannot be used: the file does not exist "
+            "(set ADMIT_KUBE_CONFIG to name another one)",
             id="of a cluster the kubeconfig",
         ),
         pytest.param(

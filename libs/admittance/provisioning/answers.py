@@ -60,7 +60,7 @@ def answer(
         updates, missing = updates_of(record, config)
         if why := too_long("podSetUpdates", updates) or _unfit(updates, _names(record)):
             # A Ready with these updates would be refused, and the workload would never start.
-            return Answer("Rejected", f"the capacity is there, and its pods cannot be told: {why}")
+            return Answer("Rejected", f"the pod set updates of the capacity are not valid: {why}")
         return Answer("Ready", status.message, updates=updates, missing=missing)
     if status.state is State.ACCEPTED:
         return Answer("Pending", status.message)

@@ -19,7 +19,7 @@ from admittance.provisioning.steps import BlockedStep, Memory, SentVerdict, Slot
 
 BUSY: Final = "busy"
 """A step of the slot is in flight: apply the answer again later."""
-RUNS: Final = "it runs, and only CapacityRevoked ends that"
+RUNS: Final = "the workload runs, and only CapacityRevoked stops that"
 
 
 def is_about_no_request(observed: ObservedState, fact: ProvisioningStatus) -> bool:
@@ -64,7 +64,7 @@ def apply_provider_status(
     config = observed.config_of(slot.check)
     if config is not None and record.status.state is State.PROVISIONED:
         for name in answers.updates_of(record, config)[1]:
-            record = with_note(record, f"the provider told no detail {name!r}: left out", now)
+            record = with_note(record, f"the provider reported no detail {name!r}: left out", now)
     for text in answers.ignored_updates(record) if fact.pod_set_updates else ():
         record = with_note(record, text, now)
     if record.status.state is State.FAILED and _runs(observed, slot):
@@ -86,7 +86,7 @@ def note_unreadable(
         kept = observed.records[slot]
         if kept.record.spec.provisioning_class_name != provisioning_class or slot in memory.flying:
             continue
-        text = f"an answer of class {provisioning_class} is not understood: {why}"
+        text = f"an answer of class {provisioning_class} cannot be decoded: {why}"
         record = with_note(kept.record, text, now)
         if record is not kept.record:
             return _keeps(memory, slot, kept, record)

@@ -113,7 +113,7 @@ class RecordBuilder:
                 patience = _seconds(seconds)
             else:
                 holds = f"{patience.total_seconds():g} s" if patience is not None else "none"
-                told = f"the parameter {VALID_UNTIL} is no whole number above 0, but"
+                told = f"the parameter {VALID_UNTIL} must be a positive integer, not"
                 note = f"{told} {shown(written)}: the default holds, {holds}"
         try:
             return (now + patience if patience is not None else None), note

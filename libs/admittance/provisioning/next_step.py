@@ -55,7 +55,7 @@ def cancel_reason(
         return _unreserved(work)
     if row is None:
         return "the check is not required any more"
-    return "" if row.state in ("Pending", "Ready") else f"the check said {row.state}"
+    return "" if row.state in ("Pending", "Ready") else f"the check is {row.state}"
 
 
 def _unreserved(work: StoredWorkload) -> str:

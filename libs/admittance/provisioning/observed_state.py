@@ -68,7 +68,7 @@ class ProviderHeartbeats:
         if last is None:
             return None
         if now - last >= self._patience:
-            return f"the provider of {provisioning_class} is not heard of any more"
+            return f"the provider of {provisioning_class} sends no heartbeats any more"
         said = self._said.get(provisioning_class)
         if said is not None and not said.active:
             return said.message or f"the provider of {provisioning_class} says it is not ready"
@@ -126,10 +126,10 @@ class CheckConfigurations:
             return Trouble("NotFound", f"AdmissionCheck {check} doesn't exist")
         reference = found.spec.parameters
         if reference is None:
-            return Trouble("BadParametersRef", f"{check} names no parameters: a {KIND} is wanted")
+            return Trouble("BadParametersRef", f"{check} has no parametersRef to a {KIND}")
         if (reference.api_group, reference.kind) != (GROUP, KIND):
             told = f"{reference.kind}.{reference.api_group}"
-            return Trouble("BadParametersRef", f"parameters are a {told}: a {KIND} is wanted")
+            return Trouble("BadParametersRef", f"parametersRef names a {told}, not a {KIND}")
         config = self.configs.get(reference.name)
         if config is None:
             return Trouble("BadParametersRef", f"{KIND} {reference.name} doesn't exist")

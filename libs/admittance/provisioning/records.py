@@ -168,7 +168,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     if fact.id != record.spec.id:
         return AppliedStatus(record, f"it is about {fact.id}")
     if status.cancelled:
-        return AppliedStatus(record, f"the request was taken back: {status.cancelled}")
+        return AppliedStatus(record, f"the request was cancelled: {status.cancelled}")
     if fact.seq is not None and fact.seq <= status.seq:
         return AppliedStatus(record, f"its seq {fact.seq} is not above {status.seq}")
     state = _STATES[type(fact)]
@@ -177,7 +177,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
         late = state is State.ACCEPTED
         return AppliedStatus(record, f"the request is {status.state} already", not late)
     if state is status.state and state is not State.ACCEPTED:
-        return AppliedStatus(record, "said before")
+        return AppliedStatus(record, "repeated answer")
     if len(fact.details) > DETAILS_MAX:
         return AppliedStatus(
             record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed", True
@@ -201,7 +201,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     taken = replace(record, status=new)
     if delay is not None and delay not in DELAYS:
         # The failure itself is valid.
-        taken = with_note(taken, f"a retryAfter of {delay} s is no delay: left out", now)
+        taken = with_note(taken, f"a retryAfter of {delay} s is not a valid delay: left out", now)
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:
         return AppliedStatus(

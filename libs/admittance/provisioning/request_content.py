@@ -42,7 +42,7 @@ def parameters_error(parameters: Mapping[str, str]) -> str:
         return f"{len(parameters)} parameters, {PARAMETERS_MAX} are allowed"
     for key, value in parameters.items():
         if not key:
-            return f"the annotation {ANNOTATION} names no parameter"
+            return f"the annotation {ANNOTATION} does not name a parameter"
         if max(len(key), len(value)) > PARAMETER_MAX:
             return f"parameter {key[:60]} has more than {PARAMETER_MAX} characters"
     return ""

@@ -32,7 +32,7 @@ def name_of(key: str) -> Name:
     keys."""
     kind, namespace, name = key.split(".")
     if kind != "workload":
-        raise ValueError(f"{key} is no workload's key")
+        raise ValueError(f"{key} is not the key of a workload")
     return Name(plain(namespace), plain(name))
 
 

@@ -102,7 +102,7 @@ class Maker:
             return made
 
         async def denied(trouble: Ec2Error) -> bool:
-            return await self._rights.is_own_matter(request.id, trouble)
+            return await self._rights.is_forbidden_for_request_only(request.id, trouble)
 
         try:
             made = await self._ask(request, create, denied)
@@ -192,7 +192,7 @@ class Canceller:
     async def sweep(self, reservation: str) -> None:
         """Cancels a reservation of a cancelled request."""
         try:
-            await self._cancel(reservation, "its request was taken back")
+            await self._cancel(reservation, "its request was cancelled")
         except Ec2Error as trouble:
             log.warning("not_cancelled_yet", reservation=reservation, reason=str(trouble))
 

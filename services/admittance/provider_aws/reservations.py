@@ -206,7 +206,7 @@ class TrackedReservations:
             reservation = found.get(token)
             answer = initial_answer(reservation) if reservation is not None else None
             if reservation is None and self._is_lost(token, now):
-                answer = Failed(f"EC2 knows no capacity reservation {booking.reservation}")
+                answer = Failed(f"EC2 does not list capacity reservation {booking.reservation}")
             if answer is not None:
                 look.answers.append((booking.request_id, answer))
         for token, booking in self.here.items():
@@ -215,7 +215,7 @@ class TrackedReservations:
                 revocation(reservation, booking.instances) if reservation is not None else None
             )
             if reservation is None and self._is_lost(token, now):
-                told = f"EC2 knows no capacity reservation {booking.reservation} any more"
+                told = f"EC2 does not list capacity reservation {booking.reservation} any more"
                 revoked = CapacityRevoked(told)
             if revoked is not None:
                 look.revoked.append((booking.request_id, revoked))

@@ -45,7 +45,7 @@ class Rights:
     ) -> None:
         """A right is missing. ``probe``: a call that works again when the right is back; without a
         probe the next successful caller reports that."""
-        self._troubles.begin(what, f"EC2 does not let us {what}: {trouble}")
+        self._troubles.begin(what, f"EC2 does not allow us to {what}: {trouble}")
         if probe is not None:
             self._probes[what] = probe
 
@@ -59,7 +59,7 @@ class Rights:
         self._allowed = arguments
         self.have(RESERVE)
 
-    async def is_own_matter(self, request_id: str, trouble: Ec2Error) -> bool:
+    async def is_forbidden_for_request_only(self, request_id: str, trouble: Ec2Error) -> bool:
         """Whether the reservation is forbidden for this request only. If not, the class is inactive
         until the right is back, and the request must be tried again."""
         allowed = self._allowed

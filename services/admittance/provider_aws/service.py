@@ -242,7 +242,7 @@ async def run(
         return Reconciler(bus, settings, aws, ec2)
 
     domain = aws_domain(aws.provisioning_class)
-    alone = LeaderElectedService(
-        bus, settings, SERVICE, domain, begin, trouble=lambda keeper: keeper.trouble
+    elected = LeaderElectedService(
+        bus, settings, SERVICE, domain, begin, trouble=lambda one: one.trouble
     )
-    await alone.run(stop)
+    await elected.run(stop)

@@ -107,7 +107,7 @@ class Reconciler:
             return Failed(workers.message, retryable=workers.ever)
         begun = Accepted(f"{len(workers)} workers are being started")
         if request.last is None and not await request.say(begun):
-            return Failed("it was taken back")
+            return Failed("the request was cancelled")
         self._open.add(request.id)
         try:
             while True:
@@ -192,7 +192,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(_: int) -> Reconciler:
         return Reconciler(bus, settings, ours, Engine(ours), drawn)
 
-    alone = LeaderElectedService(
-        bus, settings, SERVICE, PROVIDER_DOCKER, begin, trouble=lambda keeper: keeper.trouble
+    elected = LeaderElectedService(
+        bus, settings, SERVICE, PROVIDER_DOCKER, begin, trouble=lambda one: one.trouble
     )
-    await alone.run(stop)
+    await elected.run(stop)

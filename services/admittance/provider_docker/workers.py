@@ -85,7 +85,7 @@ def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[Worker, ...
     for at, one in enumerate(wanted):
         foreign = sorted(name for name, much in one.needs.items() if much and _is_foreign(name))
         if foreign:
-            told = f"pods of {one.pod_set} need {', '.join(foreign)}, which no container is given"
+            told = f"pods of {one.pod_set} need {', '.join(foreign)}, which containers cannot have"
             return NoRoom(told, ever=False)
         cpu, memory = one.needs.get("cpu", 0), one.needs.get("memory", 0)
         plain = _UNSAFE.sub("-", one.pod_set)[:40]

@@ -84,7 +84,7 @@ def event(line: str) -> tuple[str, dict[str, Any]]:
         event = msgspec.json.decode(line, type=dict[str, Any])
         kind, about = str(event["type"]), event["object"]
     except (msgspec.MsgspecError, KeyError) as error:
-        raise Away(f"a watch told what is no event: {error}") from None
+        raise Away(f"a watch sent an invalid event: {error}") from None
     if kind != "ERROR":
         return kind, about
     code = about.get("code", 0)
@@ -242,7 +242,7 @@ class Cluster:
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Away(f"{self.server}: {_told(error)}") from error
         except _not_logged_in() as error:
-            raise Unauthorized(f"nobody is logged in: {_told(error)}") from error
+            raise Unauthorized(f"not logged in: {_told(error)}") from error
 
     async def _call(
         self,
@@ -269,13 +269,13 @@ class Cluster:
             except httpx.TransportError as error:
                 raise Away(f"{self.server}: {_told(error)}") from error
             except _not_logged_in() as error:
-                raise Unauthorized(f"nobody is logged in: {_told(error)}") from error
+                raise Unauthorized(f"not logged in: {_told(error)}") from error
         if not 200 <= response.status_code < 300:
             raise trouble(response, right)
         try:
             found = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise Away(f"{self.server} answered no JSON: {error}") from None
+            raise Away(f"{self.server} did not answer with JSON: {error}") from None
         return found
 
 

@@ -68,7 +68,7 @@ class Maker:
                 # Not an API answer: the kind is not installed; the watch reports that, too.
                 raise
             return Failed(str(error), retryable=False)
-        return seen_of(made) or Failed(f"the cluster's own {asked.name} tells nothing of us")
+        return seen_of(made) or Failed(f"{asked.name} in the cluster lacks our labels")
 
     async def _create(
         self, kind: str, body: dict[str, Any], asked: ObjectIdentity, told: Told
@@ -86,8 +86,8 @@ class Maker:
             except Missing:
                 continue
             if not _is_ours(found, asked):
-                there = f"{body['kind']} {namespace}/{name} is there already"
-                raise Foreign(f"{there}, and somebody else's")
+                there = f"{body['kind']} {namespace}/{name} already exists"
+                raise Foreign(f"{there}, with another owner")
             if not found["metadata"].get("deletionTimestamp"):
                 return found
             await asyncio.sleep(DELETING_SECONDS)

@@ -240,7 +240,7 @@ def answer(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
     if (provisioned := seen.true("Provisioned")) is not None:
         consume = {CONSUME: seen.name, CLASS_ANNOTATION: seen.provisioning_class}
         updates = tuple(PodSetUpdate(name=name, annotations=consume) for name in pod_sets)
-        text = provisioned.text or "the capacity is there"
+        text = provisioned.text or "the capacity is provisioned"
         return Provisioned(text, details, pod_set_updates=updates)
     if (accepted := seen.true("Accepted")) is not None:
         # Until it is True, the Provisioned condition has the estimate.

@@ -76,7 +76,7 @@ class Rights:
                     wait = error.after if error.after is not None else pause
                     reason = str(error)
                     if isinstance(error, Unauthorized):
-                        self._is_nobody(reason)
+                        self._refused_login(reason)
                 except Forbidden as error:
                     wait, reason = pause, str(error)
                     if error.right not in refused:
@@ -102,7 +102,7 @@ class Rights:
         if self._lacking:
             self._tell()
 
-    def _is_nobody(self, reason: str) -> None:
+    def _refused_login(self, reason: str) -> None:
         self._troubles.begin(LOGIN, f"{self._cluster.server}: {reason}")
         self._wrong.set()
 

@@ -117,7 +117,7 @@ class Reconciler:
         )
         begun = Accepted(f"{objects.KIND} {asked.namespace}/{asked.name} is being made")
         if request.last is None and not await request.say(begun):
-            return Failed("it was taken back")
+            return Failed("the request was cancelled")
         self._open[request.id] = asyncio.Event()
         try:
             while True:
@@ -150,7 +150,7 @@ class Reconciler:
             if status is not None and status.message != told:
                 told = status.message
                 if not await request.say(status):
-                    return Failed("it was taken back")
+                    return Failed("the request was cancelled")
             await changed.wait()
 
     async def free(self, cancellation: Cancellation) -> None:
@@ -193,17 +193,17 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     cluster = connect(kube)
     try:
         ours = kube.installation or await installation(bus, "kubernetes")
-        keeper = Reconciler(bus, settings, kube, cluster, ours)
+        reconciler = Reconciler(bus, settings, kube, cluster, ours)
 
         def told() -> HealthReply:
             return HealthReply(
                 service=SERVICE,
                 instance=settings.instance,
-                ready=keeper.ready,
-                details=health.trouble_details(keeper.trouble),
+                ready=reconciler.ready,
+                details=health.trouble_details(reconciler.trouble),
             )
 
         async with health.answered(bus, SERVICE, settings.instance, told):
-            await keeper.run(stop)
+            await reconciler.run(stop)
     finally:
         await cluster.close()

@@ -54,7 +54,7 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Raises SetupError that names the variable."""
         installation = env.get("ADMIT_KUBE_INSTALLATION") or None
         if installation is not None and not _LABEL.match(installation):
-            raise SetupError(f"ADMIT_KUBE_INSTALLATION={installation!r} is no value of a label")
+            raise SetupError(f"ADMIT_KUBE_INSTALLATION={installation!r} is not a valid label value")
         return cls(
             classes=named(env, "ADMIT_KUBE_CLASSES") or CLASSES,
             namespaces=_namespaces(env.get("ADMIT_KUBE_NAMESPACES", "")),
@@ -83,7 +83,7 @@ def _namespaces(written: str) -> dict[str, str]:
         if not (equals and ours and _NAMESPACE.match(theirs)):
             raise SetupError(f"ADMIT_KUBE_NAMESPACES: {pair!r} is not OURS=THEIRS or *=THEIRS")
         if ours in found:
-            raise SetupError(f"ADMIT_KUBE_NAMESPACES: {ours!r} is there twice")
+            raise SetupError(f"ADMIT_KUBE_NAMESPACES: duplicate namespace {ours!r}")
         found[ours] = theirs
     return found
 
@@ -106,7 +106,7 @@ def login(settings: KubeSettings) -> SingleConfig:
         except ConfigError:
             pass  # There is none: this is no pod.
         except (LookupError, OSError) as error:
-            raise SetupError(f"the pod's service account is of no use: {told(error)}") from None
+            raise SetupError(f"the pod's service account cannot be used: {told(error)}") from None
         else:
             if settings.context:
                 raise SetupError("ADMIT_KUBE_CONTEXT: a pod's service account has no contexts")
@@ -127,31 +127,31 @@ def _the(config: KubeConfig) -> SingleConfig:
 
 def unfit(name: object, error: Exception) -> SetupError:
     """The error for a kubeconfig that cannot be used."""
-    return SetupError(f"the kubeconfig {name} is of no use: {told(error)}")
+    return SetupError(f"the kubeconfig {name} cannot be used: {told(error)}")
 
 
 def _read(path: Path) -> Any:
     if not path.is_file():
-        raise Unfit("there is no such file (ADMIT_KUBE_CONFIG names another one)")
+        raise Unfit("the file does not exist (set ADMIT_KUBE_CONFIG to name another one)")
     try:
         return yaml.safe_load(path.read_text())
     except UnicodeDecodeError:
-        raise Unfit("it is no text") from None
+        raise Unfit("it is not a text file") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         why = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise Unfit(f"it is no YAML{where}: {why}") from None
+        raise Unfit(f"it is not valid YAML{where}: {why}") from None
 
 
 def chosen(document: Any, context: str | None) -> dict[str, Any]:
     """The part of a kubeconfig that the context needs; ``context`` None: the current one. Raises
     Unfit."""
     if not isinstance(document, dict):
-        raise Unfit("it has no contexts, clusters and users: it is another kind of YAML")
+        raise Unfit("it has no contexts, clusters and users")
     name = context or document.get("current-context")
     if not isinstance(name, str) or not name:
-        raise Unfit("it has no current context: name one, ADMIT_KUBE_CONTEXT")
+        raise Unfit("it has no current context: set ADMIT_KUBE_CONTEXT")
     about = _entry(document, "context", name)
     for kind in ("cluster", "user"):
         if not isinstance(about.get(kind), str):
@@ -162,7 +162,7 @@ def chosen(document: Any, context: str | None) -> dict[str, Any]:
     user = _entry(document, "user", about["user"])
     for key, value in [*cluster.items(), *user.items()]:
         if str(key).endswith("-data") and not _is_base64(value):
-            raise Unfit(f"its {key} is no base64")
+            raise Unfit(f"its {key} is not valid base64")
     return {
         "current-context": name,
         "contexts": [{"name": name, "context": about}],
@@ -186,7 +186,7 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
         if one.get("name") == name:
             found = one.get(kind) or {}
             if not isinstance(found, dict):
-                raise Unfit(f"its {kind} {name!r} is no mapping")
+                raise Unfit(f"its {kind} {name!r} is not a mapping")
             return found
     names = ", ".join(str(one.get("name")) for one in known)
     raise Unfit(f"it has no {kind} {name!r}, only {names}" if names else f"it has no {kind}s")
@@ -196,7 +196,7 @@ def told(error: Exception) -> str:
     """The error of a kubeconfig as a sentence."""
     if isinstance(error, FileNotFoundError) and not error.filename:
         # ssl does not name the missing certificate file.
-        return "a certificate it names is not here; `kubectl config view --flatten` writes it in"
+        return "a certificate it names is missing; `kubectl config view --flatten` writes it in"
     if isinstance(error, ssl.SSLError):
         return f"its certificates cannot be read: {error}"
     if isinstance(error, KeyError):

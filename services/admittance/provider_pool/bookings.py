@@ -92,7 +92,7 @@ class Bookings:
         for group in sorted(pods, key=lambda one: sorted(one.needs.values()), reverse=True):
             fitting = [kind for kind in self.pool.machines if _may_hold(kind, group)]
             if not fitting:
-                return NoRoom(f"no machine of pool {self.pool.name} holds such a pod", False)
+                return NoRoom(f"no machine of pool {self.pool.name} can hold such a pod", False)
             left = group.pods
             for kind in fitting:
                 for number in range(kind.count):

@@ -92,7 +92,7 @@ def pool_of(name: str, spec: Any) -> Pool:
         if complaint := subdomain(one.name):
             raise BadPool(f"{where}.name: {complaint}")
         if names.index(one.name) != at:
-            raise BadPool(f"{where}.name: {one.name!r} is there twice")
+            raise BadPool(f"{where}.name: duplicate name {one.name!r}")
         if not 0 <= one.count <= MACHINES_MAX:
             raise BadPool(f"{where}.count must be 0 to {MACHINES_MAX}, not {one.count}")
         if not 0 <= one.boot_seconds < float("inf"):

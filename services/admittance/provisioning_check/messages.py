@@ -49,7 +49,7 @@ def stated(fact: ProvisioningFact, time: int) -> Outgoing:
     ValueError if the id does not fit into a header."""
     what = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
     if not fact.id.isprintable():
-        raise ValueError(f"the id {shown(fact.id)} fits into no header")
+        raise ValueError(f"the id {shown(fact.id)} does not fit into a header")
     again = f"/{time}" if time else ""
     headers = {
         HEADER_MSG_ID: f"provisioning/{what}/{fact.id}{again}",

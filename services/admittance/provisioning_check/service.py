@@ -246,7 +246,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(epoch: int) -> Reconciler:
         return Reconciler(bus, settings, epoch)
 
-    alone = LeaderElectedService(
-        bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda keeper: keeper.lag
+    elected = LeaderElectedService(
+        bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda one: one.lag
     )
-    await alone.run(stop)
+    await elected.run(stop)

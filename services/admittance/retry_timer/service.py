@@ -290,7 +290,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(_: int) -> Reconciler:
         return Reconciler(bus, settings, Timers(limits))
 
-    alone = LeaderElectedService(
-        bus, settings, SERVICE, RETRY_TIMER, begin, lag=lambda keeper: keeper.core.pending
+    elected = LeaderElectedService(
+        bus, settings, SERVICE, RETRY_TIMER, begin, lag=lambda one: one.core.pending
     )
-    await alone.run(stop)
+    await elected.run(stop)

@@ -252,17 +252,17 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(epoch: int) -> Reconciler:
         return Reconciler(bus, settings, Families(enabled=enabled, gather=GATHER), epoch)
 
-    alone = LeaderElectedService(
-        bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda keeper: keeper.core.pending
+    elected = LeaderElectedService(
+        bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda one: one.core.pending
     )
 
     def gates() -> dict[tuple[str, ...], float]:
-        keeper = alone.work
-        found = keeper.core.gates_open() if keeper is not None else {}
+        reconciler = elected.work
+        found = reconciler.core.gates_open() if reconciler is not None else {}
         return {(queue,): count for queue, count in found.items()}
 
     figures = Gauge(
         "preemption_gate_open", "Families of which a variant may preempt", ("cluster_queue",), gates
     )
     async with served(settings.metrics, (figures,)):
-        await alone.run(stop)
+        await elected.run(stop)

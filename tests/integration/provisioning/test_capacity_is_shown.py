@@ -67,7 +67,7 @@ def a_check(**parameters: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        pytest.param(a_check(), "names no parameters", id="none"),
+        pytest.param(a_check(), "has no parametersRef", id="none"),
         pytest.param(a_check(kind="Other"), "Other.kueue.x-k8s.io", id="another kind"),
         pytest.param(a_check(apiGroup="example.com"), "example.com", id="another group"),
         pytest.param(a_check(name="nowhere"), "nowhere doesn't exist", id="one that is missing"),
@@ -141,8 +141,8 @@ async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing
         *("w-capacity-1", "zone=a", "row=7", asked.id),
         "no request foreign/capacity/1/1 of ns/w is open",
         "of class stranger does not count: ",
-        "the provider told no detail 'rack': left out",
-        "an answer of class class is not understood: no Provisioned: Expected `str`, got `int`",
+        "the provider reported no detail 'rack': left out",
+        "an answer of class class cannot be decoded: no Provisioned: Expected `str`, got `int`",
     ):
         assert part in told, told
     listed = await admit(nats_server, "get", "pr")

@@ -1,5 +1,5 @@
 """The provider for Kubernetes beside all services, against an API server that speaks its REST. By
-itself it is tried in test_kubernetes_keeper."""
+itself it is tried in test_kubernetes_reconciler."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Fenced, Refused, Superseded
-from integration.provisioning.test_pool_keeper import a_pool, booked, kept
+from integration.provisioning.test_pool_reconciler import a_pool, booked, kept
 from integration.provisioning.test_providers_obtain import CLASS, pods
 
 from servers import until, within
@@ -39,20 +39,20 @@ def a_request(request_id: str, count: int = 1) -> Request:
     return Request(fact)
 
 
-async def free(keeper: Reconciler, request_id: str) -> None:
-    await keeper.free(Cancellation(id=request_id, namespace="ns", name="w"))
+async def free(reconciler: Reconciler, request_id: str) -> None:
+    await reconciler.free(Cancellation(id=request_id, namespace="ns", name="w"))
 
 
 async def test_a_booking_that_did_not_reach_the_bucket_is_kept_before_it_is_told(bus: Bus) -> None:
     await a_pool(bus)
-    async with kept(bus) as keeper:
+    async with kept(bus) as reconciler:
         info = await bus.api(f"STREAM.INFO.KV_{PROVIDERS}")
         full = {**info["config"], "max_msgs": info["state"]["messages"]}
         await bus.api(f"STREAM.UPDATE.KV_{PROVIDERS}", full)
         with pytest.raises(Refused):
-            await keeper.obtain(a_request("u/c/1/1"))
+            await reconciler.obtain(a_request("u/c/1/1"))
         await bus.api(f"STREAM.UPDATE.KV_{PROVIDERS}", info["config"])
-        answer = await keeper.obtain(a_request("u/c/1/1"))
+        answer = await reconciler.obtain(a_request("u/c/1/1"))
 
     assert isinstance(answer, Provisioned)
     assert await booked(bus) == {"u/c/1/1"}
@@ -86,8 +86,8 @@ async def test_who_was_paused_while_somebody_took_over_changes_nothing_and_gives
 async def test_what_is_no_booking_keeps_nobody_from_machines(bus: Bus) -> None:
     await a_pool(bus)
     await bus.publish(put_message("_pool.rack.x", b"{}", expected=None, bucket=PROVIDERS))
-    async with kept(bus) as keeper:
-        answer = await within(keeper.obtain(a_request("u/c/1/1")))
+    async with kept(bus) as reconciler:
+        answer = await within(reconciler.obtain(a_request("u/c/1/1")))
 
     assert isinstance(answer, Provisioned)
 
@@ -97,11 +97,11 @@ async def test_what_is_left_booked_for_who_was_taken_back_is_freed_by_whoever_ta
 ) -> None:
     """However it was left: nobody will say again that it was taken back."""
     await a_pool(bus)
-    async with kept(bus) as keeper:
-        await keeper.obtain(a_request("u/c/1/1"))
+    async with kept(bus) as reconciler:
+        await reconciler.obtain(a_request("u/c/1/1"))
     about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
     await StatusStore(bus, CLASS).cancel(about)
 
-    async with kept(bus) as keeper:
-        assert isinstance(await keeper.obtain(a_request("v/c/1/1")), Provisioned)
+    async with kept(bus) as reconciler:
+        assert isinstance(await reconciler.obtain(a_request("v/c/1/1")), Provisioned)
     assert await booked(bus) == {"v/c/1/1"}

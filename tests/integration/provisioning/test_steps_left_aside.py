@@ -97,33 +97,33 @@ async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: B
 async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_counts(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = Reconciler(bus, Settings(service="provisioning-check", instance="a", url=""), 1)
+    reconciler = Reconciler(bus, Settings(service="provisioning-check", instance="a", url=""), 1)
     records = [a_record(number) for number in range(2)]
     for record in records:
         key = object_key(CAPACITY, "ns", record.metadata.name)
         revision = await bus.publish(bucket.put_message(key, encode(record), expected=0))
-        keeper.core.observed.record(("ns", record.metadata.name), record, revision)
+        reconciler.core.observed.record(("ns", record.metadata.name), record, revision)
     said = [
         Provisioned(
             namespace="ns", name=one.spec.workload, id=one.spec.id, provisioning_class="class"
         )
         for one in records
     ]
-    heard = keeper.core.heard
+    heard = reconciler.core.heard
 
     def hears(fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
         if fact.id == said[0].id:
             raise ZeroDivisionError("a bug")
         return heard(fact, now)
 
-    monkeypatch.setattr(keeper.core, "heard", hears)
+    monkeypatch.setattr(reconciler.core, "heard", hears)
 
-    assert await keeper.take(said) == ["it leads to nothing: a bug", ""]
+    assert await reconciler.take(said) == ["it leads to nothing: a bug", ""]
 
-    first, second = (keeper.core.observed.records[slot_of(one)].record for one in records)
+    first, second = (reconciler.core.observed.records[slot_of(one)].record for one in records)
     assert first.status.state is State.REQUESTED
     assert [one.text for one in first.status.notes] == [
-        "an answer of class class is not understood: it leads to nothing: a bug"
+        "an answer of class class cannot be decoded: it leads to nothing: a bug"
     ]
     assert second.status.state is State.PROVISIONED
-    await keeper.close()
+    await reconciler.close()

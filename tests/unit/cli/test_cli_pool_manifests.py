@@ -64,7 +64,7 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
             id="a field that there is not",
         ),
         pytest.param(
-            a_pool(MACHINE, MACHINE), "spec.machines[1].name: 'a' is there twice", id="a kind twice"
+            a_pool(MACHINE, MACHINE), "spec.machines[1].name: duplicate name 'a'", id="a kind twice"
         ),
         pytest.param(
             a_pool(MACHINE, of="Rack 7"),

@@ -56,7 +56,7 @@ def test_what_is_not_listed_for_a_while_is_not_gone() -> None:
     look = all_.look([], UNSEEN + 1)
     assert [one for one, _ in look.answers] == ["a"]
     assert look.revoked == [
-        ("b", CapacityRevoked("EC2 knows no capacity reservation cr-b any more"))
+        ("b", CapacityRevoked("EC2 does not list capacity reservation cr-b any more"))
     ]
 
 

@@ -38,22 +38,22 @@ def cluster(**about: Any) -> str:
     [
         pytest.param(
             None,
-            "there is no such file (ADMIT_KUBE_CONFIG names another one)",
+            "the file does not exist (set ADMIT_KUBE_CONFIG to name another one)",
             id="a file that is not there",
         ),
         pytest.param(
             "{",
-            "it is no YAML, line 1: expected the node content, but found '<stream end>'",
+            "it is not valid YAML, line 1: expected the node content, but found '<stream end>'",
             id="no YAML",
         ),
-        pytest.param(b"\xff\xfe\x00", "it is no text", id="bytes"),
-        pytest.param("\0", "it is no YAML: ", id="characters that YAML has not"),
+        pytest.param(b"\xff\xfe\x00", "it is not a text file", id="bytes"),
+        pytest.param("\0", "it is not valid YAML: ", id="characters that YAML has not"),
         pytest.param("", "it has no contexts, clusters and users", id="an empty one"),
         pytest.param("- a\n", "it has no contexts, clusters and users", id="a list"),
         pytest.param("hello", "it has no contexts, clusters and users", id="a word"),
         pytest.param(
             config(**{"current-context": None}),
-            "it has no current context: name one, ADMIT_KUBE_CONTEXT",
+            "it has no current context: set ADMIT_KUBE_CONTEXT",
             id="no current context",
         ),
         pytest.param(
@@ -65,7 +65,7 @@ def cluster(**about: Any) -> str:
         pytest.param(config(contexts=["here"]), "it has no contexts", id="contexts that are none"),
         pytest.param(
             config(contexts=[{"name": "here", "context": "prod"}]),
-            "its context 'here' is no mapping",
+            "its context 'here' is not a mapping",
             id="a context that is a word",
         ),
         pytest.param(
@@ -89,12 +89,12 @@ def cluster(**about: Any) -> str:
         ),
         pytest.param(
             cluster(**{"server": "https://x", "certificate-authority": "/none"}),
-            "a certificate it names is not here; `kubectl config view --flatten` writes it in",
+            "a certificate it names is missing; `kubectl config view --flatten` writes it in",
             id="a certificate that is elsewhere",
         ),
         pytest.param(
             cluster(**{"server": "https://x", "certificate-authority-data": "a"}),
-            "its certificate-authority-data is no base64",
+            "its certificate-authority-data is not valid base64",
             id="a certificate that was cut short",
         ),
         pytest.param(
@@ -112,7 +112,7 @@ def test_a_kubeconfig_of_no_use_is_told(tmp_path: Path, text: str | bytes | None
     with pytest.raises(SetupError) as told:
         connect(KubeSettings(kubeconfig=str(path)))
 
-    assert str(told.value).startswith(f"the kubeconfig {path} is of no use: {why}")
+    assert str(told.value).startswith(f"the kubeconfig {path} cannot be used: {why}")
     assert "\n" not in str(told.value)
 
 
@@ -154,7 +154,7 @@ async def test_a_program_that_logs_nobody_in_is_told_and_run_again(
     path.write_text(config(users=[{"name": "me", "user": {"exec": program}}]))
     found = connect(KubeSettings(kubeconfig=str(path)))
 
-    with pytest.raises(Unauthorized, match="nobody is logged in: .*" + re.escape(why)):
+    with pytest.raises(Unauthorized, match="not logged in: .*" + re.escape(why)):
         await found.get(REQUESTS, "ns", "x")
     with pytest.raises(Unauthorized, match=re.escape(why)):
         await anext(found.watch(REQUESTS, "ns", "", "1"))

@@ -64,7 +64,7 @@ def test_a_pod_that_no_machine_holds_never_will_be_held() -> None:
     pool = a_pool(gpus(4))
 
     assert pool.book("a", pods(1, 9), NOON) == NoRoom(
-        "no machine of pool rack holds such a pod", False
+        "no machine of pool rack can hold such a pod", False
     )
     found = pool.book("b", pods(33), NOON)
     assert isinstance(found, NoRoom)
@@ -150,7 +150,7 @@ def test_of_a_machine_that_has_less_the_first_keeps_its_place() -> None:
     [
         ({"machines": []}, "provisioningClassName"),
         ({"provisioningClassName": "c", "machines": [gpus(-1)]}, "count must be 0"),
-        ({"provisioningClassName": "c", "machines": [gpus(1), gpus(1)]}, "twice"),
+        ({"provisioningClassName": "c", "machines": [gpus(1), gpus(1)]}, "duplicate name"),
         ({"provisioningClassName": "c", "machines": [{**gpus(1), "cores": 4}]}, "cores"),
         ({"provisioningClassName": "c", "machines": [gpus(1, each=-1)]}, "negative"),
         ({"provisioningClassName": "c", "bookingSeconds": -1}, "bookingSeconds"),

@@ -158,7 +158,7 @@ def test_capacity_whose_detail_is_no_value_of_a_label_is_given_back() -> None:
     assert found is not None
     assert found.state == "Rejected"
     assert found.message.startswith(
-        "the capacity is there, and its pods cannot be told: "
+        "the pod set updates of the capacity are not valid: "
         "podSetUpdates[0].nodeSelector: the value of 'rack': 'row 7!' is no label value"
     )
 
@@ -206,7 +206,7 @@ def test_a_delay_that_is_none_is_left_out_and_the_failure_counts(delay: int) -> 
     record = said(a_record(), facts.ProvisioningFailed, message="busy", retry_after=delay)
 
     (note,) = record.status.notes
-    assert note.text == f"a retryAfter of {delay} s is no delay: left out"
+    assert note.text == f"a retryAfter of {delay} s is not a valid delay: left out"
     assert answer(record, config(), admitted=False) == Answer(
         "Retry", "Retrying after failure: busy", 60
     )

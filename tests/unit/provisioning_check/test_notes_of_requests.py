@@ -78,7 +78,7 @@ def test_a_time_that_is_none_is_noted_and_the_default_holds(written: str) -> Non
     assert story.asked[0].deadline is not None
     assert (story.asked[0].deadline - NOON).total_seconds() == 30
     assert notes(story) == [
-        f"the parameter ValidUntilSeconds is no whole number above 0, but {written!r}: the default "
+        f"the parameter ValidUntilSeconds must be a positive integer, not {written!r}: the default "
         "holds, 30 s"
     ]
 

@@ -556,7 +556,7 @@ def test_an_answer_that_nobody_can_read_is_noted_where_it_was_asked() -> None:
     assert not unread("class")
     assert not unread("stranger")
     assert not unread("class", "other")
-    assert notes(story) == ["an answer of class class is not understood: no Provisioned: odd"]
+    assert notes(story) == ["an answer of class class cannot be decoded: no Provisioned: odd"]
 
 
 def test_a_failure_said_of_a_running_job_is_noted_and_ends_nothing() -> None:
@@ -570,8 +570,8 @@ def test_a_failure_said_of_a_running_job_is_noted_and_ends_nothing() -> None:
 
     (note,) = notes(story)
     assert note == (
-        "ProvisioningFailed of class class does not count: it runs, and only CapacityRevoked ends "
-        "that"
+        "ProvisioningFailed of class class does not count: the workload runs, "
+        "and only CapacityRevoked stops that"
     )
     assert len(story.told) == told
     story.says(facts.CapacityRevoked)
@@ -599,7 +599,7 @@ def test_a_detail_that_was_not_told_is_left_out_and_noted() -> None:
 
     story.says(facts.Provisioned)
 
-    assert notes(story) == ["the provider told no detail 'Rack': left out"]
+    assert notes(story) == ["the provider reported no detail 'Rack': left out"]
     assert story.last[0] == "Ready"
 
 
@@ -637,7 +637,7 @@ def test_what_fits_into_no_message_rejects_and_nothing_is_asked() -> None:
     [
         pytest.param({"zone": "x" * 256}, "zone has more than 255", id="a value too long"),
         pytest.param({f"p{i}": "" for i in range(101)}, "101 parameters", id="too many"),
-        pytest.param({"": "x"}, "names no parameter", id="one without a name"),
+        pytest.param({"": "x"}, "does not name a parameter", id="one without a name"),
     ],
 )
 def test_annotations_beyond_the_limits_reject_and_nothing_is_asked(

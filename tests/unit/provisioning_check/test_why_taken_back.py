@@ -88,7 +88,7 @@ def _loses_its_config(story: Story) -> None:
             id="reserved once more",
         ),
         pytest.param(_is_not_asked, "the check is not required any more", id="no row"),
-        pytest.param(_is_retried, "the check said Retry", id="judged"),
+        pytest.param(_is_retried, "the check is Retry", id="judged"),
         pytest.param(_loses_its_config, "the check is not active", id="no configuration"),
     ],
 )

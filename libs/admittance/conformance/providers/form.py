@@ -172,7 +172,7 @@ class History:
         before = str(self._record.status.state)
         taken = apply_status(self._record, fact, now)
         self._record = taken.record
-        if not taken.ignored or taken.ignored == "said before":
+        if not taken.ignored or taken.ignored == "repeated answer":
             return ()
         if taken.ignored.startswith("its seq"):
             why = f"said {told.word} with seq {fact.seq} after {before}: {taken.ignored}"

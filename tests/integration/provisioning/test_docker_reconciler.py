@@ -93,20 +93,20 @@ async def engine() -> CountingEngine:
 
 
 @pytest.fixture
-async def keeper(bus: Bus, engine: CountingEngine) -> AsyncIterator[Reconciler]:
+async def reconciler(bus: Bus, engine: CountingEngine) -> AsyncIterator[Reconciler]:
     ours = DockerSettings(
         image="any", classes=(CLASS,), settle_seconds=0.05, sweep_seconds=60.0, workers_max=999
     )
     settings = Settings(service="provider-docker", instance="a", url="")
-    keeper = Reconciler(bus, settings, ours, engine, "ours")
-    task = asyncio.create_task(keeper.run())
-    await until(lambda: keeper.ready and engine.listened)
-    yield keeper
+    reconciler = Reconciler(bus, settings, ours, engine, "ours")
+    task = asyncio.create_task(reconciler.run())
+    await until(lambda: reconciler.ready and engine.listened)
+    yield reconciler
     engine.ended.set()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    await keeper.close()
+    await reconciler.close()
 
 
 def said(asker: Asker, word: str) -> set[str]:
@@ -123,7 +123,7 @@ async def books(asker: Asker, count: int) -> set[str]:
 
 @pytest.mark.parametrize("count", [5, 40])
 async def test_calls_are_as_many_as_requests_and_no_more(
-    keeper: Reconciler, engine: CountingEngine, asker: Asker, count: int
+    reconciler: Reconciler, engine: CountingEngine, asker: Asker, count: int
 ) -> None:
     before = engine.calls["workers"]
     ids = await books(asker, count)
@@ -145,7 +145,7 @@ async def test_calls_are_as_many_as_requests_and_no_more(
 
 
 async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
-    keeper: Reconciler, engine: CountingEngine, asker: Asker
+    reconciler: Reconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     ids = await books(asker, 30)
     engine.calls.clear()
@@ -157,12 +157,12 @@ async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
 
 
 async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
-    keeper: Reconciler, engine: CountingEngine, asker: Asker
+    reconciler: Reconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     engine.away = True
     for number in range(20):
         await asker.asks(f"u{number}/c/1/1", **pods(1))
-    await until(lambda: "nobody listens" in keeper.trouble)
+    await until(lambda: "nobody listens" in reconciler.trouble)
     await until(lambda: engine.calls["room"] == 20)
     engine.calls.clear()
     await until(lambda: engine.calls["workers"] == 2)
@@ -170,11 +170,11 @@ async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
 
     engine.away = False
     await until(lambda: len(said(asker, "Provisioned")) == 20)
-    assert not keeper.trouble
+    assert not reconciler.trouble
 
 
 async def test_containers_of_another_installation_are_left_alone(
-    keeper: Reconciler, engine: CountingEngine, asker: Asker
+    reconciler: Reconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     about: dict[str, Any] = {"provisioning_class": CLASS, "state": "running"}
     for name, installation in (("orphan", "ours"), ("theirs", "another")):
@@ -187,7 +187,7 @@ async def test_containers_of_another_installation_are_left_alone(
 
 
 async def test_neither_a_word_nobody_can_read_nor_a_worker_that_stays_holds_up_what_is_compared(
-    bus: Bus, keeper: Reconciler, engine: CountingEngine
+    bus: Bus, reconciler: Reconciler, engine: CountingEngine
 ) -> None:
     unreadable = put_message(f"{token(CLASS)}.x", b"{", expected=None, bucket=PROVIDERS)
     await bus.publish(unreadable)
@@ -197,4 +197,4 @@ async def test_neither_a_word_nobody_can_read_nor_a_worker_that_stays_holds_up_w
         engine.there[name] = Found(container=name, name=name, request_id=f"{name}/c/1/1", **about)
     engine.heard()
     await until(lambda: "b" not in engine.there)
-    assert keeper.ready
+    assert reconciler.ready

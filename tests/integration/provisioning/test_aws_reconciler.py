@@ -67,32 +67,32 @@ async def so(claim: Callable[[], bool]) -> None:
 
 
 class Running:
-    """A keeper in this process, which may end and begin anew. ``trouble``: what it tells of."""
+    """A reconciler in this process, which may end and begin anew. ``trouble``: what it tells of."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self.keeper: Reconciler | None = None
+        self.reconciler: Reconciler | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         ec2 = await asyncio.to_thread(Ec2.connect, CLASS)
         settings = Settings(service="provider-aws", instance="a", url="")
-        keeper = self.keeper = Reconciler(self._bus, settings, SETTINGS, ec2)
-        task = self._task = asyncio.create_task(keeper.run())
-        await until(lambda: keeper.ready or task.done())
+        reconciler = self.reconciler = Reconciler(self._bus, settings, SETTINGS, ec2)
+        task = self._task = asyncio.create_task(reconciler.run())
+        await until(lambda: reconciler.ready or task.done())
 
     async def stop(self) -> None:
-        assert self.keeper is not None
+        assert self.reconciler is not None
         assert self._task is not None
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
-        await self.keeper.close()
+        await self.reconciler.close()
 
     @property
     def trouble(self) -> str:
-        assert self.keeper is not None
-        return self.keeper.trouble
+        assert self.reconciler is not None
+        return self.reconciler.trouble
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ async def asker(bus: Bus) -> Asker:
 
 
 class Running:
-    """A keeper in this process, which may end and begin anew."""
+    """A reconciler in this process, which may end and begin anew."""
 
     def __init__(self, bus: Bus, kubernetes: Kubernetes, folder: Path) -> None:
         self._bus = bus
@@ -64,12 +64,12 @@ class Running:
     async def __call__(self, instance: str = "a") -> AsyncIterator[Reconciler]:
         cluster = connect(self._kube)
         settings = Settings(service="provider-kubernetes", instance=instance, url="")
-        keeper = Reconciler(self._bus, settings, self._kube, cluster, "ours")
+        reconciler = Reconciler(self._bus, settings, self._kube, cluster, "ours")
         stop = asyncio.Event()
-        task = asyncio.create_task(keeper.run(stop))
-        await until(lambda: keeper.ready)
+        task = asyncio.create_task(reconciler.run(stop))
+        await until(lambda: reconciler.ready)
         try:
-            yield keeper
+            yield reconciler
         finally:
             stop.set()
             await within(task)
@@ -82,9 +82,9 @@ def running(bus: Bus, kubernetes: Kubernetes, asker: Asker, tmp_path: Path) -> R
 
 
 @pytest.fixture
-async def keeper(running: Running) -> AsyncIterator[Reconciler]:
-    async with running() as keeper:
-        yield keeper
+async def reconciler(running: Running) -> AsyncIterator[Reconciler]:
+    async with running() as reconciler:
+        yield reconciler
 
 
 async def asks(asker: Asker, *ids: str, namespace: str = "ns") -> None:
@@ -123,7 +123,7 @@ async def until_nothing_is_left(kubernetes: Kubernetes) -> None:
 
 
 async def test_another_attempt_is_another_object(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     await asks(asker, ONE)
     (first,) = await made(kubernetes)
@@ -229,7 +229,7 @@ async def test_what_is_left_of_a_forgotten_request_is_swept_and_other_peoples_is
 
 
 async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     """E9: afterwards it is not, and the job keeps running."""
     await asks(asker, ONE)
@@ -250,7 +250,7 @@ async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
 
 
 async def test_what_the_server_refuses_for_good_fails_for_good_with_its_words(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     kubernetes.fail(403, reason="Forbidden", message="a webhook does not want that")
     await asks(asker, ONE)
@@ -264,7 +264,7 @@ async def test_what_the_server_refuses_for_good_fails_for_good_with_its_words(
 
 
 async def test_a_server_with_too_much_to_do_is_asked_again_when_it_says(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     kubernetes.fail(429, headers={"Retry-After": "1"}, reason="TooManyRequests")
@@ -301,7 +301,7 @@ async def test_an_object_of_the_same_name_that_is_somebody_elses_fails_the_attem
 
 
 async def test_watches_that_end_and_places_that_are_forgotten_lose_nothing(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     ids = [f"{one}/c/1/1" for one in "uvw"]
     await asks(asker, *ids)
@@ -322,7 +322,7 @@ async def test_watches_that_end_and_places_that_are_forgotten_lose_nothing(
 
 
 async def test_names_at_the_limit_of_their_length_are_cut_and_stay_apart(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     ids = {}
@@ -369,7 +369,7 @@ def forget_us(kubernetes: Kubernetes) -> None:
 )
 async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
     kubernetes: Kubernetes,
-    keeper: Reconciler,
+    reconciler: Reconciler,
     asker: Asker,
     trouble: Callable[[Kubernetes], None],
     words: str,
@@ -377,17 +377,17 @@ async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
     provision(kubernetes)
     trouble(kubernetes)
     await asks(asker, "u/c/1/1")
-    await until(lambda: words in keeper.trouble)
+    await until(lambda: words in reconciler.trouble)
 
     kubernetes.forbidden.clear()
     kubernetes.token = "secret"
     await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
-    await until(lambda: not keeper.trouble)
+    await until(lambda: not reconciler.trouble)
     assert not said(asker, "ProvisioningFailed")
 
 
 async def test_whoever_waits_for_a_right_is_told_which(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     kubernetes.forbidden.add(("create", "*"))
     await asks(asker, "u/c/1/1")
@@ -395,23 +395,23 @@ async def test_whoever_waits_for_a_right_is_told_which(
 
 
 async def test_a_right_that_nobody_waits_for_any_more_is_missed_until_it_is_there(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     """Else every job of the night would find out by itself, and use up its attempts."""
     kubernetes.forbidden.add(("create", "*"))
     await asks(asker, "u/c/1/1")
-    await until(lambda: bool(keeper.trouble))
+    await until(lambda: bool(reconciler.trouble))
     await asker.takes_back("u/c/1/1")
     reviews = ("POST", "selfsubjectaccessreviews", 201)
     await until(lambda: kubernetes.calls.count(reviews) >= 2)
-    assert keeper.trouble
+    assert reconciler.trouble
 
     kubernetes.forbidden.clear()
-    await until(lambda: not keeper.trouble)
+    await until(lambda: not reconciler.trouble)
 
 
 async def test_a_right_that_lacks_in_one_namespace_stops_nobody_in_others(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     await asks(asker, "u/c/1/1")
@@ -420,31 +420,31 @@ async def test_a_right_that_lacks_in_one_namespace_stops_nobody_in_others(
 
     await asks(asker, "v/c/1/1", namespace="poor")
     await until(lambda: any("cannot create resource" in one.message for one in asker.said))
-    assert not keeper.trouble
+    assert not reconciler.trouble
     await asks(asker, "w/c/1/1")
     await until(lambda: "w/c/1/1" in said(asker, "Provisioned"))
 
     kubernetes.forbidden.add(("create", "prod"))
     await asks(asker, "x/c/1/1")
-    await until(lambda: bool(keeper.trouble))
+    await until(lambda: bool(reconciler.trouble))
 
 
 async def test_who_may_not_delete_makes_no_more(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     await asks(asker, "u/c/1/1")
     await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
     kubernetes.forbidden.add(("delete", "*"))
     await asker.takes_back("u/c/1/1")
-    await until(lambda: "cannot delete resource" in keeper.trouble)
+    await until(lambda: "cannot delete resource" in reconciler.trouble)
 
     kubernetes.forbidden.clear()
-    await until(lambda: not kubernetes.all() and not keeper.trouble)
+    await until(lambda: not kubernetes.all() and not reconciler.trouble)
 
 
 async def test_what_went_before_a_watch_could_tell_of_it_is_made_again(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
 ) -> None:
     await asks(asker, "u/c/1/1")
     await until(lambda: len(kubernetes.all()) == 1)
@@ -460,7 +460,7 @@ async def test_what_went_before_a_watch_could_tell_of_it_is_made_again(
 
 @pytest.mark.parametrize("count", [5, 40])
 async def test_calls_are_as_many_as_requests_and_no_more(
-    kubernetes: Kubernetes, keeper: Reconciler, asker: Asker, count: int
+    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker, count: int
 ) -> None:
     """One watch for all of them, and each sweep lists them once, however many wait."""
     kubernetes.page = count

@@ -57,16 +57,16 @@ async def no_pool(bus: Bus, name: str = "rack") -> None:
 @asynccontextmanager
 async def kept(bus: Bus) -> AsyncIterator[Reconciler]:
     """One that leads, until it dies."""
-    keeper = Reconciler(bus, Settings(service="provider-pool", instance="a", url=""))
-    task = asyncio.create_task(keeper.run())
-    await until(lambda: keeper.ready or task.done())
+    reconciler = Reconciler(bus, Settings(service="provider-pool", instance="a", url=""))
+    task = asyncio.create_task(reconciler.run())
+    await until(lambda: reconciler.ready or task.done())
     try:
-        yield keeper
+        yield reconciler
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        await keeper.close()
+        await reconciler.close()
 
 
 async def booked(bus: Bus) -> set[str]:
@@ -175,12 +175,12 @@ async def test_what_is_booked_in_a_pool_that_nobody_can_read_stays_and_is_booked
     slip = entry.key.split(".")[1]
     await a_pool(bus, -1, name=slip)
 
-    async with kept(bus) as keeper:
+    async with kept(bus) as reconciler:
         await asker.asks("u/c/1/1", **pods(1))
         await asker.asks("v/c/1/1", **pods(1))
         await until(lambda: said(asker, "Provisioned") == {"u/c/1/1", "v/c/1/1"})
         assert await booked(bus) == {"u/c/1/1", "v/c/1/1"}
-        assert len(keeper.pools) == 1
+        assert len(reconciler.pools) == 1
         await asker.takes_back("u/c/1/1")
         await until_booked(bus, {"v/c/1/1"})
 
@@ -204,13 +204,13 @@ async def test_a_pool_under_a_key_that_no_pool_has_is_no_pool(bus: Bus, asker: A
     await bus.publish(put_message("_pool.=GG.x", b"{}", expected=None, bucket=PROVIDERS))
 
     with structlog.testing.capture_logs() as logs:
-        async with kept(bus) as keeper:
+        async with kept(bus) as reconciler:
             await asker.asks("u/c/1/1", **pods(1))
             await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
             await bus.publish(delete_message(stray[0], expected=None))
             await asker.asks("v/c/1/1", **pods(1))
             await until(lambda: said(asker, "ProvisioningFailed") == {"v/c/1/1"})
-            assert {name: one.pool.machines[0].count for name, one in keeper.pools.items()} == {
+            assert {name: one.pool.machines[0].count for name, one in reconciler.pools.items()} == {
                 "rack": 1
             }
 
