@@ -18,7 +18,7 @@ from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import WorkloadInfo
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -381,7 +381,7 @@ class Kin(Story):
 
     # Looking. -------------------------------------------------------------------------------
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str) -> WorkloadInfo:
         """It in the scheduler's picture."""
         return self.core._world.members["ns", name]
 

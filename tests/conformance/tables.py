@@ -16,7 +16,7 @@ from admittance.quota.cell import Cell
 from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import WorkloadInfo
 from admittance.workload import stored
 
 ROOT = Path(__file__).parents[3] / "shared" / "conformance"
@@ -68,7 +68,7 @@ class Given:
         self.revision += 1
         self.core.apply_object(manifest.kind, meta.namespace, meta.name, manifest, self.revision)
 
-    def workload(self, obj: Mapping[str, Any]) -> Member:
+    def workload(self, obj: Mapping[str, Any]) -> WorkloadInfo:
         """A workload as it stands."""
         workload = stored.decode(msgspec.json.encode(obj))
         meta = workload.metadata

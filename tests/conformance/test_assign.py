@@ -16,7 +16,7 @@ from admittance.scheduling.cycle.reasons import refusal_of
 from admittance.scheduling.state.assignment import Assignment, Mode
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import WorkloadInfo
 from conformance.differences import ASSIGN
 from conformance.tables import Given, cases, needs_data, read
 
@@ -74,7 +74,7 @@ class Scan:
             for one in given.get("simulationResult", ())
         }
 
-    def _workload(self, given: dict[str, Any]) -> Member:
+    def _workload(self, given: dict[str, Any]) -> WorkloadInfo:
         workload = given.get("workload") or {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
             "kind": "Workload",

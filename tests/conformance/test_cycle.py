@@ -14,7 +14,7 @@ from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.cycle import _order
 from admittance.scheduling.cycle.process import Entry, Outcome, held_back
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
-from admittance.scheduling.state.workload_info import Aside
+from admittance.scheduling.state.workload_info import Inadmissible
 from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
 from conformance.differences import ENTRY_ORDER
@@ -192,7 +192,7 @@ def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> 
         queue = story.core._world.queues["cq"]
         member = queue.head()
         assert member is not None
-        queue.set_aside(member, Aside("PendingEvaluation", ""), story.now)
+        queue.set_aside(member, Inadmissible("PendingEvaluation", ""), story.now)
     else:
         story = _settled(case, "BestEffortFIFO")
     story.submit("same", "cq", "1")

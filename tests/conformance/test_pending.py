@@ -12,13 +12,13 @@ from admittance.events.shapes import Refusal
 from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.cycle import flush, refusal_for
 from admittance.scheduling.state.assignment import Cursor
-from admittance.scheduling.state.workload_info import Aside, Member, SavedCursor
+from admittance.scheduling.state.workload_info import Inadmissible, SavedCursor, WorkloadInfo
 from conformance.differences import PENDING
 from conformance.tables import Given, cases, needs_data
 
 from scheduling import Story, groups
 
-GENERIC = Aside("PendingEvaluation", "was not nominated")
+GENERIC = Inadmissible("PendingEvaluation", "was not nominated")
 API = "kueue.x-k8s.io/v1beta2"
 EVERYWHERE = {"namespaceSelector": {}, "queueingStrategy": "BestEffortFIFO"}
 
@@ -27,7 +27,7 @@ def manifest(kind: str, name: str, spec: dict[str, Any], **meta: Any) -> dict[st
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name, **meta}, "spec": spec}
 
 
-def workload_in(given: Given, obj: dict[str, Any]) -> Member:
+def workload_in(given: Given, obj: dict[str, Any]) -> WorkloadInfo:
     """The workload as it stands, in a LocalQueue that leads to the one ClusterQueue."""
     meta, spec = obj["metadata"], obj["spec"]
     namespace, queue = meta.get("namespace", ""), spec.get("queueName", "q")
@@ -48,7 +48,7 @@ def waiting(given: Given) -> list[str]:
     return [f"{row.namespace}/{row.name}" for row in rows if row.position]
 
 
-def park(given: Given, member: Member) -> None:
+def park(given: Given, member: WorkloadInfo) -> None:
     """It was looked at and is not to be looked at again until something changes."""
     assert member.queue is not None
     member.queue.set_aside(member, GENERIC, given.now)
@@ -256,7 +256,7 @@ def test_a_class_remembers_why(case: dict[str, Any]) -> None:
     if table["requeueReason"] == "NamespaceMismatch":
         member = story.core._world.members["ns", "first"]
         assert member.queue is not None
-        member.queue.set_aside(member, Aside("Misconfigured", ""), story.now)
+        member.queue.set_aside(member, Inadmissible("Misconfigured", ""), story.now)
     else:
         park_class(story, "first", table["conditionReason"])
     if table["deleteFromInadmissible"]:

@@ -13,13 +13,13 @@ from admittance.scheduling.preemption import fair_sharing
 from admittance.scheduling.preemption.classical import search
 from admittance.scheduling.preemption.targets import Targets
 from admittance.scheduling.preemption.victims import allows, leaving_first
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import WorkloadInfo
 from conformance.differences import ORDERING, POLICIES
 from conformance.tables import Given, cases, needs_data, read
 
 
 def asked(
-    given: Given, case: dict[str, Any], member: Member
+    given: Given, case: dict[str, Any], member: WorkloadInfo
 ) -> tuple[dict[Cell, int], dict[tuple[str, str], None]]:
     """What the case's assignment takes in all, and of what somebody has to give something up."""
     assert member.shape is not None

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from test_preemption_machine import a_story, queues, workloads
 
 from admittance.events.requests import ExplainReply
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import WorkloadInfo
 
 from scheduling import Story
 
@@ -19,9 +19,9 @@ SPECS = st.lists(queues, min_size=3, max_size=3)
 STEPS = st.lists(workloads, min_size=1, max_size=12)
 
 
-def heads(story: Story) -> list[Member]:
+def heads(story: Story) -> list[WorkloadInfo]:
     """Whom the next cycle looks at; nobody where it wakes others first."""
-    found: list[Member] = []
+    found: list[WorkloadInfo] = []
     for domain in story.core._world.domains.values():
         if domain.flush:
             return []
@@ -53,7 +53,7 @@ def flavors(why: ExplainReply) -> list[dict[str, str]]:
     return list(why.outlook.flavors.values())
 
 
-def check(story: Story, told: dict[str, ExplainReply], looked_at: list[Member]) -> None:
+def check(story: Story, told: dict[str, ExplainReply], looked_at: list[WorkloadInfo]) -> None:
     """The cycle that just ran did as it was told."""
     for one in story.decided:
         outlook = told[one.name].outlook

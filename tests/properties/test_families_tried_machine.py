@@ -14,7 +14,7 @@ from admittance.events.facts import Assigned, Decision
 from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.families import siblings
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member, Say, place
+from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo, place
 from family_scheduling import FamilyStory
 
 FLAVORS = ("best", "mid", "worst")
@@ -56,7 +56,7 @@ class Families(RuleBasedStateMachine):
         assert isinstance(found, Queue)
         return found
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[WorkloadInfo]:
         return list(self.world().members.values())
 
     @rule(
@@ -175,7 +175,7 @@ class Families(RuleBasedStateMachine):
                 continue
             runs[one.family.uid] += one.state in ("Admitted", "Evicting")
             taking = one.family.moving is not None and one.family.moving[0] is one
-            confirmed = one.inflight is Say.CONFIRMED
+            confirmed = one.inflight is InFlight.CONFIRMED
             heirs[one.family.uid] += taking or confirmed or one.state == "Promised"
         assert max(runs.values(), default=0) <= 1
         assert max(heirs.values(), default=0) <= 1

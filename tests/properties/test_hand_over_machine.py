@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from admittance.events import facts
 from admittance.quota.cell import Cell
 from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.state.state import World
+from admittance.scheduling.state.state import SchedulerState
 from admittance.workload.phase import holds_quota
 from living import Life
 from simulation import naive
@@ -228,7 +228,7 @@ class HandOver(RuleBasedStateMachine):
         return usage
 
 
-def twice(world: World, cell: Cell) -> int:
+def twice(world: SchedulerState, cell: Cell) -> int:
     """What planners and their victims hold both, and counts once."""
     return sum(
         off

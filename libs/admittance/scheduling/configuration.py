@@ -16,14 +16,21 @@ from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Lanes
 from admittance.scheduling.state.flavor_plan import plan_of
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.state import World
+from admittance.scheduling.state.state import SchedulerState
 from admittance.scheduling.state.workload_info import Key
 
 USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
 
 
 def apply_object(
-    world: World, kind: str, namespace: str, name: str, obj: Any, revision: int, *, now: datetime
+    world: SchedulerState,
+    kind: str,
+    namespace: str,
+    name: str,
+    obj: Any,
+    revision: int,
+    *,
+    now: datetime,
 ) -> None:
     """The object is now so; None: deleted."""
     old = world.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
@@ -66,7 +73,7 @@ def apply_object(
                 world.flush(world.domains.get(domain_name))
 
 
-def _queue_changed(world: World, queue: Queue, now: datetime) -> None:
+def _queue_changed(world: SchedulerState, queue: Queue, now: datetime) -> None:
     """The ClusterQueue came, changed, or went."""
     node = world.catalog.tree.queues.get(queue.name)
     if node is queue.node:
@@ -97,7 +104,7 @@ def _queue_changed(world: World, queue: Queue, now: datetime) -> None:
                 world.admit_to_queue(member, now)
 
 
-def _refresh(world: World, queue: Queue, *, spec: bool) -> None:
+def _refresh(world: SchedulerState, queue: Queue, *, spec: bool) -> None:
     """Whether the queue admits, and with which flavors."""
     was_active = queue.activity.active
     queue.activity = world.catalog.activity(queue.name)
@@ -116,7 +123,7 @@ def _refresh(world: World, queue: Queue, *, spec: bool) -> None:
         world.stir(queue.domain)
 
 
-def _set_mode(world: World, queue: Queue) -> None:
+def _set_mode(world: SchedulerState, queue: Queue) -> None:
     """Whether the usage of LocalQueues counts there."""
     if world.accounts is None:
         return
@@ -132,7 +139,7 @@ def _set_mode(world: World, queue: Queue) -> None:
         world.accounts.sync(key, world.now)
 
 
-def _set_rules(world: World, queue: Queue) -> bool:
+def _set_rules(world: SchedulerState, queue: Queue) -> bool:
     """What the queue says of families. True: that is something else than before."""
     before, queue.rules = queue.rules, None
     if queue.node is not None and world.config.concurrent_admission:
@@ -141,7 +148,7 @@ def _set_rules(world: World, queue: Queue) -> bool:
     return queue.rules != before
 
 
-def _families_changed(world: World, queue: Queue, now: datetime) -> None:
+def _families_changed(world: SchedulerState, queue: Queue, now: datetime) -> None:
     """Other variants may be tried there from now on, or in another order."""
     found = {
         one.family.uid: one.family
@@ -163,7 +170,7 @@ def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
     )
 
 
-def _place(world: World, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
+def _place(world: SchedulerState, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
     """Every queue of the touched trees in the domain that it belongs to now. ``quotas``: they, or
     the tree, may have changed, so that searches begin anew."""
     queues: dict[Queue, None] = {}
@@ -203,7 +210,7 @@ def _place(world: World, touched: set[str], kind: str, name: str, *, quotas: boo
         queue.generation += 1 + (before.generation if before is not None else 0)
 
 
-def domain_at(world: World, name: str) -> Domain:
+def domain_at(world: SchedulerState, name: str) -> Domain:
     """The domain of that name, made where there is none."""
     domain = world.domains.get(name)
     if domain is None:
@@ -212,7 +219,7 @@ def domain_at(world: World, name: str) -> Domain:
     return domain
 
 
-def _part(world: World, before: Domain, queue: Queue, after: Domain | None) -> None:
+def _part(world: SchedulerState, before: Domain, queue: Queue, after: Domain | None) -> None:
     world.moved(before)
     before.queues.pop(queue, None)
     before.ready.pop(queue, None)
@@ -231,7 +238,7 @@ def _part(world: World, before: Domain, queue: Queue, after: Domain | None) -> N
     world.flush(before)
 
 
-def _local_changed(world: World, key: Key, now: datetime) -> None:
+def _local_changed(world: SchedulerState, key: Key, now: datetime) -> None:
     """The LocalQueue came, changed, was held, or went: its workloads go where it leads now."""
     if world.accounts is not None:
         world.accounts.sync(key, now)

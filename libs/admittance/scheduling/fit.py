@@ -13,7 +13,7 @@ from admittance.scheduling.cycle.reasons import told
 from admittance.scheduling.state.assignment import Obstacle
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Needs, Shape
-from admittance.scheduling.state.state import World
+from admittance.scheduling.state.state import SchedulerState
 
 NO_QUEUE: Final = "NoSuchQueue"
 NEVER: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
@@ -24,7 +24,7 @@ class _Manifest(msgspec.Struct, frozen=True):
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def fit(world: World, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
+def fit(world: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
     """Whether the workload of manifest could start if nothing else ran in the tree of its queue.
 
     What it asks for is counted as the scheduler counts it, after exclusions and transformations,
@@ -39,7 +39,7 @@ def fit(world: World, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply
     return msgspec.structs.replace(found, local_queue=needs.queue, seen=world.seen)
 
 
-def _fit(world: World, namespace: str, needs: Needs) -> FitReply:
+def _fit(world: SchedulerState, namespace: str, needs: Needs) -> FitReply:
     local = world.catalog.local_queues.get((namespace, needs.queue))
     if local is None:
         message = f"LocalQueue {namespace}/{needs.queue} does not exist"

@@ -14,14 +14,14 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state import charging, pending_preemptors, planned
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Key, Member, Say
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import InFlight, Key, WorkloadInfo
 from admittance.scheduling.state.workload_view import Facts, facts_of
 from admittance.workload.stored import StoredWorkload
 
 
 def apply_workload(
-    world: World, key: Key, stored: StoredWorkload | None, revision: int, *, now: datetime
+    world: SchedulerState, key: Key, stored: StoredWorkload | None, revision: int, *, now: datetime
 ) -> None:
     """The workload is so, as of revision; None: it is gone. What is older than what is known
     changes nothing."""
@@ -36,9 +36,9 @@ def apply_workload(
 
 
 def _apply(
-    world: World,
+    world: SchedulerState,
     key: Key,
-    member: Member | None,
+    member: WorkloadInfo | None,
     stored: StoredWorkload | None,
     revision: int,
     now: datetime,
@@ -65,10 +65,10 @@ def _apply(
         drop(world, member)
         member = None
     if member is None:
-        member = world.members[key] = Member(key)
+        member = world.members[key] = WorkloadInfo(key)
         member.uid = stored.metadata.uid
     member.revision = revision
-    was_assumed = member.inflight is Say.ASSIGNED
+    was_assumed = member.inflight is InFlight.ASSIGNED
     domain = _domain_of(world, member)
     given = _land(world, member, taken=facts.promised is not None)
     if facts.parent is not None or facts.variant is not None or member.family is not None:
@@ -134,7 +134,7 @@ def _apply(
     world.requeue(member, now)
 
 
-def drop(world: World, member: Member) -> None:
+def drop(world: SchedulerState, member: WorkloadInfo) -> None:
     """The workload is no more: finished, deleted, or a namesake came."""
     given = _land(world, member, taken=False)
     world.starts(member, False)
@@ -168,7 +168,7 @@ def drop(world: World, member: Member) -> None:
             del world.locals[member.local]
 
 
-def _land(world: World, member: Member, *, taken: bool) -> Queue | None:
+def _land(world: SchedulerState, member: WorkloadInfo, *, taken: bool) -> Queue | None:
     """Nothing is on its way to the member any more. ``taken``: it is promised quota. Returns the
     queue whose quota it was to hand on: what it holds now is for its new state to say."""
     if not member.inflight:
@@ -185,7 +185,7 @@ def _land(world: World, member: Member, *, taken: bool) -> Queue | None:
     return None
 
 
-def _domain_of(world: World, member: Member) -> Domain | None:
+def _domain_of(world: SchedulerState, member: WorkloadInfo) -> Domain | None:
     joint = world.joint_of.get(member)
     if joint is not None and joint.member is not member:
         return joint.given[member].charge.queue.domain
@@ -194,7 +194,7 @@ def _domain_of(world: World, member: Member) -> Domain | None:
     return member.queue.domain if member.queue is not None else None
 
 
-def _hold(world: World, member: Member, facts: Facts) -> None:
+def _hold(world: SchedulerState, member: WorkloadInfo, facts: Facts) -> None:
     """Charges what the admission says, unless it is charged already."""
     admission = facts.admission or facts.promised
     assert admission is not None
@@ -219,7 +219,7 @@ def _hold(world: World, member: Member, facts: Facts) -> None:
     charging.charge(world, member, queue, admission, cells)
 
 
-def _remember(world: World, member: Member, facts: Facts) -> None:
+def _remember(world: SchedulerState, member: WorkloadInfo, facts: Facts) -> None:
     needs = facts.needs
     local = (member.key[0], needs.queue)
     if member.local != local or member.shape is None:
@@ -255,7 +255,7 @@ def _remember(world: World, member: Member, facts: Facts) -> None:
     member.state = facts.state
 
 
-def undo(world: World, member: Member, domain: Domain, now: datetime) -> None:
+def undo(world: SchedulerState, member: WorkloadInfo, domain: Domain, now: datetime) -> None:
     """What was decided about the member does not hold: as if it never had been. A decision
     about several ends for all of them."""
     joint = world.joint_of.get(member)
@@ -267,7 +267,7 @@ def undo(world: World, member: Member, domain: Domain, now: datetime) -> None:
         return
     before = world.replanned.get(member)
     world.landed(member, domain)
-    if was is Say.ASSIGNED:
+    if was is InFlight.ASSIGNED:
         world.starts(member, False)
         charging.release(world, member)
         planned.keep(world, member, None)
@@ -277,12 +277,12 @@ def undo(world: World, member: Member, domain: Domain, now: datetime) -> None:
         migration.end(world, member, taken=False)
         world.flush(domain)
         world.requeue(member, now)
-    elif was in (Say.CONFIRMED, Say.PLANNED):
+    elif was in (InFlight.CONFIRMED, InFlight.PLANNED):
         world.starts(member, False)
         if before is not None:
             planned.keep(world, member, before)
         world.look_again(member)
-    elif was in (Say.PREEMPTED, Say.REVOKED):
+    elif was in (InFlight.PREEMPTED, InFlight.REVOKED):
         # Whoever preempted it looks for room anew.
         world.stir(domain)
         if member.state == "QuotaReserved":

@@ -39,7 +39,7 @@ from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain
-from admittance.scheduling.state.state import World
+from admittance.scheduling.state.state import SchedulerState
 from admittance.scheduling.state.workload_info import Key
 from admittance.workload.stored import StoredWorkload
 
@@ -51,7 +51,7 @@ class Scheduler:
 
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
-        self._world = World(self._config)
+        self._world = SchedulerState(self._config)
         self._cycle = Cycle(self._world)
         self._counted = 0
 

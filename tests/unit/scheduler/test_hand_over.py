@@ -8,7 +8,7 @@ import pytest
 
 from admittance.events.requests import Queues
 from admittance.scheduling.config import Config
-from admittance.scheduling.state.workload_info import Say
+from admittance.scheduling.state.workload_info import InFlight
 
 from scheduling import Story, groups
 
@@ -74,7 +74,7 @@ def test_who_gives_is_free_of_charge_at_once_and_who_gets_is_charged() -> None:
     story.cycle(confirm=False)
     assert reserved(story) == 10_000
     assert picture(story)["held"] == {"cq": ["high", "mid"]}
-    assert picture(story)["inflight"] == {"high": Say.ASSIGNED, "low": Say.HANDED_ON}
+    assert picture(story)["inflight"] == {"high": InFlight.ASSIGNED, "low": InFlight.HANDED_ON}
     assert story.cycle(confirm=False) == []
 
 

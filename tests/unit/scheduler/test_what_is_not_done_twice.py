@@ -12,7 +12,7 @@ from admittance.scheduling.cycle import cycle
 from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member, Nomination
+from admittance.scheduling.state.workload_info import Nomination, WorkloadInfo
 
 from scheduling import Story, groups, quota
 
@@ -107,7 +107,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
 
     def checked(
-        nominator: Nominator, queue: Queue, member: Member, at: Cursor | None
+        nominator: Nominator, queue: Queue, member: WorkloadInfo, at: Cursor | None
     ) -> Nomination:
         assert member.cls is not None
         before = member.cls.memo

@@ -37,8 +37,13 @@ from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, a
 from admittance.scheduling.state.equivalence import Scanned
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Aside, Member, Nomination, SavedCursor
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import (
+    Inadmissible,
+    Nomination,
+    SavedCursor,
+    WorkloadInfo,
+)
 
 DEFERS: Final = "AfterCheckPassedOrOnDemand"
 """The preemptionPolicy of a check that wants nobody preempted before it has passed."""
@@ -47,7 +52,7 @@ DEFERS: Final = "AfterCheckPassedOrOnDemand"
 class Cycle:
     """What a cycle needs to know, and its number."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SchedulerState) -> None:
         config = world.config
         self.catalog = world.catalog
         self.number = 0
@@ -147,7 +152,9 @@ class Cycle:
         )
         return moved
 
-    def consider(self, queue: Queue, member: Member) -> tuple[Aside | None, Nomination, Search]:
+    def consider(
+        self, queue: Queue, member: WorkloadInfo
+    ) -> tuple[Inadmissible | None, Nomination, Search]:
         """What the next cycle would make of the member if it looked at it, and nobody before it:
         why it would not, else what it would get. Nothing is changed. ``Search``: to ask more."""
         search = self._nominator.search(queue, member)
@@ -160,7 +167,7 @@ class Cycle:
             cursor = self._cursor(domain, queue, member, self.number + 1)
         return hindrance, self._nominator.nominate(queue, member, cursor, search=search), search
 
-    def search(self, queue: Queue, member: Member) -> Search:
+    def search(self, queue: Queue, member: WorkloadInfo) -> Search:
         """The searches for victims of somebody that holds quota there."""
         return self._nominator.search(queue, member)
 
@@ -206,12 +213,12 @@ class Cycle:
             return True
         return self._shares_count and outcome in (Outcome.SKIPPED, Outcome.GATED)
 
-    def _hindrance(self, queue: Queue, member: Member) -> Aside | None:
+    def _hindrance(self, queue: Queue, member: WorkloadInfo) -> Inadmissible | None:
         """Why the head is not even considered; None: it is."""
         if member.problem is not None:
             return member.problem
         if queue.in_cycle:
-            return Aside("Suspended", f"ClusterQueue {queue.name} is in a cycle of cohorts")
+            return Inadmissible("Suspended", f"ClusterQueue {queue.name} is in a cycle of cohorts")
         namespace = member.key[0]
         if not self.catalog.selects_namespace(queue.name, namespace):
             return namespace_mismatch(namespace)
@@ -220,11 +227,11 @@ class Cycle:
         return None
 
     def _first_that_may(
-        self, domain: Domain, queue: Queue, head: Member, now: datetime
-    ) -> Member | None:
+        self, domain: Domain, queue: Queue, head: WorkloadInfo, now: datetime
+    ) -> WorkloadInfo | None:
         """The head, or the first behind it that its family lets try. The others are set aside
         without a word, so that they keep nobody back."""
-        found: Member | None = head
+        found: WorkloadInfo | None = head
         while found is not None and not found.inflight:
             hindrance = siblings.hindrance(self._world, queue, found)
             if hindrance is None:
@@ -235,7 +242,9 @@ class Cycle:
         domain.note(queue)
         return None
 
-    def _cursor(self, domain: Domain, queue: Queue, member: Member, number: int) -> Cursor | None:
+    def _cursor(
+        self, domain: Domain, queue: Queue, member: WorkloadInfo, number: int
+    ) -> Cursor | None:
         """Where the member's last scan stopped, if that still counts."""
         saved = member.cursor
         if (
@@ -296,9 +305,9 @@ def keep_place(entry: Entry) -> None:
     entry.queue.preemptor = None if entry.queue.strict else entry.member
 
 
-def namespace_mismatch(namespace: str) -> Aside:
+def namespace_mismatch(namespace: str) -> Inadmissible:
     """The ClusterQueue does not take workloads of the namespace."""
-    return Aside(
+    return Inadmissible(
         "Misconfigured", f"Workload namespace {namespace} doesn't match ClusterQueue selector"
     )
 
@@ -325,7 +334,7 @@ def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
         domain.note(queue)
 
 
-def refusal_for(member: Member) -> Refusal | None:
+def refusal_for(member: WorkloadInfo) -> Refusal | None:
     """Why the member is parked; None: it is not, or what it waits for is in its status."""
     if member.aside is not None:
         return Refusal(reason=member.aside.reason, message=member.aside.message)

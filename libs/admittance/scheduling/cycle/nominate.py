@@ -29,7 +29,13 @@ from admittance.scheduling.state.flavor_plan import NOBODY
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shape
 from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.workload_info import Member, Nomination, Patience, Victim, held_for
+from admittance.scheduling.state.workload_info import (
+    Nomination,
+    Patience,
+    Victim,
+    WorkloadInfo,
+    held_for,
+)
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Queue
@@ -50,7 +56,7 @@ class Nominator:
         self, queues: Mapping[str, Queue], config: Config, loops: LoopGuard | None = None
     ) -> None:
         self._loops = loops
-        self.gone: set[Member] = set()
+        self.gone: set[WorkloadInfo] = set()
         self._queues = queues
         self._partial = config.partial_admission
         self._fair = config.fair_sharing
@@ -58,11 +64,11 @@ class Nominator:
         # Usages of LocalQueues decide about victims too, and move with time.
         self._remembers = config.admission_fair_sharing is None
 
-    def may_remember(self, member: Member) -> bool:
+    def may_remember(self, member: WorkloadInfo) -> bool:
         """What the member would get depends on nothing that moves without its domain's version."""
         return self._remembers and (self._loops is None or not self._loops.barred(member))
 
-    def search(self, queue: Queue, member: Member) -> Search:
+    def search(self, queue: Queue, member: WorkloadInfo) -> Search:
         """The searches of one nomination, for whoever wants to ask more of them."""
         gone = self.gone
         if self._loops is not None and (barred := self._loops.barred(member)):
@@ -76,7 +82,7 @@ class Nominator:
     def nominate(
         self,
         queue: Queue,
-        member: Member,
+        member: WorkloadInfo,
         cursor: Cursor | None = None,
         only: Only | None = None,
         search: Search | None = None,
@@ -98,7 +104,7 @@ class Nominator:
     def _try(
         self,
         queue: Queue,
-        member: Member,
+        member: WorkloadInfo,
         shape: Shape,
         cursor: Cursor | None,
         only: Only | None,
@@ -168,8 +174,8 @@ class Search:
         self,
         queues: Mapping[str, Queue],
         queue: Queue,
-        member: Member,
-        gone: set[Member],
+        member: WorkloadInfo,
+        gone: set[WorkloadInfo],
         fair: FairSharing | None,
     ) -> None:
         self._fair = fair
@@ -230,7 +236,7 @@ class Search:
 
 
 def nominated(
-    nominator: Nominator, queue: Queue, member: Member, cursor: Cursor | None
+    nominator: Nominator, queue: Queue, member: WorkloadInfo, cursor: Cursor | None
 ) -> Nomination:
     """What the head would get now, looked at anew only if something moved since its class was."""
     cls, domain, plan = member.cls, queue.domain, queue.plan
@@ -259,7 +265,7 @@ def nominated(
 
 
 def remember_search(
-    queue: Queue, member: Member, assignment: Assignment, victims: Sequence[Victim]
+    queue: Queue, member: WorkloadInfo, assignment: Assignment, victims: Sequence[Victim]
 ) -> None:
     """Notes the victims that the preemptor waits for from now on."""
     plan, shape = queue.plan, member.shape
@@ -272,7 +278,7 @@ def remember_search(
         member.patience = Patience(plan, shape, assignment, victims)
 
 
-def still_waits(queue: Queue, member: Member) -> Nomination | None:
+def still_waits(queue: Queue, member: WorkloadInfo) -> Nomination | None:
     """Returns what a search would find for a preemptor that waits; None: a search is needed."""
     saved = member.patience
     if saved is None or saved.plan is not queue.plan or saved.shape is not member.shape:

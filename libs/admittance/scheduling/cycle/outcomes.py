@@ -35,8 +35,8 @@ from admittance.scheduling.state.assignment import Assignment, Cursor, admission
 from admittance.scheduling.state.pending_preemptors import WAITING
 from admittance.scheduling.state.planned import keep, plan_of
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Key, Member, Say, Victim
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import InFlight, Key, Victim, WorkloadInfo
 
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
@@ -51,7 +51,9 @@ class Outcomes:
     """Carries out what the turns of one domain's cycle come to. ``decided``: what is to be stated,
     in order."""
 
-    def __init__(self, world: World, domain: Domain, decided: list[Decided], now: datetime) -> None:
+    def __init__(
+        self, world: SchedulerState, domain: Domain, decided: list[Decided], now: datetime
+    ) -> None:
         self._world = world
         self._domain = domain
         self._decided = decided
@@ -61,7 +63,7 @@ class Outcomes:
     def accept(
         self,
         queue: Queue,
-        member: Member,
+        member: WorkloadInfo,
         assignment: Assignment,
         victims: Sequence[Victim],
         *,
@@ -97,7 +99,7 @@ class Outcomes:
         else:
             world.begins(member, queue, admission)
             world.rank(member, self._now)
-        self._under_way(member, Say.ASSIGNED)
+        self._under_way(member, InFlight.ASSIGNED)
         self._decided.append(
             Assigned(
                 **self._about(member),
@@ -121,7 +123,7 @@ class Outcomes:
         return self._world.starting.blocks(self._domain)
 
     def preempt(
-        self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
+        self, queue: Queue, member: WorkloadInfo, victims: Sequence[Victim], assignment: Assignment
     ) -> bool:
         """The victims are told to go, and the member's status tells for whom it waits."""
         staying = [one for one in victims if not one.member.is_leaving]
@@ -136,7 +138,7 @@ class Outcomes:
         for victim, why, message in reasons(
             queue, member, staying, decision_inputs.short(assignment)
         ):
-            self._under_way(victim.member, Say.PREEMPTED)
+            self._under_way(victim.member, InFlight.PREEMPTED)
             self._decided.append(
                 Preempted(
                     **self._about(victim.member),
@@ -151,12 +153,12 @@ class Outcomes:
             )
         if member.said != WAITING and not self._world.config.as_kueue:
             refusal = waiting(victims, assignment)
-            self._under_way(member, Say.REFUSED)
+            self._under_way(member, InFlight.REFUSED)
             self._decided.append(Refused(**self._about(member), refusal=refusal, scan=next(scans)))
         return bool(staying)
 
     def _handed_on(
-        self, queue: Queue, member: Member, victims: Sequence[Victim], assignment: Assignment
+        self, queue: Queue, member: WorkloadInfo, victims: Sequence[Victim], assignment: Assignment
     ) -> tuple[HandedOn, ...]:
         loops = LoopGuard(self._world)
         found: list[HandedOn] = []
@@ -178,12 +180,12 @@ class Outcomes:
             )
         return tuple(found)
 
-    def _scans(self, member: Member) -> Iterator[Scan | None]:
+    def _scans(self, member: WorkloadInfo) -> Iterator[Scan | None]:
         """For the statements of one turn: only the first one tells how it came about."""
         yield self._scan(member, True)
         yield from repeat(None)
 
-    def _scan(self, member: Member, preempts: bool) -> Scan | None:
+    def _scan(self, member: WorkloadInfo, preempts: bool) -> Scan | None:
         """What the log must know of this turn beside the picture."""
         began, beside = self._domain.began, self._domain.beside
         cursor = began.get(member)
@@ -199,14 +201,14 @@ class Outcomes:
         beside.clear()
         return Scan(cursor=told(cursor), heads=heads, lost=lost, usages=usages)
 
-    def _under_way(self, member: Member, what: Say) -> None:
+    def _under_way(self, member: WorkloadInfo, what: InFlight) -> None:
         self._world.under_way(member, self._domain, what)
 
-    def _about(self, member: Member) -> dict[str, Any]:
+    def _about(self, member: WorkloadInfo) -> dict[str, Any]:
         return self._world.about(member, self._domain, self._now)
 
 
-def head(member: Member, cursor: Cursor | None) -> Head:
+def head(member: WorkloadInfo, cursor: Cursor | None) -> Head:
     """The member as one that had its turn."""
     return Head(name=f"{member.key[0]}/{member.key[1]}", cursor=told(cursor))
 
@@ -217,7 +219,7 @@ def told(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
 
 
 def reasons(
-    queue: Queue, preemptor: Member, victims: Sequence[Victim], short: tuple[Taken, ...]
+    queue: Queue, preemptor: WorkloadInfo, victims: Sequence[Victim], short: tuple[Taken, ...]
 ) -> Iterator[tuple[Victim, Grounds, str]]:
     """By which right and with which numbers each of them has to go, and that in words. Unless
     shares were compared, it is the same for all of one queue and priority, however many."""
@@ -264,7 +266,7 @@ def named(victims: Sequence[Victim]) -> str:
     return f"{number} ({', '.join(names)})"
 
 
-def _household(member: Member) -> Key:
+def _household(member: WorkloadInfo) -> Key:
     """The name that people know it by: of a variant, its parent's."""
     family = member.family
     return family.parent.key if family is not None and family.parent is not None else member.key

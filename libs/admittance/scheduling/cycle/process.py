@@ -19,7 +19,7 @@ from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.in_flight import Joint
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.workload_info import Aside, Member, Nomination, Victim
+from admittance.scheduling.state.workload_info import Inadmissible, Nomination, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import GATED
 
 
@@ -30,7 +30,7 @@ class Accept(Protocol):
     def __call__(
         self,
         queue: Queue,
-        member: Member,
+        member: WorkloadInfo,
         assignment: Assignment,
         victims: Sequence[Victim],
         *,
@@ -49,7 +49,7 @@ class Checks(IntEnum):
 
 ChecksOf = Callable[[Queue, Assignment], Checks]
 
-Preempt = Callable[[Queue, Member, Sequence[Victim], Assignment], bool]
+Preempt = Callable[[Queue, WorkloadInfo, Sequence[Victim], Assignment], bool]
 """Tells the victims to go, those that have not been told yet, for what would be assigned; without
 victims of its own it waits for those of others. True: there were any to tell."""
 
@@ -59,7 +59,7 @@ class Entry:
 
     __slots__ = ("assignment", "member", "queue", "victims")
 
-    def __init__(self, queue: Queue, member: Member, nomination: Nomination) -> None:
+    def __init__(self, queue: Queue, member: WorkloadInfo, nomination: Nomination) -> None:
         self.queue = queue
         self.member = member
         self.assignment, self.victims = nomination
@@ -101,8 +101,8 @@ class Turn:
         preempt: Preempt,
         is_blocked: Callable[[], bool],
         checks_of: ChecksOf,
-        joint_of: Mapping[Member, Joint],
-        may_begin: Callable[[Member], bool],
+        joint_of: Mapping[WorkloadInfo, Joint],
+        may_begin: Callable[[WorkloadInfo], bool],
         *,
         as_kueue: bool = False,
         by_shares: bool = False,
@@ -116,11 +116,11 @@ class Turn:
         self._preempt = preempt
         self._as_kueue = as_kueue
         self._held: list[tuple[Cell, int]] = []
-        self._claimed: dict[Member, None] = {}
+        self._claimed: dict[WorkloadInfo, None] = {}
         self._out = False
         self._by_shares = by_shares
         self._handed_on: Entry | None = None
-        self._accepted: list[Member] = []
+        self._accepted: list[WorkloadInfo] = []
 
     def take(self, entry: Entry) -> Outcome:
         """The next entry takes what it can."""
@@ -318,5 +318,5 @@ def park_behind_gate(entry: Entry, now: datetime) -> bool:
     message = (
         f"Others would have to go for it, and its preemption gate {member.closed_gate} is closed"
     )
-    queue.set_aside(member, Aside(GATED, message), now)
+    queue.set_aside(member, Inadmissible(GATED, message), now)
     return True

@@ -24,8 +24,8 @@ from admittance.scheduling.preemption.victims import allows, is_over_any
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain
 from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member, Say, Victim
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import InFlight, Victim, WorkloadInfo
 
 READY: Final = "Ready"
 
@@ -33,7 +33,7 @@ Pursued = Planned | Preempted | Revoked
 
 
 def pursue(
-    world: World, domain: Domain, cycle: Cycle, member: Member, now: datetime
+    world: SchedulerState, domain: Domain, cycle: Cycle, member: WorkloadInfo, now: datetime
 ) -> list[Pursued] | None:
     """What is to be stated of the reservation and its victims, each on its way from now on. None:
     it has room, and nobody has to go for it."""
@@ -66,7 +66,7 @@ def pursue(
     queue = member.charge.queue
     loops = LoopGuard(world)
     for victim, why, message in reasons(queue, member, staying, short):
-        world.under_way(victim.member, domain, Say.PREEMPTED)
+        world.under_way(victim.member, domain, InFlight.PREEMPTED)
         stated.append(
             Preempted(
                 **world.about(victim.member, domain, now),
@@ -82,7 +82,7 @@ def pursue(
     return stated
 
 
-def is_deferred(world: World, member: Member) -> bool:
+def is_deferred(world: SchedulerState, member: WorkloadInfo) -> bool:
     """Its victims are not to be touched yet."""
     assert member.charge is not None
     admission = member.charge.admission
@@ -97,16 +97,20 @@ def is_deferred(world: World, member: Member) -> bool:
 
 
 def replan(
-    world: World, domain: Domain, member: Member, plan: PendingPreemption, now: datetime
+    world: SchedulerState,
+    domain: Domain,
+    member: WorkloadInfo,
+    plan: PendingPreemption,
+    now: datetime,
 ) -> Planned:
     """The plan is this one from now on, as far as is assumed."""
-    world.under_way(member, domain, Say.PLANNED)
+    world.under_way(member, domain, InFlight.PLANNED)
     planned.suppose(world, member, plan)
     return Planned(**world.about(member, domain, now), pending_preemption=plan)
 
 
 def _sought(
-    world: World, domain: Domain, cycle: Cycle, member: Member
+    world: SchedulerState, domain: Domain, cycle: Cycle, member: WorkloadInfo
 ) -> tuple[list[Victim], tuple[Taken, ...]]:
     """Who has to go for it as things are now, and of what there is too little without that."""
     charge = member.charge
@@ -138,7 +142,7 @@ def _sought(
     return victims, short
 
 
-def _still_good(world: World, member: Member) -> list[Victim]:
+def _still_good(world: SchedulerState, member: WorkloadInfo) -> list[Victim]:
     """Those of the plan that have not gone, if they are enough and each may still be preempted;
     empty: others have to be sought."""
     pending = member.pending
@@ -156,7 +160,7 @@ def _still_good(world: World, member: Member) -> list[Victim]:
     return found if enough else []
 
 
-def _may_go(member: Member, victim: Member) -> bool:
+def _may_go(member: WorkloadInfo, victim: WorkloadInfo) -> bool:
     assert member.charge is not None and victim.charge is not None
     if victim.is_leaving:
         return True
@@ -188,9 +192,13 @@ def _no_more_than_need_be(victims: list[Victim], need: Need) -> list[Victim]:
 
 
 def _revoked(
-    world: World, domain: Domain, member: Member, short: tuple[Taken, ...], now: datetime
+    world: SchedulerState,
+    domain: Domain,
+    member: WorkloadInfo,
+    short: tuple[Taken, ...],
+    now: datetime,
 ) -> Revoked:
-    world.under_way(member, domain, Say.REVOKED)
+    world.under_way(member, domain, InFlight.REVOKED)
     lack = ", ".join(
         f"{one.resource} in flavor {one.flavor}, {render(one.resource, one.amount)} reserved, "
         f"{render(one.resource, one.available)} free"

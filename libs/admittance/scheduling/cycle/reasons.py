@@ -15,7 +15,7 @@ from admittance.scheduling.state.assignment import NO_FIT, Assignment, Obstacle
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Shape
 from admittance.scheduling.state.shared_quota import Overlap
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.workload_info import WorkloadInfo
 
 SEVERITY: Final = {
     "TopologyPlacementFailed": 0,
@@ -83,7 +83,7 @@ def complete(
     shape: Shape,
     *,
     own: bool = False,
-    held: Overlap[Member] | None = None,
+    held: Overlap[WorkloadInfo] | None = None,
 ) -> Refusal:
     """The refusal with the numbers of all flavors, those first that it was decided from. ``own``:
     of those only that the shape allows. ``held``: what the family of a variant has already."""

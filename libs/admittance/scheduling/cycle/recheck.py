@@ -21,11 +21,11 @@ from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.shared_quota import put_all, take_all
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
 
 
-def note(world: World, member: Member) -> None:
+def note(world: SchedulerState, member: WorkloadInfo) -> None:
     """The workload is stored anew: it is to be looked at, or no longer."""
     charge = member.charge
     if charge is None or world.config.as_kueue:
@@ -38,14 +38,14 @@ def note(world: World, member: Member) -> None:
         charge.queue.domain.rechecks.pop(member, None)
 
 
-def note_all(world: World, queue: Queue) -> None:
+def note_all(world: SchedulerState, queue: Queue) -> None:
     """What its reservations have to pass may be something else now."""
     for member in queue.holding:
         if member.state == "QuotaReserved":
             note(world, member)
 
 
-def has_passed(catalog: Catalog, member: Member) -> bool:
+def has_passed(catalog: Catalog, member: WorkloadInfo) -> bool:
     """Every check that its reservation has to pass says Ready, by name."""
     assert member.charge is not None
     admission = member.charge.admission
@@ -54,7 +54,7 @@ def has_passed(catalog: Catalog, member: Member) -> bool:
     return all(states.get(name) == READY for name in names)
 
 
-def may_go_on(world: World, member: Member) -> bool:
+def may_go_on(world: SchedulerState, member: WorkloadInfo) -> bool:
     """The queues admit what is reserved there. One that is inactive because a check cannot judge at
     the moment makes no new reservation, but a verdict that was given counts; without its flavor or
     check a workload waits for that to come back."""
@@ -77,17 +77,17 @@ def may_go_on(world: World, member: Member) -> bool:
 
 
 def due(
-    world: World,
+    world: SchedulerState,
     domain: Domain,
     cycle: Cycle,
     now: datetime,
-    only: Sequence[Member] | None = None,
+    only: Sequence[WorkloadInfo] | None = None,
 ) -> list[Decided]:
     """What is to be stated of reservations that have passed their checks, or plan to preempt; each
     is on its way from now on. Whoever has to wait for others to leave is looked at again when they
     have. ``only``: of these, in this order."""
     stated: list[Decided] = []
-    waiting: list[Member] = []
+    waiting: list[WorkloadInfo] = []
     unsure = False
     for member in _best_first(domain.rechecks) if only is None else only:
         charge = member.charge
@@ -127,7 +127,7 @@ def due(
     return stated
 
 
-def _best_first(members: Iterable[Member]) -> list[Member]:
+def _best_first(members: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
     """In the given order, but of one family the best variant first: only that one goes on."""
     found = list(members)
     if any(one.family is not None for one in found):
@@ -143,10 +143,10 @@ def _best_first(members: Iterable[Member]) -> list[Member]:
     return found
 
 
-def is_too_much(member: Member) -> bool:
+def is_too_much(member: WorkloadInfo) -> bool:
     """With it there is more in use than there may be. Siblings that are merely reserved are no
     excuse for that: they go once it is admitted."""
-    rivals: list[Member] = []
+    rivals: list[WorkloadInfo] = []
     if member.overlap is not None:
         rivals = [
             one
@@ -159,8 +159,10 @@ def is_too_much(member: Member) -> bool:
     return found is not None
 
 
-def _confirmed(world: World, domain: Domain, member: Member, now: datetime) -> Confirmed:
-    world.under_way(member, domain, Say.CONFIRMED)
+def _confirmed(
+    world: SchedulerState, domain: Domain, member: WorkloadInfo, now: datetime
+) -> Confirmed:
+    world.under_way(member, domain, InFlight.CONFIRMED)
     world.starting.begins(member, domain)
     planned.suppose(world, member, None)
     if member.family is not None:

@@ -18,15 +18,15 @@ from admittance.scheduling.cycle.reasons import complete, refusal_of
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.equivalence import EqClass, Scanned, unfile
 from admittance.scheduling.state.queue import Queue, Standing
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member, Say, held_for
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo, held_for
 
 UNDER_WAY_MAX: Final = 256
 """So many may be on their way: they are not urgent, and where they are written down slowly, more of
 them would only keep back what is."""
 
 
-def due(world: World, now: datetime) -> list[Refused]:
+def due(world: SchedulerState, now: datetime) -> list[Refused]:
     """The refusals to be said now, marked as on their way. What is left over is due at once."""
     refused = _urgent(world, now) if world.urgent else []
     loud = world.loud
@@ -59,7 +59,7 @@ def due(world: World, now: datetime) -> list[Refused]:
     return refused
 
 
-def _urgent(world: World, now: datetime) -> list[Refused]:
+def _urgent(world: SchedulerState, now: datetime) -> list[Refused]:
     """What is said without waiting whether it stays so: others wait to hear it."""
     refused: list[Refused] = []
     while world.urgent:
@@ -92,7 +92,7 @@ def _of_class(cls: EqClass) -> Refusal:
     return complete(cls.parked, plan, member.shape, own=cls.is_of_variants, held=held)
 
 
-def _is_untold(member: Member, latest: datetime) -> bool:
+def _is_untold(member: WorkloadInfo, latest: datetime) -> bool:
     aside = member.aside
     if aside is None or aside.is_silent or member.said == aside.reason:
         return False
@@ -100,12 +100,16 @@ def _is_untold(member: Member, latest: datetime) -> bool:
 
 
 def _refused(
-    world: World, member: Member, refusal: Refusal, now: datetime, scanned: Scanned | None = None
+    world: SchedulerState,
+    member: WorkloadInfo,
+    refusal: Refusal,
+    now: datetime,
+    scanned: Scanned | None = None,
 ) -> tuple[Refused, ...]:
     domain = member.queue.domain if member.queue is not None else None
     if member.inflight or domain is None or not domain.owned:
         return ()
-    world.under_way(member, domain, Say.REFUSED)
+    world.under_way(member, domain, InFlight.REFUSED)
     world.refusing[member] = None
     said = Refused(
         **world.about(member, domain, now),
@@ -115,14 +119,14 @@ def _refused(
     return (said,)
 
 
-def _scan(member: Member, scanned: Scanned) -> Scan:
+def _scan(member: WorkloadInfo, scanned: Scanned) -> Scan:
     """How the member's class came to be parked, for the log."""
     seen, at, first, cursor = scanned
     name = "" if first is member else f"{first.key[0]}/{first.key[1]}"
     return Scan(cursor=told(cursor), seen=seen, at=at, head=name)
 
 
-def earliest(world: World) -> datetime | None:
+def earliest(world: SchedulerState) -> datetime | None:
     """When a refusal may be due next; None: there is none to say, or none before some of those on
     their way have been heard of."""
     items = world.loud.items
@@ -135,7 +139,7 @@ def earliest(world: World) -> datetime | None:
 
 def stand(
     queue: Queue,
-    member: Member,
+    member: WorkloadInfo,
     assignment: Assignment,
     scanned: Scanned,
     refusal: Refusal | None = None,
@@ -155,7 +159,7 @@ def stand(
         queue.loud.put(now.since, member)
 
 
-def standing_of(member: Member) -> Standing | None:
+def standing_of(member: WorkloadInfo) -> Standing | None:
     """How the member stands at the head of its queue; None: it does not, or gets something."""
     queue = member.queue
     if queue is None or queue.standing is None or queue.standing.member is not member:
@@ -163,7 +167,7 @@ def standing_of(member: Member) -> Standing | None:
     return queue.standing if queue.head() is member else None
 
 
-def untold(member: Member, latest: datetime) -> tuple[Refusal, Scanned] | None:
+def untold(member: WorkloadInfo, latest: datetime) -> tuple[Refusal, Scanned] | None:
     """What the head is to be told, with the numbers of every flavor, and how that came about; None:
     it stands there no longer or not for long enough, or its status says so."""
     queue = member.queue

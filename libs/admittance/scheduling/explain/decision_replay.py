@@ -33,14 +33,20 @@ from admittance.scheduling.state import charging, planned
 from admittance.scheduling.state.assignment import Cursor, charges_of
 from admittance.scheduling.state.pending_preemptors import WAITING
 from admittance.scheduling.state.queue import Domain
-from admittance.scheduling.state.workload_info import Key, Member, SavedCursor, Say, held_for
+from admittance.scheduling.state.workload_info import (
+    InFlight,
+    Key,
+    SavedCursor,
+    WorkloadInfo,
+    held_for,
+)
 
-_SAYS: Final[Mapping[type[Decision], Say]] = {
-    Confirmed: Say.CONFIRMED,
-    Planned: Say.PLANNED,
-    Preempted: Say.PREEMPTED,
-    Refused: Say.REFUSED,
-    Revoked: Say.REVOKED,
+_SAYS: Final[Mapping[type[Decision], InFlight]] = {
+    Confirmed: InFlight.CONFIRMED,
+    Planned: InFlight.PLANNED,
+    Preempted: InFlight.PREEMPTED,
+    Refused: InFlight.REFUSED,
+    Revoked: InFlight.REVOKED,
 }
 
 
@@ -69,9 +75,9 @@ class Again(Scheduler):
             return False
         if isinstance(decision, Assigned):
             self._assign(member, domain, decision)
-            member.inflight = Say.ASSIGNED
+            member.inflight = InFlight.ASSIGNED
         else:
-            member.inflight = _SAYS.get(type(decision), Say.NOTHING)
+            member.inflight = _SAYS.get(type(decision), InFlight.NOTHING)
             if isinstance(decision, Planned):
                 planned.suppose(world, member, decision.pending_preemption)
             elif isinstance(decision, Confirmed):
@@ -82,7 +88,7 @@ class Again(Scheduler):
         domain.inflight[member] = None
         return True
 
-    def _assign(self, member: Member, domain: Domain, decision: Assigned) -> None:
+    def _assign(self, member: WorkloadInfo, domain: Domain, decision: Assigned) -> None:
         world = self._world
         queue = world.queue(decision.admission.cluster_queue)
         if member.queue is not None:
@@ -182,7 +188,7 @@ class Again(Scheduler):
             raise CannotRepeat(f"there was no domain {name} in the picture")
         return found
 
-    def _head(self, key: Key) -> Member:
+    def _head(self, key: Key) -> WorkloadInfo:
         member = self._world.members.get(key)
         name = "/".join(key)
         if member is None:

@@ -31,8 +31,8 @@ from admittance.scheduling.explain.quota_holders import holders
 from admittance.scheduling.state import pending_preemptors, planned
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.queue_order import is_ahead, listed, position_in
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Key, Member, Victim
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import Key, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 __all__ = ["explain", "pending", "queues"]
@@ -42,7 +42,7 @@ CLASSES_MAX: Final = 256
 """In a queue of more classes, or with more set aside, only its head is named of those in front."""
 
 
-def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
+def explain(world: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
     """Why the workload waits, or what it holds; of a parent, variant by variant."""
     member = world.members.get(key)
     if member is None or member.shape is None:
@@ -63,7 +63,12 @@ def explain(world: World, cycle: Cycle, key: Key, *, now: datetime) -> ExplainRe
 
 
 def _of_waiting(
-    world: World, cycle: Cycle, member: Member, name: str, queue: Queue | None, now: datetime
+    world: SchedulerState,
+    cycle: Cycle,
+    member: WorkloadInfo,
+    name: str,
+    queue: Queue | None,
+    now: datetime,
 ) -> ExplainReply:
     why = hindered(world, member, queue, now)
     if queue is None or queue.plan is None or queue.node is None:
@@ -115,7 +120,7 @@ def _of_waiting(
     )
 
 
-def _of_holder(world: World, member: Member) -> ExplainReply | None:
+def _of_holder(world: SchedulerState, member: WorkloadInfo) -> ExplainReply | None:
     """It holds quota: what it waits for still, if for anything. None: it holds none."""
     charge = member.charge
     if charge is None:
@@ -175,7 +180,7 @@ def _of_holder(world: World, member: Member) -> ExplainReply | None:
 # Who else. ----------------------------------------------------------------------------------
 
 
-def _waits_for(world: World, member: Member, look: Look) -> tuple[Going, ...]:
+def _waits_for(world: SchedulerState, member: WorkloadInfo, look: Look) -> tuple[Going, ...]:
     """Who was told to go for it, and still holds quota."""
     found = {one.member: going_of(one) for one in look.victims if one.member.is_leaving}
     for other in world.promises.get(member.uid, ()):
@@ -184,18 +189,18 @@ def _waits_for(world: World, member: Member, look: Look) -> tuple[Going, ...]:
     return tuple(islice(found.values(), VICTIMS_MAX))
 
 
-def _going(member: Member) -> Going:
+def _going(member: WorkloadInfo) -> Going:
     told = member.preempted_by
     return going_of(Victim(member, told.rule if told is not None else ""))
 
 
-def _ahead(queue: Queue, member: Member, position: int) -> tuple[Ahead, ...]:
+def _ahead(queue: Queue, member: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
     """The first of those in front of it."""
     if position == 1:
         return ()
     head, mine = _row_of(queue, queue.head()), _row_of(queue, member)
     if len(queue.classes) + len(queue.asides) <= CLASSES_MAX or queue.parents:
-        front: Iterator[tuple[int, Member]] = enumerate(listed(queue), start=1)
+        front: Iterator[tuple[int, WorkloadInfo]] = enumerate(listed(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
         if head is not None and head is not mine and all(one is not head for _, one in first):
             at = position_in(queue, head)
@@ -216,15 +221,15 @@ def _ahead(queue: Queue, member: Member, position: int) -> tuple[Ahead, ...]:
     )
 
 
-def _row_of(queue: Queue, member: Member | None) -> Member | None:
+def _row_of(queue: Queue, member: WorkloadInfo | None) -> WorkloadInfo | None:
     """Who is listed for it among those that wait: for a variant its parent, if that does."""
     parent = member.family.parent if member is not None and member.family is not None else None
     return parent if parent is not None and parent.queue is queue else member
 
 
 def _remedies(
-    world: World,
-    member: Member,
+    world: SchedulerState,
+    member: WorkloadInfo,
     queue: Queue,
     look: Look,
     waits_for: Sequence[Going],
@@ -249,7 +254,7 @@ def _remedies(
     return tuple(dict.fromkeys(found))[: remedies.REMEDIES_MAX]
 
 
-def _of_its_own(member: Member, verdicts: Sequence[FlavorVerdict]) -> Sequence[FlavorVerdict]:
+def _of_its_own(member: WorkloadInfo, verdicts: Sequence[FlavorVerdict]) -> Sequence[FlavorVerdict]:
     """Those of the flavors that a variant tries; of all, for whoever is none."""
     among = member.told_of
     if among is None:

@@ -19,8 +19,8 @@ from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.queue_order import position_in
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import BACKOFF, Family, Key, Member
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import BACKOFF, Family, Key, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 from admittance.workload.families.parent_status import until
 
@@ -29,7 +29,11 @@ Explain = Callable[[Key], ExplainReply]
 
 
 def explain(
-    world: World, parent: Member, queue: Queue | None, now: datetime, of_variant: Explain
+    world: SchedulerState,
+    parent: WorkloadInfo,
+    queue: Queue | None,
+    now: datetime,
+    of_variant: Explain,
 ) -> ExplainReply:
     """One line for each of its variants, the best first."""
     family = parent.family
@@ -71,7 +75,7 @@ def explain(
     )
 
 
-def _standing(world: World, parent: Member, now: datetime) -> tuple[str, str, str]:
+def _standing(world: SchedulerState, parent: WorkloadInfo, now: datetime) -> tuple[str, str, str]:
     """Phase, reason and a sentence."""
     family = parent.family
     assert family is not None and family.state is not None
@@ -99,7 +103,7 @@ def _standing(world: World, parent: Member, now: datetime) -> tuple[str, str, st
 
 
 def _verdict(
-    world: World, queue: Queue | None, one: One, explained: ExplainReply
+    world: SchedulerState, queue: Queue | None, one: One, explained: ExplainReply
 ) -> VariantVerdict:
     assert queue is not None
     member = one.member
@@ -123,7 +127,7 @@ def _verdict(
 
 def _remedies(
     queue: Queue | None,
-    parent: Member,
+    parent: WorkloadInfo,
     name: str,
     verdicts: tuple[VariantVerdict, ...],
 ) -> Iterator[str]:
@@ -155,7 +159,7 @@ def _remedies(
             yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def of_variant(world: World, queue: Queue | None, member: Member) -> Iterator[str]:
+def of_variant(world: SchedulerState, queue: Queue | None, member: WorkloadInfo) -> Iterator[str]:
     """What lets a variant go on that its family keeps back."""
     family = member.family
     if family is None or queue is None or member.charge is not None:
@@ -188,12 +192,12 @@ _MILD: Final = -1
 class One(NamedTuple):
     """A variant that the queue has, and what policy wants of it."""
 
-    member: Member
+    member: WorkloadInfo
     tag: str
     wish: DesiredState
 
 
-def variants(world: World, queue: Queue | None, family: Family) -> list[One]:
+def variants(world: SchedulerState, queue: Queue | None, family: Family) -> list[One]:
     """The variants that the queue has, the best first."""
     if family.state is None or queue is None:
         return []
@@ -202,7 +206,7 @@ def variants(world: World, queue: Queue | None, family: Family) -> list[One]:
     return [One(by_name[name], family.tag(by_name[name]), wish) for name, wish in wanted.items()]
 
 
-def told(world: World, parent: Member) -> Refusal | None:
+def told(world: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
     """Why the family waits; None: some variant is tried next, and nobody knows more."""
     family = parent.family
     assert family is not None

@@ -18,8 +18,8 @@ from admittance.scheduling.explain.preemption_blockers import Ask, Looks, barrie
 from admittance.scheduling.state.assignment import Assignment, Mode
 from admittance.scheduling.state.flavor_plan import NOBODY
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member, Victim, held_for
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import Victim, WorkloadInfo, held_for
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
@@ -66,7 +66,13 @@ class _Oracle:
 
 
 def see(
-    world: World, queue: Queue, member: Member, found: Assignment, search: Search, *, closed: str
+    world: SchedulerState,
+    queue: Queue,
+    member: WorkloadInfo,
+    found: Assignment,
+    search: Search,
+    *,
+    closed: str,
 ) -> Seen:
     """Looks at every flavor. ``found``: what the workload as a whole would get; ``closed``: why no
     flavor serves at all, however much room there is."""
@@ -123,7 +129,9 @@ def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
     yield taken
 
 
-def _uncovered(world: World, queue: Queue, member: Member) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _uncovered(
+    world: SchedulerState, queue: Queue, member: WorkloadInfo
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Per pod set, resources that no flavor of the queue has."""
     assert queue.plan is not None and member.shape is not None
     if world.config.quota_check_strategy == "IgnoreUndeclared":
@@ -137,11 +145,11 @@ def _uncovered(world: World, queue: Queue, member: Member) -> Iterator[tuple[str
 
 
 def _verdict(
-    one: Verdict, queue: Queue, member: Member, search: Search, oracle: _Oracle, closed: str
+    one: Verdict, queue: Queue, member: WorkloadInfo, search: Search, oracle: _Oracle, closed: str
 ) -> tuple[FlavorVerdict, list[Ask]]:
     rooms: list[Room] = []
     asks: list[Ask] = []
-    victims: dict[Member, Victim] = {}
+    victims: dict[WorkloadInfo, Victim] = {}
     reasons = {obstacle.resource: obstacle.reason for obstacle in one.obstacles}
     held = held_for(member)
     for at, (resource, amount) in enumerate(one.amounts):

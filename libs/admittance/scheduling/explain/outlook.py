@@ -16,8 +16,8 @@ from admittance.scheduling.explain.flavor_report import VICTIMS_MAX, Seen, going
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import BACKOFF, Member, Victim
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import BACKOFF, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import GATED
 
 
@@ -30,7 +30,9 @@ class Look(NamedTuple):
     victims: Sequence[Victim]
 
 
-def hindered(world: World, member: Member, queue: Queue | None, now: datetime) -> Refusal | None:
+def hindered(
+    world: SchedulerState, member: WorkloadInfo, queue: Queue | None, now: datetime
+) -> Refusal | None:
     """Why it would not be considered at all; None: it would."""
     activity = world.catalog.local_queue_activity(*member.local)
     if member.problem is not None:
@@ -51,7 +53,9 @@ def hindered(world: World, member: Member, queue: Queue | None, now: datetime) -
     return None
 
 
-def look_at(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refusal | None) -> Look:
+def look_at(
+    world: SchedulerState, cycle: Cycle, queue: Queue, member: WorkloadInfo, why: Refusal | None
+) -> Look:
     """Looks at it as the next cycle would. ``why``: what keeps it from being considered."""
     hindrance, (assignment, victims), search = cycle.consider(queue, member)
     closed = ""
@@ -91,7 +95,7 @@ def look_at(world: World, cycle: Cycle, queue: Queue, member: Member, why: Refus
 
 
 def of_turn(
-    queue: Queue, member: Member, look: Look, waits_for: Sequence[Going], position: int
+    queue: Queue, member: WorkloadInfo, look: Look, waits_for: Sequence[Going], position: int
 ) -> Refusal:
     """Why it is not admitted, though it is considered when its turn comes."""
     outlook = look.outlook

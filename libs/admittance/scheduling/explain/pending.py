@@ -20,8 +20,8 @@ from admittance.scheduling.explain import family_summary
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.queue_order import listed, position_in, stands
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import BACKOFF, Member, place
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import BACKOFF, WorkloadInfo, place
 
 LEADS_NOWHERE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 LIMIT_MAX: Final = 1_000
@@ -33,7 +33,7 @@ FEW: Final = 2_000
 """So many are put in order by themselves; of more, the order of the whole queue is walked."""
 
 
-def pending(world: World, query: PendingQuery, namespace: str) -> PendingReply:
+def pending(world: SchedulerState, query: PendingQuery, namespace: str) -> PendingReply:
     """Who waits, queue by queue, in order."""
     target = query.cluster_queue
     if query.local_queue and namespace:
@@ -81,7 +81,7 @@ def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
     return rows
 
 
-def everybody(world: World) -> Iterator[tuple[PendingRow, Refusal | None]]:
+def everybody(world: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | None]]:
     """All that `pending` lists over several answers, each with what it was refused with; None:
     it was not, or waits for something of its own."""
     for queue in _in_sequence(world):
@@ -94,15 +94,15 @@ def everybody(world: World) -> Iterator[tuple[PendingRow, Refusal | None]]:
         yield _row_of_nowhere(world, member), None
 
 
-def _in_sequence(world: World) -> list[Queue]:
+def _in_sequence(world: SchedulerState) -> list[Queue]:
     return sorted(
         (one for one in world.queues.values() if one.node is not None), key=lambda one: one.name
     )
 
 
 def _chosen(
-    world: World, queue: Queue, namespace: str, local_queue: str
-) -> dict[Member, None] | None:
+    world: SchedulerState, queue: Queue, namespace: str, local_queue: str
+) -> dict[WorkloadInfo, None] | None:
     """Those of the queue that are asked for; None: all."""
     if not namespace and not local_queue:
         return None
@@ -116,8 +116,8 @@ def _chosen(
 
 
 def _listed(
-    queue: Queue, chosen: dict[Member, None] | None, limit: int
-) -> Iterator[tuple[int, Member]]:
+    queue: Queue, chosen: dict[WorkloadInfo, None] | None, limit: int
+) -> Iterator[tuple[int, WorkloadInfo]]:
     """The first so many of those that are chosen, with their positions."""
     if chosen is not None and len(chosen) < min(FEW, queue.live // 4):
         for member in nsmallest(limit, chosen, key=lambda one: stands(queue, one)):
@@ -130,7 +130,7 @@ def _listed(
     yield from islice((one for one in numbered if one[1] in chosen), limit)
 
 
-def _row(world: World, queue: Queue, member: Member, position: int) -> PendingRow:
+def _row(world: SchedulerState, queue: Queue, member: WorkloadInfo, position: int) -> PendingRow:
     """One that waits; a family is one row, its parent's."""
     why = refused = family_summary.told(world, member) if member.is_parent else refusal_for(member)
     if why is None and (standing := standing_of(member)) is not None:
@@ -165,7 +165,7 @@ def _row(world: World, queue: Queue, member: Member, position: int) -> PendingRo
     )
 
 
-def _nowhere(world: World, namespace: str, local_queue: str) -> Iterator[Member]:
+def _nowhere(world: SchedulerState, namespace: str, local_queue: str) -> Iterator[WorkloadInfo]:
     """Who would compete, if only its LocalQueue led to a ClusterQueue and ran. Costs a look at each
     LocalQueue that is named."""
     for key, members in world.locals.items():
@@ -185,7 +185,7 @@ def _nowhere(world: World, namespace: str, local_queue: str) -> Iterator[Member]
             )
 
 
-def _row_of_nowhere(world: World, member: Member) -> PendingRow:
+def _row_of_nowhere(world: SchedulerState, member: WorkloadInfo) -> PendingRow:
     activity = world.catalog.local_queue_activity(*member.local)
     local = world.catalog.local_queues.get(member.local)
     return PendingRow(

@@ -24,8 +24,8 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.victims import allows
 from admittance.scheduling.state.flavor_plan import NOBODY, Policy
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import WorkloadInfo
 
 QUEUES_MAX = 5
 """Barriers told of other queues, those that use most first."""
@@ -40,14 +40,14 @@ class Looks:
         self.left = LOOKED_AT_MAX
         self.queues_left = LOOKED_AT_MAX
 
-    def through(self, queue: Queue) -> Iterator[Member]:
+    def through(self, queue: Queue) -> Iterator[WorkloadInfo]:
         """Those that hold quota of the queue, as many as may be."""
         count = min(self.left, len(queue.holding))
         self.left -= count
         return islice(queue.holding, count)
 
 
-def barriers(world: World, ask: Ask, looks: Looks) -> Iterator[Protection]:
+def barriers(world: SchedulerState, ask: Ask, looks: Looks) -> Iterator[Protection]:
     """What keeps the holders of one flavor and resource in place."""
     if not world.config.preemption:
         yield _barrier(ask, "", "PolicyNever", "", "preemption is switched off")
@@ -107,7 +107,7 @@ def barriers(world: World, ask: Ask, looks: Looks) -> Iterator[Protection]:
 
 
 def _of_queue(
-    world: World, ask: Ask, queue: Queue, policy: str, looks: Looks
+    world: SchedulerState, ask: Ask, queue: Queue, policy: str, looks: Looks
 ) -> Iterator[Protection]:
     """Why workloads of one queue stay, that as such gives some up."""
     spared: dict[str, list[tuple[int, int]]] = {}
@@ -146,7 +146,7 @@ def _of_queue(
 
 
 def _candidates(
-    world: World, ask: Ask, queue: Queue, policy: str, workloads: int, amount: int
+    world: SchedulerState, ask: Ask, queue: Queue, policy: str, workloads: int, amount: int
 ) -> Protection:
     """Candidates whose going was not enough."""
     resource = ask.cell.fr[1]
@@ -211,7 +211,7 @@ def _sentence(ask: Ask, queue: Queue, rule: str, policy: str, lowest: int) -> st
     )
 
 
-def _protected(world: World, ask: Ask, queue: Queue, rule: str) -> str:
+def _protected(world: SchedulerState, ask: Ask, queue: Queue, rule: str) -> str:
     resource = ask.cell.fr[1]
     assert queue.node is not None
     cell = queue.node.cells[ask.cell.fr]
@@ -259,7 +259,7 @@ class Ask(NamedTuple):
     """Who asks, for how much of what: ``wanted`` counts what its other pod sets take."""
 
     queue: Queue
-    member: Member
+    member: WorkloadInfo
     cell: Cell
     wanted: int
 
@@ -269,7 +269,7 @@ class Ask(NamedTuple):
         return self.queue.plan.policy if self.queue.plan is not None else NOBODY
 
 
-def spared_by(world: World, ask: Ask, other: Member) -> str:
+def spared_by(world: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
     """Which rule keeps the holder from being preempted; "": it is a candidate."""
     assert other.charge is not None
     queue = other.charge.queue
@@ -282,7 +282,7 @@ def spared_by(world: World, ask: Ask, other: Member) -> str:
     return outside(world, ask, queue) or _by_priority(world, ask, other)
 
 
-def outside(world: World, ask: Ask, queue: Queue) -> str:
+def outside(world: SchedulerState, ask: Ask, queue: Queue) -> str:
     """What protects everybody in another queue; "": nothing."""
     if ask.policy.reclaim == "Never":
         return "PolicyNever"
@@ -295,7 +295,7 @@ def outside(world: World, ask: Ask, queue: Queue) -> str:
     return "CohortWithinQuota" if sheltering(world, node, ask) is not None else ""
 
 
-def sheltering(world: World, node: Node, ask: Ask) -> Node | None:
+def sheltering(world: SchedulerState, node: Node, ask: Ask) -> Node | None:
     """The cohort above another queue, below the common one, that takes no more than it has: of what
     is asked for, or, where shares count, of anything."""
     above = node.parent
@@ -325,7 +325,7 @@ def _common(ask: Ask, node: Node) -> Node | None:
     return above
 
 
-def _by_priority(world: World, ask: Ask, other: Member) -> str:
+def _by_priority(world: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
     assert other.charge is not None
     policy = ask.policy
     if not allows(policy.reclaim, ask.member, other):

@@ -19,14 +19,14 @@ from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import put_back, take_out
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import Key, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 RUNS: Final = frozenset({"Admitted", "Evicting"})
 
 
-def is_parked(member: Member) -> bool:
+def is_parked(member: WorkloadInfo) -> bool:
     """It waits, and is not considered before something changes; of a parent: none of its variants
     is."""
     if member.is_parent and member.family is not None:
@@ -41,7 +41,7 @@ def is_parked(member: Member) -> bool:
     return member.aside is not None or (member.cls is not None and member.cls.parked is not None)
 
 
-def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
+def queues(world: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
     """Counters and usage, of one ClusterQueue or all; of LocalQueues those of the namespace. Of a
     cohort: its whole tree."""
     if query.cohort:
@@ -62,12 +62,12 @@ def queues(world: World, query: Queues, namespace: str) -> QueuesReply:
     return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
 
 
-def _cluster_queue(world: World, queue: Queue) -> QueueStatus:
+def _cluster_queue(world: SchedulerState, queue: Queue) -> QueueStatus:
     with without(kept((queue,))):
         return _status(world, queue)
 
 
-def _status(world: World, queue: Queue) -> QueueStatus:
+def _status(world: SchedulerState, queue: Queue) -> QueueStatus:
     node = queue.node
     assert node is not None
     admitted: dict[FlavorResource, int] = {}
@@ -122,7 +122,7 @@ def _reserving(queue: Queue) -> int:
     return sum(_stands_for_itself(one) for one in queue.holding)
 
 
-def _stands_for_itself(member: Member) -> bool:
+def _stands_for_itself(member: WorkloadInfo) -> bool:
     """It is a regular workload, or the one of its family that its parent is admitted with."""
     return member.family is None or member.state in RUNS
 
@@ -133,13 +133,13 @@ def _tells(cell: Cell) -> bool:
     return cell.is_listed or cell.usage != 0
 
 
-def _local_queue(world: World, key: Key) -> QueueStatus:
+def _local_queue(world: SchedulerState, key: Key) -> QueueStatus:
     queue = world.queues.get(world.catalog.local_queues[key].spec.cluster_queue)
     with without(kept((queue,)) if queue is not None else ()):
         return _local_status(world, key)
 
 
-def _local_status(world: World, key: Key) -> QueueStatus:
+def _local_status(world: SchedulerState, key: Key) -> QueueStatus:
     local = world.catalog.local_queues[key]
     activity = world.catalog.local_queue_activity(*key)
     pending = parked = reserving = admitted = 0
@@ -182,7 +182,7 @@ def _local_status(world: World, key: Key) -> QueueStatus:
     )
 
 
-def _of_cohort(world: World, name: str) -> QueuesReply:
+def _of_cohort(world: SchedulerState, name: str) -> QueuesReply:
     node = world.catalog.tree.cohorts.get(name)
     if node is None:
         return QueuesReply(error=f"no cohort {name} is known: nothing names it")
@@ -203,7 +203,9 @@ def _nodes(node: Node) -> Iterator[Node]:
         yield from _nodes(below)
 
 
-def _walk(world: World, node: Node, depth: int, free: Mapping[Cell, int]) -> Iterator[NodeStatus]:
+def _walk(
+    world: SchedulerState, node: Node, depth: int, free: Mapping[Cell, int]
+) -> Iterator[NodeStatus]:
     queue = None if node.is_cohort else world.queues.get(node.name)
     yield NodeStatus(
         name=node.name,
@@ -238,7 +240,7 @@ def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
     )
 
 
-def is_kept(member: Member) -> bool:
+def is_kept(member: WorkloadInfo) -> bool:
     """Its quota is only kept for it, or is about to be."""
     family = member.family
     if family is None:
@@ -246,7 +248,7 @@ def is_kept(member: Member) -> bool:
     return member.state == PROMISED or (family.moving is not None and family.moving[0] is member)
 
 
-def shown(member: Member) -> Iterable[tuple[Cell, int]]:
+def shown(member: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
     """What it holds; of a family all of it, told with the one that counts for it."""
     overlap = member.overlap
     if overlap is None:
@@ -254,7 +256,7 @@ def shown(member: Member) -> Iterable[tuple[Cell, int]]:
     return overlap.amounts() if overlap.counts is member else ()
 
 
-def kept(queues: Iterable[Queue]) -> list[Member]:
+def kept(queues: Iterable[Queue]) -> list[WorkloadInfo]:
     """For whom quota is kept in these queues. Costs a look at those that hold quota in the queues
     that have families."""
     return [
@@ -263,7 +265,7 @@ def kept(queues: Iterable[Queue]) -> list[Member]:
 
 
 @contextmanager
-def without(members: Iterable[Member]) -> Iterator[None]:
+def without(members: Iterable[WorkloadInfo]) -> Iterator[None]:
     """As if they held nothing."""
     gone = list(members)
     for one in gone:

@@ -11,8 +11,8 @@ from admittance.quota.amounts import UNLIMITED
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.scheduling.explain.preemption_blockers import Ask, spared_by
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import Key, WorkloadInfo
 
 HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
@@ -20,11 +20,11 @@ LOOKED_AT_MAX = 1_000
 SORTED_MAX = 500
 """Of more queues it is not asked which of them borrow most."""
 
-Place = tuple[int, int, Key, FlavorResource, Cell, Member]
+Place = tuple[int, int, Key, FlavorResource, Cell, WorkloadInfo]
 """The amount, negated, priority and name: the order; then what and whose it is."""
 
 
-def holders(world: World, asks: Mapping[FlavorResource, Ask]) -> tuple[Holder, ...]:
+def holders(world: SchedulerState, asks: Mapping[FlavorResource, Ask]) -> tuple[Holder, ...]:
     """The largest holders of what is asked for and short. Looks at so many workloads at most, the
     asker's queue first, then queues that borrow most."""
     if not asks:
@@ -57,7 +57,7 @@ def _keep(best: list[Place]) -> tuple[int, int]:
     return (-best[-1][0], best[-1][1]) if len(best) == HOLDERS_MAX else (1, UNLIMITED)
 
 
-def _everybody(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> Iterator[Member]:
+def _everybody(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> Iterator[WorkloadInfo]:
     yield from queue.holding
     if queue.domain is None:
         return
@@ -75,7 +75,9 @@ def _over(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> int:
     return sum(max(0, cell.usage - cell.nominal) for cell in cells if cell is not None)
 
 
-def _holder(world: World, ask: Ask, other: Member, cell: Cell, amount: int) -> Holder:
+def _holder(
+    world: SchedulerState, ask: Ask, other: WorkloadInfo, cell: Cell, amount: int
+) -> Holder:
     assert other.charge is not None
     return Holder(
         namespace=other.key[0],

@@ -15,14 +15,16 @@ from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, CellNode, available
 from admittance.scheduling.explain.preemption_blockers import Ask
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import WorkloadInfo
 
 REMEDIES_MAX: Final = 12
 NAMED_MAX: Final = 5
 
 
-def of_itself(world: World, member: Member, queue: Queue | None, now: datetime) -> Iterator[str]:
+def of_itself(
+    world: SchedulerState, member: WorkloadInfo, queue: Queue | None, now: datetime
+) -> Iterator[str]:
     """What has to end before it is considered at all."""
     namespace, local_name = member.local
     local = world.catalog.local_queues.get(member.local)
@@ -57,7 +59,7 @@ def of_itself(world: World, member: Member, queue: Queue | None, now: datetime) 
             yield "the end of its wait, which its condition Requeued tells"
 
 
-def _of_checks(world: World, queue: str) -> Iterator[str]:
+def _of_checks(world: SchedulerState, queue: str) -> Iterator[str]:
     """What its checks lack before a ClusterQueue takes anybody in."""
     for name in islice(world.catalog.lists[queue].names(), NAMED_MAX):
         check = world.catalog.checks.get(name)
@@ -67,7 +69,7 @@ def _of_checks(world: World, queue: str) -> Iterator[str]:
             yield f"AdmissionCheck {name} turning active again ({why})"
 
 
-def of_open_check(world: World, name: str) -> str:
+def of_open_check(world: SchedulerState, name: str) -> str:
     """What ends the wait for a check's verdict, and whose verdict that is."""
     check = world.catalog.checks.get(name)
     if check is None:
@@ -77,7 +79,7 @@ def of_open_check(world: World, name: str) -> str:
     return whose if why is None else f"{whose}; it is away ({why})"
 
 
-def of_queue(queue: Queue, member: Member, first: Member | None) -> Iterator[str]:
+def of_queue(queue: Queue, member: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
     """Who has to go before it, where that is what it waits for."""
     if first is None or first is member:
         return

@@ -12,14 +12,14 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from admittance.scheduling.state import charging
-from admittance.scheduling.state.workload_info import Family, Member, Sibling
+from admittance.scheduling.state.workload_info import Family, Sibling, WorkloadInfo
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.state import SchedulerState
     from admittance.scheduling.state.workload_view import Facts
 
 
-def keep(world: World, member: Member, facts: Facts) -> None:
+def keep(world: SchedulerState, member: WorkloadInfo, facts: Facts) -> None:
     """The member is of that family from now on; of none, where it is regular."""
     uid = ""
     if facts.parent is not None:
@@ -56,14 +56,14 @@ def keep(world: World, member: Member, facts: Facts) -> None:
         family.variants[member] = world.told.setdefault(found, found)
 
 
-def _move_out(world: World, member: Member) -> None:
+def _move_out(world: SchedulerState, member: WorkloadInfo) -> None:
     """Before it becomes something else: where it waits, it is found as what it was."""
     if member.queue is not None:
         world.take_out(member)
         member.signature = 0
 
 
-def leave(world: World, member: Member) -> Family | None:
+def leave(world: SchedulerState, member: WorkloadInfo) -> Family | None:
     """The member is of no family any more. Returns the one that it was of, if somebody is left."""
     family = member.family
     if family is None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from admittance.events.shapes import Admission, HandedOn
-from admittance.scheduling.state.workload_info import Family, Member, Say
+from admittance.scheduling.state.workload_info import Family, InFlight, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.state import SchedulerState
 
 MIGRATION: Final = "FlavorMigration"
 
@@ -45,17 +45,19 @@ def admitted_name(family: Family) -> str:
     return next((one.key[1] for one in family.variants if _begins(one)), "")
 
 
-def _begins(member: Member) -> bool:
+def _begins(member: WorkloadInfo) -> bool:
     """It is admitted, as far as is known or assumed."""
     if member.charge is None:
         return False
-    if member.state == "Admitted" or member.inflight is Say.CONFIRMED:
+    if member.state == "Admitted" or member.inflight is InFlight.CONFIRMED:
         return True
     family = member.family
-    return member.inflight is Say.ASSIGNED and family is not None and family.begins is member
+    return member.inflight is InFlight.ASSIGNED and family is not None and family.begins is member
 
 
-def gives_way(world: World, member: Member, queue: str, admission: Admission) -> Member | None:
+def gives_way(
+    world: SchedulerState, member: WorkloadInfo, queue: str, admission: Admission
+) -> WorkloadInfo | None:
     """The variant is about to be assigned this. The admitted sibling that has to stop before; None:
     there is none, or the variant has checks to pass, or victims to wait for, before."""
     family = member.family
@@ -70,13 +72,15 @@ def gives_way(world: World, member: Member, queue: str, admission: Admission) ->
     return admitted
 
 
-def may_begin(member: Member) -> bool:
+def may_begin(member: WorkloadInfo) -> bool:
     """Nothing of its family has moved since it was its turn; so it is of every regular workload."""
     family = member.family
     return family is None or (family.state is not None and not busy(family))
 
 
-def begin(world: World, domain: Domain, member: Member, giver: Member) -> HandedOn:
+def begin(
+    world: SchedulerState, domain: Domain, member: WorkloadInfo, giver: WorkloadInfo
+) -> HandedOn:
     """The member is to take over from the giver: both are on their way, and end together."""
     family = member.family
     assert family is not None and giver.charge is not None
@@ -89,11 +93,11 @@ def begin(world: World, domain: Domain, member: Member, giver: Member) -> Handed
         message=f"Migrates to variant {family.tag(member)}",
     )
     family.moving = (member, giver)
-    world.under_way(giver, domain, Say.MIGRATED)
+    world.under_way(giver, domain, InFlight.MIGRATED)
     return told
 
 
-def end(world: World, member: Member, *, taken: bool) -> None:
+def end(world: SchedulerState, member: WorkloadInfo, *, taken: bool) -> None:
     """The picture has heard of the member that was to take over, or the decision does not hold.
     ``taken``: it is written so; then the giver's new state is on its way, too."""
     family = member.family
@@ -101,14 +105,14 @@ def end(world: World, member: Member, *, taken: bool) -> None:
         return
     giver = family.moving[1]
     family.moving = None
-    if not taken and giver.inflight is Say.MIGRATED:
+    if not taken and giver.inflight is InFlight.MIGRATED:
         domain = giver.charge.queue.domain if giver.charge is not None else None
         world.landed(giver, domain)
 
 
-def taker(member: Member) -> Member:
+def taker(member: WorkloadInfo) -> WorkloadInfo:
     """Who decides about the member: the one that was to take over from it, or itself."""
     family = member.family
-    if member.inflight is Say.MIGRATED and family is not None and family.moving is not None:
+    if member.inflight is InFlight.MIGRATED and family is not None and family.moving is not None:
         return family.moving[0]
     return member

@@ -22,12 +22,12 @@ from admittance.family.policy import (
 )
 from admittance.scheduling.families import migration
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.workload_info import LAST, Aside, Family, Member
+from admittance.scheduling.state.workload_info import LAST, Family, Inadmissible, WorkloadInfo
 from admittance.scheduling.state.workload_view import GATED
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.state import SchedulerState
 
 WAITS: Final = "WaitingForFamily"
 """Reason of a variant that is not tried although it waits for nothing of its own."""
@@ -45,7 +45,7 @@ SENTENCES: Final = {
 }
 
 
-def hindrance(world: World, queue: Queue, member: Member) -> Aside | None:
+def hindrance(world: SchedulerState, queue: Queue, member: WorkloadInfo) -> Inadmissible | None:
     """Why the variant may not be tried now; None: it may, or is a regular workload."""
     family = member.family
     if family is None:
@@ -67,11 +67,11 @@ def hindrance(world: World, queue: Queue, member: Member) -> Aside | None:
     first = _first(world, queue, family, wanted)
     if first is not None and queue.tags[family.tag(member)].place > first.place:
         message = f"The better variant {first.name} needs others to go, and goes first"
-        return Aside(WAITS, message, is_silent=True)
+        return Inadmissible(WAITS, message, is_silent=True)
     return None
 
 
-def may_be_admitted(world: World, member: Member) -> bool:
+def may_be_admitted(world: SchedulerState, member: WorkloadInfo) -> bool:
     """The variant holds a reservation that has passed all its checks: it may become an admission,
     or take over from the one that is admitted."""
     family = member.family
@@ -82,7 +82,7 @@ def may_be_admitted(world: World, member: Member) -> bool:
     return wish is not None and wish.active
 
 
-def place(member: Member) -> int:
+def place(member: WorkloadInfo) -> int:
     """Of a variant its place among the family's, 0 the best; where nobody knows it, the last."""
     family = member.family
     if family is None or member not in family.variants:
@@ -92,14 +92,14 @@ def place(member: Member) -> int:
     return tag.place if tag is not None else LAST
 
 
-def wish_of(world: World, queue: Queue, member: Member) -> DesiredState | None:
+def wish_of(world: SchedulerState, queue: Queue, member: WorkloadInfo) -> DesiredState | None:
     """What policy wants of the variant now; None: it is no variant that the queue has."""
     family = member.family
     assert family is not None
     return wishes(world, queue, family).get(member.key[1])
 
 
-def wishes(world: World, queue: Queue, family: Family) -> dict[str, DesiredState]:
+def wishes(world: SchedulerState, queue: Queue, family: Family) -> dict[str, DesiredState]:
     """What policy wants of each of its variants now, the best first."""
     assert family.state is not None
     state = family.state
@@ -109,7 +109,7 @@ def wishes(world: World, queue: Queue, family: Family) -> dict[str, DesiredState
     return desired_variants(state, family.states(), queue.rules, world.now)
 
 
-def wait(world: World, queue: Queue, member: Member) -> None:
+def wait(world: SchedulerState, queue: Queue, member: WorkloadInfo) -> None:
     """The variant was set aside: it is looked at again when time alone changes what policy wants,
     if nothing of its family has changed before."""
     family = member.family
@@ -122,7 +122,7 @@ def wait(world: World, queue: Queue, member: Member) -> None:
         heappush(world.timers, (at, member.key))
 
 
-def touched(world: World, family: Family, now: datetime) -> None:
+def touched(world: SchedulerState, family: Family, now: datetime) -> None:
     """Something of the family changed: whoever was set aside for it comes back, everybody stands
     where its parent does, and whoever has passed its checks is looked at again."""
     stamp = family.parent.stamp if family.parent is not None else None
@@ -138,12 +138,12 @@ def touched(world: World, family: Family, now: datetime) -> None:
             world.requeue(one, now)
 
 
-def is_set_aside(member: Member) -> bool:
+def is_set_aside(member: WorkloadInfo) -> bool:
     """It waits for its family."""
     return member.aside is not None and member.aside.reason == WAITS
 
 
-def hurry(world: World, family: Family) -> None:
+def hurry(world: SchedulerState, family: Family) -> None:
     """One of the family would preempt behind a closed gate: what its siblings wait for is said at
     once, since the gate only opens when it is known."""
     for one in family.variants:
@@ -151,12 +151,12 @@ def hurry(world: World, family: Family) -> None:
             world.urgent[one] = None
 
 
-def _stays(message: str) -> Aside:
-    return Aside(WAITS, message, is_silent=True, stays=True)
+def _stays(message: str) -> Inadmissible:
+    return Inadmissible(WAITS, message, is_silent=True, stays=True)
 
 
 def _first(
-    world: World, queue: Queue, family: Family, wanted: Mapping[str, DesiredState]
+    world: SchedulerState, queue: Queue, family: Family, wanted: Mapping[str, DesiredState]
 ) -> Tag | None:
     """The variant behind which nobody is tried; None: everybody is."""
     if not any(is_blocked(one) or _is_waited_for(world, one) for one in family.variants):
@@ -175,7 +175,7 @@ def _first(
     return next((one for one in queue.tags.values() if one.place == place), None)
 
 
-def is_blocked(member: Member) -> bool:
+def is_blocked(member: WorkloadInfo) -> bool:
     """It would preempt, and a gate of its own is closed: as it was found, or as it is written
     where nobody has looked since."""
     if not member.closed_gate or member.queue is None:
@@ -185,7 +185,7 @@ def is_blocked(member: Member) -> bool:
     return member.said == GATED and (member.cls is None or member.cls.parked is None)
 
 
-def _is_waited_for(world: World, member: Member) -> bool:
+def _is_waited_for(world: SchedulerState, member: WorkloadInfo) -> bool:
     """Others are on their way out for it."""
     givers = world.promises.get(member.uid)
     if givers and any(one.charge is not None and one.is_leaving for one in givers):

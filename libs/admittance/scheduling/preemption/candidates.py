@@ -10,7 +10,7 @@ from admittance.quota.tree import Node
 from admittance.scheduling.preemption.room import Need
 from admittance.scheduling.preemption.victims import candidates_of, leaving_of, lenders_below
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member, Ranked
+from admittance.scheduling.state.workload_info import Ranked, WorkloadInfo
 
 
 class Lists(NamedTuple):
@@ -52,10 +52,10 @@ class Offer(NamedTuple):
 def offers(
     queues: Mapping[str, Queue],
     queue: Queue,
-    preemptor: Member,
+    preemptor: WorkloadInfo,
     need: Need,
     contested: Collection[FlavorResource],
-    gone: Collection[Member],
+    gone: Collection[WorkloadInfo],
 ) -> Iterator[Offer]:
     """Of every other queue that takes more than its own, those that the policy gives up: from the
     nearest cohort to the root. The picture must not be moved while this is read."""

@@ -30,16 +30,16 @@ from admittance.scheduling.preemption.victims import (
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import loosen
-from admittance.scheduling.state.workload_info import Member, Ranked, Victim
+from admittance.scheduling.state.workload_info import Ranked, Victim, WorkloadInfo
 
 
 def search(
     queues: Mapping[str, Queue],
     queue: Queue,
-    preemptor: Member,
+    preemptor: WorkloadInfo,
     need: Need,
     contested: Collection[FlavorResource],
-    gone: Collection[Member] = (),
+    gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
     """The least set of victims, found greedily; empty when there is none. ``gone``: whom not to
     take into account."""
@@ -85,7 +85,7 @@ class _Hunt:
     def __init__(
         self,
         policy: Policy,
-        preemptor: Member,
+        preemptor: WorkloadInfo,
         need: Need,
         contested: Collection[FlavorResource],
         commons: Mapping[Queue, Node],

@@ -13,7 +13,7 @@ from admittance.scheduling.preemption.victims import IN_CLUSTER_QUEUE, RECLAIM_W
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Member, Victim
+from admittance.scheduling.state.workload_info import Victim, WorkloadInfo
 
 _SECOND: Final = timedelta(seconds=1)
 
@@ -37,7 +37,7 @@ def taken(assignment: Assignment) -> tuple[Taken, ...]:
     return tuple(found)
 
 
-def waited(member: Member, now: datetime) -> int:
+def waited(member: WorkloadInfo, now: datetime) -> int:
     """Whole seconds since the member took its place in the queue."""
     return 0 if member.stamp is None else max(0, (now - member.stamp) // _SECOND)
 
@@ -58,7 +58,9 @@ def short(assignment: Assignment) -> tuple[Taken, ...]:
     )
 
 
-def grounds(queue: Queue, preemptor: Member, victim: Victim, lacking: tuple[Taken, ...]) -> Grounds:
+def grounds(
+    queue: Queue, preemptor: WorkloadInfo, victim: Victim, lacking: tuple[Taken, ...]
+) -> Grounds:
     """Why the preemptor may take from the victim."""
     assert queue.plan is not None and victim.member.charge is not None
     policy = queue.plan.policy
@@ -101,7 +103,7 @@ def compared(
     )
 
 
-def message(preemptor: Member, victim: Victim, why: Grounds) -> str:
+def message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
     """Who is preempted for whom, and by which right, in one line with its numbers."""
     by = f"{preemptor.key[0]}/{preemptor.key[1]}"
     if why.cluster_queue == why.by_cluster_queue:

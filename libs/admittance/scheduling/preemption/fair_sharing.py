@@ -26,17 +26,17 @@ from admittance.scheduling.preemption.victims import (
 )
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import Overlap, put_back, take_out
-from admittance.scheduling.state.workload_info import Member, Ranked, Victim, held_for
+from admittance.scheduling.state.workload_info import Ranked, Victim, WorkloadInfo, held_for
 
 
 def search(
     queues: Mapping[str, Queue],
     queue: Queue,
-    preemptor: Member,
+    preemptor: WorkloadInfo,
     need: Need,
     contested: Collection[FlavorResource],
     strategies: tuple[str, ...],
-    gone: Collection[Member] = (),
+    gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
     """Victims whose shares give way; empty when there are none. ``gone``: whom not to take into
     account."""
@@ -62,9 +62,9 @@ def search(
 def _candidates(
     queues: Mapping[str, Queue],
     queue: Queue,
-    preemptor: Member,
+    preemptor: WorkloadInfo,
     contested: Collection[FlavorResource],
-    gone: Collection[Member],
+    gone: Collection[WorkloadInfo],
 ) -> dict[Node, list[Ranked]]:
     """Per queue, those that the policies give up, in order."""
     plan, node = queue.plan, queue.node
@@ -94,7 +94,7 @@ class _Hunt:
         need: Need,
         contested: Collection[FlavorResource],
         short: dict[FlavorResource, int],
-        held: Overlap[Member] | None,
+        held: Overlap[WorkloadInfo] | None,
     ) -> None:
         assert queue.node is not None
         self._held = held

@@ -24,28 +24,28 @@ from typing import TYPE_CHECKING, Final
 from admittance.api.workload import PreemptionCount
 from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.scheduling.config import PreemptionLoops
-from admittance.scheduling.state.workload_info import Aside, Member
+from admittance.scheduling.state.workload_info import Inadmissible, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain, Queue
-    from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.state import SchedulerState
     from admittance.scheduling.state.workload_info import Victim
 
 REASON: Final = "PreemptionLoop"
-NOBODY: Final[frozenset[Member]] = frozenset()
+NOBODY: Final[frozenset[WorkloadInfo]] = frozenset()
 
 
 class LoopGuard:
-    """Decides which preemptors and victims are parted, from the counts in `World`."""
+    """Decides which preemptors and victims are parted, from the counts in `SchedulerState`."""
 
     __slots__ = ("_rule", "_taken", "_world")
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SchedulerState) -> None:
         self._world = world
         self._rule = None if world.config.as_kueue else world.config.preemption_loops
         self._taken = world.preemption_counts
 
-    def note(self, victim: Member, counts: tuple[PreemptionCount, ...]) -> None:
+    def note(self, victim: WorkloadInfo, counts: tuple[PreemptionCount, ...]) -> None:
         """The victim's status says this; (): it is gone."""
         if counts == victim.preemptions:
             return
@@ -59,11 +59,11 @@ class LoopGuard:
         if not counts:
             self._world.parted.pop(victim, None)
 
-    def times(self, preemptor: Member, victim: Member) -> int:
+    def times(self, preemptor: WorkloadInfo, victim: WorkloadInfo) -> int:
         """How often the victim will have gone for the preemptor, if it goes once more."""
         return 1 + sum(one.count for one in victim.preemptions if one.by_uid == preemptor.uid)
 
-    def told(self, preemptor: Member, victim: Victim, message: str) -> str:
+    def told(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
         """The message of a preemption, and that it is one time too many."""
         times = self.times(preemptor, victim.member)
         if not self.is_one(times):
@@ -80,7 +80,7 @@ class LoopGuard:
 
     # Parting. -------------------------------------------------------------------------------
 
-    def barred(self, preemptor: Member) -> frozenset[Member]:
+    def barred(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
         """Whom the preemptor may not take any more for a while: they matter as much as it does."""
         pairs = self._taken.get(preemptor.uid)
         if pairs is None or self._rule is None:
@@ -93,13 +93,13 @@ class LoopGuard:
             and self._is_parted(victim, count)
         )
 
-    def hindrance(self, victim: Member) -> Aside | None:
+    def hindrance(self, victim: WorkloadInfo) -> Inadmissible | None:
         """Why the victim waits for one that matters more, which was to have its room; None: it does
         not."""
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
             if until is not None:
-                return Aside(
+                return Inadmissible(
                     REASON,
                     f"Lost its quota {count.count} times to workload {count.by}, which matters "
                     f"more and still waits: that one goes first, until "
@@ -107,7 +107,7 @@ class LoopGuard:
                 )
         return None
 
-    def wait(self, victim: Member) -> None:
+    def wait(self, victim: WorkloadInfo) -> None:
         """The victim is set aside for what `hindrance` said: it is looked at again when that one
         has had its turn, and at the latest when the time is over."""
         self._world.parted[victim] = None
@@ -116,7 +116,7 @@ class LoopGuard:
             if until is not None:
                 heappush(self._world.timers, (until, victim.key))
 
-    def park(self, queue: Queue, preemptor: Member, now: datetime) -> bool:
+    def park(self, queue: Queue, preemptor: WorkloadInfo, now: datetime) -> bool:
         """Nothing came of the preemptor. Where that is due to whom it may not take any more, it
         waits alone, since its equals may. True: so it does."""
         spared = self.barred(preemptor)
@@ -132,7 +132,7 @@ class LoopGuard:
             f"Took the quota of {names} {most} times, and it came back each time: may not take it "
             f"again until {until:%Y-%m-%dT%H:%M:%SZ}, or until a queue or cohort changes"
         )
-        queue.set_aside(preemptor, Aside(REASON, message), now)
+        queue.set_aside(preemptor, Inadmissible(REASON, message), now)
         return True
 
     def let_go(self, now: datetime) -> None:
@@ -142,7 +142,7 @@ class LoopGuard:
             if victim.aside is not None and victim.aside.reason == REASON:
                 self._world.requeue(victim, now)
 
-    def _goes_first_until(self, victim: Member, count: PreemptionCount) -> datetime | None:
+    def _goes_first_until(self, victim: WorkloadInfo, count: PreemptionCount) -> datetime | None:
         """For how long the victim waits for that preemptor; None: it does not."""
         namespace, _, name = count.by.partition("/")
         preemptor = self._world.members.get((namespace, name))
@@ -165,7 +165,7 @@ class LoopGuard:
             until = min(until, count.last + self._rule.pause)
         return until if self._world.now < until else None
 
-    def _is_parted(self, victim: Member, count: PreemptionCount) -> bool:
+    def _is_parted(self, victim: WorkloadInfo, count: PreemptionCount) -> bool:
         if not self.is_one(count.count) or self._world.now >= self._until(count):
             return False
         domain = _domain_of(victim)
@@ -191,6 +191,6 @@ def repeated(decision: Decision, rule: PreemptionLoops | None) -> Iterator[tuple
                 yield f"{one.namespace}/{one.name}", by, one.times
 
 
-def _domain_of(member: Member) -> Domain | None:
+def _domain_of(member: WorkloadInfo) -> Domain | None:
     queue = member.charge.queue if member.charge is not None else member.queue
     return queue.domain if queue is not None else None

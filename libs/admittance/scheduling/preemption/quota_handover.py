@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 from admittance.scheduling.state import charging, planned
 from admittance.scheduling.state.in_flight import Given, Joint
-from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain, Queue
-    from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.state import SchedulerState
 
 
-def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Member]) -> None:
+def hand_on(
+    world: SchedulerState, domain: Domain, member: WorkloadInfo, givers: Iterable[WorkloadInfo]
+) -> None:
     """The givers hold nothing from now on; to be done before the member is charged."""
     assert domain not in world.joints
     joint = world.joint_of[member] = world.joints[domain] = Joint(member, domain)
@@ -31,17 +33,17 @@ def hand_on(world: World, domain: Domain, member: Member, givers: Iterable[Membe
         joint.given[giver] = Given(giver.charge, giver.ranked)
         charging.release(world, giver)
         world.joint_of[giver] = joint
-        world.under_way(giver, domain, Say.HANDED_ON)
+        world.under_way(giver, domain, InFlight.HANDED_ON)
 
 
-def heard_of(world: World, giver: Member) -> Queue:
+def heard_of(world: SchedulerState, giver: WorkloadInfo) -> Queue:
     """The picture says itself what the giver holds: the decision is no longer asked. Returns the
     queue whose quota it gave."""
     joint = world.joint_of.pop(giver)
     return joint.given.pop(giver).charge.queue
 
 
-def end(world: World, joint: Joint) -> None:
+def end(world: SchedulerState, joint: Joint) -> None:
     """Whoever has not been heard of holds again exactly what it held."""
     del world.joint_of[joint.member]
     del world.joints[joint.domain]

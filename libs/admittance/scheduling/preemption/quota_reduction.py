@@ -29,8 +29,8 @@ from admittance.quota.tree import Node
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.state import World
-from admittance.scheduling.state.workload_info import Member, Say
+from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 QUOTA_CHANGED: Final = "QuotaChanged"
@@ -51,13 +51,13 @@ class Overload(NamedTuple):
 class Loss(NamedTuple):
     """Who loses its reservation, and why."""
 
-    member: Member
+    member: WorkloadInfo
     reason: str
     message: str
     shortfalls: tuple[Shortfall, ...]
 
 
-def due(world: World, domain: Domain, now: datetime) -> list[Revoked]:
+def due(world: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
     """What is to be stated about the domain since its quotas changed; each is on its way from now
     on. Costs a look at every quota of the tree, and at workloads only where one is exceeded."""
     domain.cut = False
@@ -66,7 +66,7 @@ def due(world: World, domain: Domain, now: datetime) -> list[Revoked]:
     stated: list[Revoked] = []
     for loss in losses(world, domain):
         member = loss.member
-        world.under_way(member, domain, Say.REVOKED)
+        world.under_way(member, domain, InFlight.REVOKED)
         world.moved(domain)
         stated.append(
             Revoked(
@@ -82,13 +82,13 @@ def due(world: World, domain: Domain, now: datetime) -> list[Revoked]:
     return stated
 
 
-def losses(world: World, domain: Domain) -> list[Loss]:
+def losses(world: SchedulerState, domain: Domain) -> list[Loss]:
     """Who has to go as the quotas are now: no more than need be. The picture is as before."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
         return []  # The sums of a cycle mean nothing: whoever holds quota keeps it.
     root = queues[0].node.root()
-    out: list[Member] = []
+    out: list[WorkloadInfo] = []
     found: list[Loss] = []
     for queue in queues:
         for loss in _without_flavor(world, queue):
@@ -114,7 +114,7 @@ def losses(world: World, domain: Domain) -> list[Loss]:
 # Flavors. -----------------------------------------------------------------------------------
 
 
-def offered_no_more(member: Member) -> list[FlavorResource]:
+def offered_no_more(member: WorkloadInfo) -> list[FlavorResource]:
     """Flavors and resources that the workload holds quota of and its ClusterQueue does not list."""
     charge = member.charge
     if charge is None or charge.queue.node is None:
@@ -122,7 +122,7 @@ def offered_no_more(member: Member) -> list[FlavorResource]:
     return [cell.fr for cell, _ in charge.cells if not cell.named]
 
 
-def _without_flavor(world: World, queue: Queue) -> Iterator[Loss]:
+def _without_flavor(world: SchedulerState, queue: Queue) -> Iterator[Loss]:
     assert queue.node is not None
     if all(cell.named for cell in queue.node.cells.values()):
         return
@@ -133,7 +133,7 @@ def _without_flavor(world: World, queue: Queue) -> Iterator[Loss]:
             yield Loss(member, FLAVORS_CHANGED, message, ())
 
 
-def _may_go(world: World, queue: Queue, member: Member) -> bool:
+def _may_go(world: SchedulerState, queue: Queue, member: WorkloadInfo) -> bool:
     if member.inflight:
         return False
     if member.state in _NOT_RUNNING:
@@ -141,7 +141,7 @@ def _may_go(world: World, queue: Queue, member: Member) -> bool:
     return member.state == "Admitted" and _evicts(world, queue)
 
 
-def _evicts(world: World, queue: Queue) -> bool:
+def _evicts(world: SchedulerState, queue: Queue) -> bool:
     spec = world.catalog.cluster_queues[queue.name].spec
     return spec.on_quota_cut == EVICT
 
@@ -175,7 +175,7 @@ def overloaded(node: Node) -> Iterator[Overload]:
         yield from overloaded(cohort)
 
 
-def burdened(member: Member, *, guilty: bool) -> Cell | None:
+def burdened(member: WorkloadInfo, *, guilty: bool) -> Cell | None:
     """What is exceeded and would be less so without the member; None: nothing. guilty: only where
     its queue, and every cohort in between, takes more than is its own."""
     assert member.charge is not None
@@ -191,7 +191,9 @@ def burdened(member: Member, *, guilty: bool) -> Cell | None:
     return None
 
 
-def _exceeds(world: World, member: Member, away: set[Member], *, guilty: bool) -> Cell | None:
+def _exceeds(
+    world: SchedulerState, member: WorkloadInfo, away: set[WorkloadInfo], *, guilty: bool
+) -> Cell | None:
     """The same, of one that plans to preempt as it will be when its victims have gone: what they
     use above the limit is not the planner's. ``away``: who is taken out already."""
     if member.pending is None:
@@ -204,7 +206,12 @@ def _exceeds(world: World, member: Member, away: set[Member], *, guilty: bool) -
 
 
 def _exceed_together(
-    world: World, member: Member, fellows: list[Member], away: set[Member], *, guilty: bool
+    world: SchedulerState,
+    member: WorkloadInfo,
+    fellows: list[WorkloadInfo],
+    away: set[WorkloadInfo],
+    *,
+    guilty: bool,
 ) -> Cell | None:
     """The same, if others of its family that were spared went along: what all of them hold is free
     only then."""
@@ -216,11 +223,13 @@ def _exceed_together(
     return cell
 
 
-def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple[Member, Cell]]:
+def _make_fit(
+    world: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
+) -> list[tuple[WorkloadInfo, Cell]]:
     """Who was taken out so that the rest fits, and for what. Whoever is admitted and may not be
     evicted stays, fit or not. ``out``: who was taken out before."""
-    reserved: list[Member] = []
-    admitted: list[Member] = []
+    reserved: list[WorkloadInfo] = []
+    admitted: list[WorkloadInfo] = []
     for queue in queues:
         evicts = _evicts(world, queue)
         for entry in queue.ranked:
@@ -239,10 +248,10 @@ def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple
             ]
     reserved.sort(key=_rank)
     admitted.sort(key=_rank)
-    taken: list[tuple[Member, Cell]] = []
-    gone: set[Member] = set()
+    taken: list[tuple[WorkloadInfo, Cell]] = []
+    gone: set[WorkloadInfo] = set()
     away = set(out)
-    spared: dict[Member, None] = {}
+    spared: dict[WorkloadInfo, None] = {}
     for members, guilty in ((reserved, True), (admitted, True), (reserved, False)):
         for member in members:
             if member in gone:
@@ -273,7 +282,7 @@ def _make_fit(world: World, queues: list[Queue], out: set[Member]) -> list[tuple
     return taken
 
 
-def _rank(member: Member) -> tuple[int, float, str]:
+def _rank(member: WorkloadInfo) -> tuple[int, float, str]:
     """The worst first. What is only promised is newer than any reservation."""
     if member.ranked is None:
         return member.priority, float("-inf"), member.uid
@@ -281,7 +290,7 @@ def _rank(member: Member) -> tuple[int, float, str]:
 
 
 def _loss(
-    member: Member, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
+    member: WorkloadInfo, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
 ) -> Loss:
     assert member.charge is not None
     held = sum(amount for one, amount in member.charge.cells if one.fr == cell.fr)

@@ -9,17 +9,17 @@ from typing import Final
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.state.queue import Holders, Queue
-from admittance.scheduling.state.workload_info import Charge, Member, Ranked, Say
+from admittance.scheduling.state.workload_info import Charge, InFlight, Ranked, WorkloadInfo
 
 IN_CLUSTER_QUEUE: Final = "InClusterQueue"
 RECLAMATION: Final = "InCohortReclamation"
 RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
 FAIR_SHARING: Final = "InCohortFairSharing"
 
-_GOING: Final[int] = Say.PREEMPTED
+_GOING: Final[int] = InFlight.PREEMPTED
 
 
-def allows(policy: str, preemptor: Member, other: Member) -> bool:
+def allows(policy: str, preemptor: WorkloadInfo, other: WorkloadInfo) -> bool:
     """The policy lets the preemptor take quota from the other, by priority and age alone."""
     if policy == "LowerPriority":
         return other.priority < preemptor.priority
@@ -34,9 +34,9 @@ def allows(policy: str, preemptor: Member, other: Member) -> bool:
 def candidates_of(
     queue: Queue,
     policy: str,
-    preemptor: Member,
+    preemptor: WorkloadInfo,
     contested: Collection[FlavorResource],
-    gone: Collection[Member] = (),
+    gone: Collection[WorkloadInfo] = (),
 ) -> list[Ranked]:
     """Those of one queue that the policy gives up and that hold something contested, in order:
     where usage counts, those of LocalQueues that used more first. ``gone``: whom not to take into
@@ -79,7 +79,7 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[Ranked]:
     return found
 
 
-def _given_up(ranked: list[Ranked], policy: str, preemptor: Member) -> list[Ranked]:
+def _given_up(ranked: list[Ranked], policy: str, preemptor: WorkloadInfo) -> list[Ranked]:
     """By rank. Those of lower priority come first, and then those of the same, so that nobody has
     to be asked but where age decides."""
     priority = preemptor.priority
@@ -104,7 +104,7 @@ def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
 
 
 def leaving_of(ranked: Iterable[Ranked]) -> list[Ranked]:
-    """Those on their way out already, in order: `Member.is_leaving`, asked of very many."""
+    """Those on their way out already, in order: `WorkloadInfo.is_leaving`, asked of very many."""
     return [
         entry
         for entry in ranked

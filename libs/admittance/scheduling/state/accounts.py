@@ -26,7 +26,7 @@ from admittance.scheduling.fairsharing.usage import (
 )
 from admittance.scheduling.state.equivalence import Lane, Lanes
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.workload_info import Key, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
@@ -54,7 +54,7 @@ class Row:
         self.account = account
         self.lanes = lanes
         self.lane = lane
-        self.bills: dict[Member, Bill] = {}
+        self.bills: dict[WorkloadInfo, Bill] = {}
         self.base = LONG_AGO
         self.saved = LONG_AGO
 
@@ -89,7 +89,7 @@ class Accounts:
         config: AdmissionFairSharing,
         catalog: Catalog,
         queues: Mapping[str, Queue],
-        members: Mapping[Key, Mapping[Member, None]],
+        members: Mapping[Key, Mapping[WorkloadInfo, None]],
         owned: set[str],
     ) -> None:
         self.config = config
@@ -159,7 +159,7 @@ class Accounts:
 
     # What the picture hears. ----------------------------------------------------------------
 
-    def heard(self, member: Member, now: datetime, *, anew: bool = False) -> None:
+    def heard(self, member: WorkloadInfo, now: datetime, *, anew: bool = False) -> None:
         """What the member holds, or whether it is admitted, may have changed. ``anew``: it holds
         another amount from now on, and was admitted before if it is. Of a family only the one that
         counts is billed."""
@@ -169,7 +169,7 @@ class Accounts:
         for one in [member] if member.family is None else (*member.family.variants, member):
             self._heard(row, one, now, anew=anew and one is member)
 
-    def _heard(self, row: Row, member: Member, now: datetime, *, anew: bool) -> None:
+    def _heard(self, row: Row, member: WorkloadInfo, now: datetime, *, anew: bool) -> None:
         bill = row.bills.get(member)
         if not _is_billed(member):
             if bill is None:
@@ -196,7 +196,7 @@ class Accounts:
         else:
             row.account.stop(bill.amounts, now)
 
-    def _bill(self, row: Row, member: Member, again: datetime | None = None) -> None:
+    def _bill(self, row: Row, member: WorkloadInfo, again: datetime | None = None) -> None:
         """``again``: since when it counts, if it is admitted and has paid its penalty before."""
         assert member.charge is not None
         amounts: Nanos = {}
@@ -282,14 +282,14 @@ class Accounts:
                 yield key, record
 
 
-def _is_billed(member: Member) -> bool:
+def _is_billed(member: WorkloadInfo) -> bool:
     """What it holds counts: of a family, only what the one does that is admitted, or may be."""
     if member.charge is None:
         return False
     return member.overlap is None or member.overlap.counts is member
 
 
-def _goes_on(member: Member) -> bool:
+def _goes_on(member: WorkloadInfo) -> bool:
     """Its family has been admitted before, and only moves: that was paid for then."""
     state = member.family.state if member.family is not None else None
     if state is None or state.first_admitted is None:

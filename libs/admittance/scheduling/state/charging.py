@@ -18,11 +18,11 @@ from admittance.scheduling.state.workload_info import Charge
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.state import World
-    from admittance.scheduling.state.workload_info import Family, Member
+    from admittance.scheduling.state.state import SchedulerState
+    from admittance.scheduling.state.workload_info import Family, WorkloadInfo
 
 
-def enter(world: World, member: Member) -> None:
+def enter(world: SchedulerState, member: WorkloadInfo) -> None:
     """The member of a family is charged from now on, in full; what the family holds already counts
     once."""
     family = member.family
@@ -36,7 +36,7 @@ def enter(world: World, member: Member) -> None:
     changed(world, family)
 
 
-def withdraw(member: Member) -> Family:
+def withdraw(member: WorkloadInfo) -> Family:
     """The member's charge was taken back in full, or is its own from now on. Returns the family
     that is to hear of that, by `changed`, when it has come about."""
     family, overlap = member.family, member.overlap
@@ -49,16 +49,16 @@ def withdraw(member: Member) -> Family:
     return family
 
 
-def judge(world: World, family: Family) -> None:
+def judge(world: SchedulerState, family: Family) -> None:
     """Who of the family is admitted may have changed, and so who counts in shares."""
     if family.held is not None:
         family.held.count(_counts(world, family.held))
 
 
-def changed(world: World, family: Family) -> None:
+def changed(world: SchedulerState, family: Family) -> None:
     """What the family holds is something else now: those that wait are looked at anew."""
     judge(world, family)
-    waiting: list[tuple[Queue, Member]] = []
+    waiting: list[tuple[Queue, WorkloadInfo]] = []
     for one in family.variants:
         one.patience = None
         if one.queue is not None and one.entry is not None and one.queue.is_apart(one):
@@ -69,7 +69,7 @@ def changed(world: World, family: Family) -> None:
         world.changed(queue)
 
 
-def _counts(world: World, held: Overlap[Member]) -> Member | None:
+def _counts(world: SchedulerState, held: Overlap[WorkloadInfo]) -> WorkloadInfo | None:
     """Whose quota counts in shares: that of the admitted variant, else of the best one."""
     members = list(held.members)
     if len(members) < 2:
@@ -81,7 +81,7 @@ def _counts(world: World, held: Overlap[Member]) -> Member | None:
     return min(members, key=lambda one: (_place(world, one), one.uid))
 
 
-def _place(world: World, member: Member) -> int:
+def _place(world: SchedulerState, member: WorkloadInfo) -> int:
     family, charge = member.family, member.charge
     if family is None or charge is None or member not in family.variants:
         return len(world.members)
@@ -92,7 +92,11 @@ def _place(world: World, member: Member) -> int:
 
 
 def charge(
-    world: World, member: Member, queue: Queue, admission: Admission, cells: list[tuple[Cell, int]]
+    world: SchedulerState,
+    member: WorkloadInfo,
+    queue: Queue,
+    admission: Admission,
+    cells: list[tuple[Cell, int]],
 ) -> None:
     """The member holds these amounts from now on."""
     for cell, amount in cells:
@@ -112,7 +116,7 @@ def charge(
         world.accounts.heard(member, world.now, anew=True)
 
 
-def release(world: World, member: Member) -> Queue | None:
+def release(world: SchedulerState, member: WorkloadInfo) -> Queue | None:
     """The member holds nothing any more; exactly what was charged is given back. Returns the
     queue that it held quota of."""
     held = member.charge
@@ -141,7 +145,7 @@ def release(world: World, member: Member) -> Queue | None:
     return held.queue
 
 
-def _concerns_a_plan(world: World, member: Member) -> bool:
+def _concerns_a_plan(world: SchedulerState, member: WorkloadInfo) -> bool:
     """Somebody plans with what it holds. What one of a family has of its own depends on what
     the others hold."""
     return member.pending is not None or member.key in world.planned or member.overlap is not None

@@ -18,7 +18,7 @@ from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.requests import Shape
-from admittance.scheduling.state.workload_info import Entry, Key, Member, Ranked
+from admittance.scheduling.state.workload_info import Entry, Key, Ranked, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.workload_info import Nomination
@@ -157,7 +157,7 @@ class Lanes:
                 lane.account.value = usages.get("/".join(key), 0.0)
                 self.moved(lane)
 
-    def told(self, member: Member) -> float | None:
+    def told(self, member: WorkloadInfo) -> float | None:
         """What its LocalQueue is compared by, as it is told; None: it goes last."""
         usage = self.usage_of(member.local)
         return usage if usage != float("inf") else None
@@ -189,7 +189,7 @@ class Lanes:
             heapify(self._heap)
             self._bound = 2 * len(self._heap) + 64
 
-    def first(self, sticky: Member | None) -> Entry | None:
+    def first(self, sticky: WorkloadInfo | None) -> Entry | None:
         """The entry of whoever is first: ``sticky``, which keeps its place; else of the LocalQueue
         that used least. Where no place is kept, sticky comes first only there, or where others used
         as little."""
@@ -212,7 +212,7 @@ class Lanes:
             self.moved(lane)
         return None
 
-    def before(self, member: Member, head: Member) -> str:
+    def before(self, member: WorkloadInfo, head: WorkloadInfo) -> str:
         """That the head goes first since its LocalQueue used less, in words; "": it is not so."""
         mine, theirs = self.usage_of(member.local), self.usage_of(head.local)
         if theirs >= mine:
@@ -247,17 +247,17 @@ class Loud:
     __slots__ = ("_number", "items")
 
     def __init__(self) -> None:
-        self.items: list[tuple[datetime, int, EqClass | Member]] = []
+        self.items: list[tuple[datetime, int, EqClass | WorkloadInfo]] = []
         self._number = 0
 
-    def put(self, since: datetime, who: EqClass | Member) -> None:
+    def put(self, since: datetime, who: EqClass | WorkloadInfo) -> None:
         """Somebody is parked, and its status does not say why."""
         self._number += 1
         if isinstance(who, EqClass):
             who.listed = True
         heappush(self.items, (since, self._number, who))
 
-    def pop(self) -> EqClass | Member:
+    def pop(self) -> EqClass | WorkloadInfo:
         """Whose turn it is."""
         who = heappop(self.items)[2]
         if isinstance(who, EqClass):
@@ -270,7 +270,7 @@ class Scanned(NamedTuple):
 
     seen: int
     at: datetime
-    head: Member
+    head: WorkloadInfo
     cursor: Cursor | None
 
 
@@ -305,7 +305,7 @@ class EqClass:
         self.parked: Refusal | None = None
         self.since: datetime | None = None
         self.scanned: Scanned | None = None
-        self.said: dict[str, dict[Member, datetime]] = {}
+        self.said: dict[str, dict[WorkloadInfo, datetime]] = {}
         self.listed = False
         self.memo: Memo | None = None
 
@@ -343,11 +343,11 @@ class EqClass:
         """How many are older than that place."""
         return bisect_left(self.members, place, self.start) - self.start
 
-    def waiting(self) -> Iterator[Member]:
+    def waiting(self) -> Iterator[WorkloadInfo]:
         """All members, oldest first."""
         return (entry[3] for entry in self.members[self.start :])
 
-    def file(self, member: Member, now: datetime) -> None:
+    def file(self, member: WorkloadInfo, now: datetime) -> None:
         """Notes what the member's status says, so that parking need not ask everybody."""
         group = self.said.get(member.said)
         if group is None:
@@ -357,7 +357,7 @@ class EqClass:
             group[member] = now
             member.filed = group
 
-    def untold(self, latest: datetime) -> Iterator[Member]:
+    def untold(self, latest: datetime) -> Iterator[WorkloadInfo]:
         """Who has been parked since latest or longer, and has a status that does not say why.
         Nobody may be filed while this is read."""
         if self.parked is None or self.since is None or self.since > latest:
@@ -382,7 +382,7 @@ class EqClass:
         return max(min(firsts), self.since) if firsts else None
 
 
-def unfile(member: Member) -> None:
+def unfile(member: WorkloadInfo) -> None:
     """Nothing is noted about what the member's status says."""
     if member.filed is not None:
         del member.filed[member]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.scheduling.state.shared_quota import Overlap, put_back, take_out
-from admittance.scheduling.state.workload_info import Charge, Member, Ranked
+from admittance.scheduling.state.workload_info import Charge, Ranked, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain
@@ -27,11 +27,11 @@ class Joint:
 
     __slots__ = ("_overlaps", "domain", "given", "member")
 
-    def __init__(self, member: Member, domain: Domain) -> None:
+    def __init__(self, member: WorkloadInfo, domain: Domain) -> None:
         self.member = member
         self.domain = domain
-        self.given: dict[Member, Given] = {}
-        self._overlaps: dict[Family, Overlap[Member]] = {}
+        self.given: dict[WorkloadInfo, Given] = {}
+        self._overlaps: dict[Family, Overlap[WorkloadInfo]] = {}
 
     def turn_back(self, *, again: bool = False) -> None:
         """Charges as if it did not hold, and again as if it did."""
@@ -56,8 +56,8 @@ class Starting:
 
     def __init__(self, counts: bool) -> None:
         self._counts = counts
-        self._known: dict[Member, None] = {}
-        self._assumed: dict[Member, Domain | None] = {}
+        self._known: dict[WorkloadInfo, None] = {}
+        self._assumed: dict[WorkloadInfo, Domain | None] = {}
 
     def blocks(self, domain: Domain) -> bool:
         """Nobody may get quota afresh in the domain now."""
@@ -65,12 +65,12 @@ class Starting:
             return True
         return bool(self._assumed) and domain in self._assumed.values()
 
-    def begins(self, member: Member, domain: Domain | None) -> None:
+    def begins(self, member: WorkloadInfo, domain: Domain | None) -> None:
         """It is about to be admitted, as far as is assumed."""
         if self._counts:
             self._assumed[member] = domain
 
-    def heard(self, member: Member, starting: bool) -> bool:
+    def heard(self, member: WorkloadInfo, starting: bool) -> bool:
         """Whether it is written that the member was admitted and is not ready. True: others may go
         on."""
         if not self._counts:

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from admittance.events.shapes import PreemptedBy
-from admittance.scheduling.state.workload_info import Key, Member
+from admittance.scheduling.state.workload_info import Key, WorkloadInfo
 
-Promises = dict[str, dict[Member, None]]
+Promises = dict[str, dict[WorkloadInfo, None]]
 """By the uid of a preemptor: the workloads that were preempted for it."""
 
 WAITING: Final = "WaitingForPreemptedWorkloads"
@@ -21,7 +21,10 @@ WAITING: Final = "WaitingForPreemptedWorkloads"
 
 
 def note(
-    promises: Promises, members: Mapping[Key, Member], giver: Member, by: PreemptedBy | None
+    promises: Promises,
+    members: Mapping[Key, WorkloadInfo],
+    giver: WorkloadInfo,
+    by: PreemptedBy | None,
 ) -> None:
     """The giver's status says now by whom it was preempted; None: by nobody since it had quota."""
     before = giver.preempted_by
@@ -40,7 +43,7 @@ def note(
         restore(promises, preemptor)
 
 
-def restore(promises: Promises, preemptor: Member) -> None:
+def restore(promises: Promises, preemptor: WorkloadInfo) -> None:
     """Keeps the preemptor's place at the head of its queue, where others are going for it and
     nobody here decides: who decides knows better."""
     queue = preemptor.queue
@@ -57,7 +60,7 @@ def restore(promises: Promises, preemptor: Member) -> None:
     queue.preemptor = preemptor
 
 
-def _since(promises: Promises, preemptor: Member) -> datetime | None:
+def _since(promises: Promises, preemptor: WorkloadInfo) -> datetime | None:
     """When the last one was told to go for it; None: nobody who counts."""
     return max(
         (

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.quota.cell import Cell
 from admittance.scheduling.state.shared_quota import Level, Tie, put_back, take_out
-from admittance.scheduling.state.workload_info import Member, Victim
+from admittance.scheduling.state.workload_info import Victim, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.state import World
+    from admittance.scheduling.state.state import SchedulerState
 
 
-def keep(world: World, planner: Member, pending: PendingPreemption | None) -> None:
+def keep(world: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None) -> None:
     """These have to go for the planner, which is charged for its reservation; None: nobody."""
     if pending is not None and not pending.victims:
         pending = None
@@ -46,14 +46,16 @@ def keep(world: World, planner: Member, pending: PendingPreemption | None) -> No
         world.moved(domain)
 
 
-def suppose(world: World, planner: Member, pending: PendingPreemption | None) -> None:
+def suppose(
+    world: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
+) -> None:
     """The same, as long as nothing else is heard: it is on its way to be written."""
     if planner.pending is not None:
         world.replanned[planner] = planner.pending
         keep(world, planner, pending)
 
 
-def enlist(world: World, domain: Domain, member: Member) -> None:
+def enlist(world: SchedulerState, domain: Domain, member: WorkloadInfo) -> None:
     """The member holds quota in the domain, with a plan or without."""
     if member.pending is not None:
         domain.planners[member] = None
@@ -62,7 +64,7 @@ def enlist(world: World, domain: Domain, member: Member) -> None:
         strike(world, domain, member)
 
 
-def strike(world: World, domain: Domain, member: Member) -> None:
+def strike(world: SchedulerState, domain: Domain, member: WorkloadInfo) -> None:
     """The member plans nothing in the domain any more."""
     domain.planners.pop(member, None)
     if not domain.planners:
@@ -111,7 +113,7 @@ def plan_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
     )
 
 
-def outstanding(world: World, planner: Member) -> Iterator[Member]:
+def outstanding(world: SchedulerState, planner: WorkloadInfo) -> Iterator[WorkloadInfo]:
     """Those of the plan that still hold the quota which they are to give up."""
     for one in planner.pending.victims if planner.pending is not None else ():
         member = world.members.get((one.namespace, one.name))
@@ -124,7 +126,7 @@ def outstanding(world: World, planner: Member) -> Iterator[Member]:
 # What counts once. --------------------------------------------------------------------------
 
 
-def settle(world: World, domain: Domain, absent: Member | None = None) -> None:
+def settle(world: SchedulerState, domain: Domain, absent: WorkloadInfo | None = None) -> None:
     """Makes the ties of the domain anew, from what its members hold now. ``absent``: who is taken
     out of the picture."""
     dissolve(domain)
@@ -136,7 +138,7 @@ def settle(world: World, domain: Domain, absent: Member | None = None) -> None:
                 _tie(domain, planner, cell, victims)
 
 
-def without(world: World, domain: Domain, planner: Member) -> None:
+def without(world: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
     """As if the planner held nothing and had no plan; to be undone by `with_it`."""
     assert planner.charge is not None
     dissolve(domain)
@@ -145,7 +147,7 @@ def without(world: World, domain: Domain, planner: Member) -> None:
     settle(world, domain, absent=planner)
 
 
-def with_it(world: World, domain: Domain, planner: Member) -> None:
+def with_it(world: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
     """Undoes `without`."""
     dissolve(domain)
     put_back(planner)
@@ -162,24 +164,24 @@ def dissolve(domain: Domain) -> None:
     domain.ties.clear()
 
 
-def dissolve_all(world: World) -> None:
+def dissolve_all(world: SchedulerState) -> None:
     """Before the tree itself changes; `settle_all` when it has."""
     for domain in world.planning:
         dissolve(domain)
 
 
-def settle_all(world: World) -> None:
+def settle_all(world: SchedulerState) -> None:
     """Undoes `dissolve_all`, on the tree as it is now."""
     for domain in list(world.planning):
         settle(world, domain)
 
 
-def _oldest_first(planner: Member) -> tuple[float, str]:
+def _oldest_first(planner: WorkloadInfo) -> tuple[float, str]:
     since = planner.reserved_at
     return (since.timestamp() if since is not None else float("inf")), planner.uid
 
 
-def _tie(domain: Domain, planner: Member, cell: Cell, victims: list[Member]) -> None:
+def _tie(domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[WorkloadInfo]) -> None:
     """What the planner has of one flavor and resource, and what its victims have of it. Tried out:
     how much less would be used without the one side, and without the other."""
     way: list[Cell] = []
@@ -211,7 +213,7 @@ def _tie(domain: Domain, planner: Member, cell: Cell, victims: list[Member]) -> 
         member.ties = [*(member.ties or ()), tie]
 
 
-def _meeting(domain: Domain, way: list[Cell], victim: Member) -> int | None:
+def _meeting(domain: Domain, way: list[Cell], victim: WorkloadInfo) -> int | None:
     """Where on the way the victim's own way joins it; None: it holds nothing of the kind."""
     assert victim.charge is not None
     there = next((cell for cell, _ in victim.charge.cells if cell.fr == way[0].fr), None)
@@ -226,7 +228,7 @@ def _meeting(domain: Domain, way: list[Cell], victim: Member) -> int | None:
     return at
 
 
-def _falls(cells: list[Cell], members: list[Member]) -> list[list[int]]:
+def _falls(cells: list[Cell], members: list[WorkloadInfo]) -> list[list[int]]:
     """By how much less is used at the cells without each of the members, the ones before it gone.
     All are put back."""
     found: list[list[int]] = []

@@ -29,11 +29,11 @@ from admittance.scheduling.state.equivalence import (
 from admittance.scheduling.state.flavor_plan import Plan
 from admittance.scheduling.state.shared_quota import Tie
 from admittance.scheduling.state.workload_info import (
-    Aside,
     Entry,
+    Inadmissible,
     Key,
-    Member,
     Ranked,
+    WorkloadInfo,
     place,
     shares_flavors,
 )
@@ -83,18 +83,18 @@ class Domain:
     def __init__(self, name: str) -> None:
         self.name = name
         self.seen = 0
-        self.began: dict[Member, Cursor] = {}
-        self.beside: list[Member] = []
+        self.began: dict[WorkloadInfo, Cursor] = {}
+        self.beside: list[WorkloadInfo] = []
         self.owned = False
         self.queues: dict[Queue, None] = {}
         self.ready: dict[Queue, None] = {}
         self.resting: dict[Queue, None] = {}
-        self.inflight: dict[Member, None] = {}
+        self.inflight: dict[WorkloadInfo, None] = {}
         self.flush = False
         self.cut = True
-        self.rechecks: dict[Member, None] = {}
-        self.planners: dict[Member, None] = {}
-        self.ties: list[Tie[Member]] = []
+        self.rechecks: dict[WorkloadInfo, None] = {}
+        self.planners: dict[WorkloadInfo, None] = {}
+        self.ties: list[Tie[WorkloadInfo]] = []
         self.bent = False
         self.private: tuple[int, bool] | None = None
         self.idle = 0
@@ -186,11 +186,11 @@ class Queue:
         self.places = Places()
         self.lanes: Lanes | None = None
         self.parked: dict[EqClass, None] = {}
-        self.asides: dict[Member, None] = {}
-        self.holding: dict[Member, None] = {}
+        self.asides: dict[WorkloadInfo, None] = {}
+        self.holding: dict[WorkloadInfo, None] = {}
         self.ranked: list[Ranked] = []
         self.holders: Holders | None = None
-        self.preemptor: Member | None = None
+        self.preemptor: WorkloadInfo | None = None
         self.standing: Standing | None = None
         self.rules: FamilyRules | None = None
         self.tags: dict[str, Tag] = {}
@@ -201,7 +201,7 @@ class Queue:
 
     # The running order. ---------------------------------------------------------------------
 
-    def head(self) -> Member | None:
+    def head(self) -> WorkloadInfo | None:
         """Who is considered next; None: nobody competes."""
         sticky = self.preemptor
         if sticky is not None and not self.is_first(sticky):
@@ -214,31 +214,31 @@ class Queue:
             entry = self.lanes.first(sticky)
         return entry[3] if entry is not None else None
 
-    def is_first(self, member: Member) -> bool:
+    def is_first(self, member: WorkloadInfo) -> bool:
         """It is the one for whom others were told to go, and competes."""
         if member is not self.preemptor or member.queue is not self or member.entry is None:
             return False
         return member.cls is not None and member.cls.parked is None
 
-    def forget_preemptor(self, member: Member) -> None:
+    def forget_preemptor(self, member: WorkloadInfo) -> None:
         """The member has left the queue: its place is no longer kept."""
         if self.preemptor is member:
             self.preemptor = None
 
-    def rank(self, member: Member, reserved_at: datetime) -> None:
+    def rank(self, member: WorkloadInfo, reserved_at: datetime) -> None:
         """The member's place among those that hold quota here, from what it is now."""
         self.unrank(member)
         entry = (member.priority, -reserved_at.timestamp(), member.uid, member.key, member)
         insort(self.ranked, entry)
         member.ranked = entry
 
-    def unrank(self, member: Member) -> None:
+    def unrank(self, member: WorkloadInfo) -> None:
         """The member holds nothing here any more."""
         if member.ranked is not None:
             del self.ranked[bisect_left(self.ranked, member.ranked)]
             member.ranked = None
 
-    def add(self, member: Member, now: datetime) -> None:
+    def add(self, member: WorkloadInfo, now: datetime) -> None:
         """The member competes from now on, or is parked along with its class."""
         shape = member.shape
         stamp = member.stamp
@@ -264,12 +264,12 @@ class Queue:
         else:
             self.note_untold(member, now)
 
-    def add_parent(self, member: Member) -> None:
+    def add_parent(self, member: WorkloadInfo) -> None:
         """The parent waits here. It is never tried: its variants are."""
         member.queue = self
         insort(self.parents, (-member.priority, *place(member), member))
 
-    def _kind(self, member: Member) -> Kind:
+    def _kind(self, member: WorkloadInfo) -> Kind:
         """What it has in common with its class. Variants are apart from regular workloads; and one
         whose siblings hold quota that counts for it, too, from all others: it needs less."""
         assert member.shape is not None and member.family is not None
@@ -277,21 +277,21 @@ class Queue:
         alone = held is not None and (held.shares or shares_flavors(member))
         return member.shape, member.family.uid if alone else ""
 
-    def is_apart(self, member: Member) -> bool:
+    def is_apart(self, member: WorkloadInfo) -> bool:
         """The variant waits, or is to wait, in a class of its own."""
         cls = member.cls
         return cls is not None and (
             cls.key[1] != (member.shape, "") or self._kind(member) != cls.key[1]
         )
 
-    def stands_right(self, member: Member) -> bool:
+    def stands_right(self, member: WorkloadInfo) -> bool:
         """The variant that waits here is where it would be put now."""
         entry, cls = member.entry, member.cls
         if entry is None or cls is None:
             return True
         return entry[:3] == place(member) and cls.key[1] == self._kind(member)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: WorkloadInfo) -> None:
         """The member is nowhere in this queue any more."""
         if member.family is not None and member.queue is self:
             if member.is_parent:
@@ -363,7 +363,7 @@ class Queue:
         self.parked[cls] = None
         self.list_untold(cls)
 
-    def set_aside(self, member: Member, aside: Aside, now: datetime) -> None:
+    def set_aside(self, member: WorkloadInfo, aside: Inadmissible, now: datetime) -> None:
         """This member alone waits until the tree is flushed, or what is wrong with it changes."""
         self.remove(member)
         member.queue = self
@@ -372,7 +372,7 @@ class Queue:
         self.variants += member.family is not None
         self.note_untold(member, now)
 
-    def note_untold(self, member: Member, now: datetime) -> None:
+    def note_untold(self, member: WorkloadInfo, now: datetime) -> None:
         """The parked member is to be told why, unless its status says so already."""
         cls, aside = member.cls, member.aside
         if cls is not None:
@@ -403,7 +403,7 @@ class Queue:
         """How many wait here, a family counted as one."""
         return self.live + len(self.asides) - self.variants + len(self.parents)
 
-    def waiting(self) -> Iterator[Member]:
+    def waiting(self) -> Iterator[WorkloadInfo]:
         """Every workload that waits here, in no order."""
         for cls in self.classes.values():
             yield from cls.waiting()
@@ -411,7 +411,7 @@ class Queue:
         yield from (one[4] for one in self.parents)
 
 
-ParentEntry = tuple[int, datetime, str, Key, Member]
+ParentEntry = tuple[int, datetime, str, Key, WorkloadInfo]
 """Order among parents: priority, negated, timestamp, uid, name; then whose it is."""
 
 
@@ -422,7 +422,7 @@ class Standing:
     __slots__ = ("assignment", "listed", "member", "refusal", "scanned", "since")
 
     def __init__(
-        self, member: Member, assignment: Assignment, scanned: Scanned, refusal: Refusal
+        self, member: WorkloadInfo, assignment: Assignment, scanned: Scanned, refusal: Refusal
     ) -> None:
         self.member = member
         self.assignment = assignment

@@ -8,14 +8,14 @@ from heapq import merge
 from typing import TYPE_CHECKING
 
 from admittance.scheduling.state.equivalence import Lanes
-from admittance.scheduling.state.workload_info import FIRST, Member, Place, place
+from admittance.scheduling.state.workload_info import FIRST, Place, WorkloadInfo, place
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.equivalence import EqClass
     from admittance.scheduling.state.queue import Queue
 
 
-def stands(queue: Queue, member: Member) -> tuple[float, float, Place]:
+def stands(queue: Queue, member: WorkloadInfo) -> tuple[float, float, Place]:
     """Sorts members of one queue into their order: by usage, where that counts, by priority and
     age; but for whom others were told to go."""
     usage = _usage(queue.lanes, member)
@@ -26,7 +26,7 @@ def stands(queue: Queue, member: Member) -> tuple[float, float, Place]:
     return usage, FIRST, place(member)
 
 
-def is_ahead(queue: Queue, member: Member) -> bool:
+def is_ahead(queue: Queue, member: WorkloadInfo) -> bool:
     """It keeps its place before all others, or one of its variants does."""
     first = queue.preemptor
     if first is None or not queue.is_first(first):
@@ -34,7 +34,7 @@ def is_ahead(queue: Queue, member: Member) -> bool:
     return first is member or (first.family is not None and first.family.parent is member)
 
 
-def in_order(queue: Queue) -> Iterator[Member]:
+def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
     """Everybody that is tried there, one after the other: of a family its variants. Costs a look at
     each class, and at what is taken of it."""
     first = queue.preemptor
@@ -42,7 +42,7 @@ def in_order(queue: Queue) -> Iterator[Member]:
     return _in_order(queue, queue.classes.values(), queue.asides, (), sticky)
 
 
-def listed(queue: Queue) -> Iterator[Member]:
+def listed(queue: Queue) -> Iterator[WorkloadInfo]:
     """Everybody who waits there, as `in_order`, but a family once, as its parent."""
     if not queue.variants and not queue.parents:
         return in_order(queue)
@@ -63,19 +63,19 @@ def listed(queue: Queue) -> Iterator[Member]:
 def _in_order(
     queue: Queue,
     classes: Iterable[EqClass],
-    asides: Iterable[Member],
-    parents: Iterable[Member],
-    sticky: Member | None,
-) -> Iterator[Member]:
+    asides: Iterable[WorkloadInfo],
+    parents: Iterable[WorkloadInfo],
+    sticky: WorkloadInfo | None,
+) -> Iterator[WorkloadInfo]:
     """All of these. ``parents``: in order; ``sticky``: who keeps its place before all others."""
     lanes = queue.lanes
-    rows: dict[tuple[float, float], list[Iterator[Member]]] = {}
+    rows: dict[tuple[float, float], list[Iterator[WorkloadInfo]]] = {}
     for cls in classes:
         usage = lanes.usage_of(cls.key[2]) if lanes is not None else 0.0
         rows.setdefault((usage, -cls.key[0]), []).append(cls.waiting())
     for member in sorted(asides, key=place):
         rows.setdefault((_usage(lanes, member), -member.priority), []).append(iter((member,)))
-    alike: dict[tuple[float, float], list[Member]] = {}
+    alike: dict[tuple[float, float], list[WorkloadInfo]] = {}
     for member in parents:
         alike.setdefault((_usage(lanes, member), -member.priority), []).append(member)
     for row, members in alike.items():
@@ -87,7 +87,7 @@ def _in_order(
         yield from (one for one in found if one is not sticky or row[1] == FIRST)
 
 
-def position_in(queue: Queue, member: Member) -> int:
+def position_in(queue: Queue, member: WorkloadInfo) -> int:
     """Returns the member's place among all that wait in the queue, from 1; 0: it does not wait.
 
     A family counts once, and a variant has the place of its family. Costs a bisection for each
@@ -135,5 +135,5 @@ def position_in(queue: Queue, member: Member) -> int:
     return ahead
 
 
-def _usage(lanes: Lanes | None, member: Member) -> float:
+def _usage(lanes: Lanes | None, member: WorkloadInfo) -> float:
     return lanes.usage_of(member.local) if lanes is not None else 0.0

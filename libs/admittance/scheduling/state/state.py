@@ -16,14 +16,21 @@ from admittance.scheduling.state.equivalence import Loud
 from admittance.scheduling.state.in_flight import Joint, Starting
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_info import BACKOFF, Family, Key, Member, Say, Sibling
+from admittance.scheduling.state.workload_info import (
+    BACKOFF,
+    Family,
+    InFlight,
+    Key,
+    Sibling,
+    WorkloadInfo,
+)
 from admittance.scheduling.state.workload_view import LONG_AGO
 
-_MOVES_NOTHING = frozenset({Say.REFUSED, Say.CONFIRMED, Say.PLANNED})
+_MOVES_NOTHING = frozenset({InFlight.REFUSED, InFlight.CONFIRMED, InFlight.PLANNED})
 """What a head would get is the same whether these are on their way or not."""
 
 
-class World:
+class SchedulerState:
     """Queues, domains and workloads, always up to date.
 
     ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
@@ -48,24 +55,24 @@ class World:
         self.shapes = Shapes(config.exclude_resource_prefixes, config.transformations)
         self.queues: dict[str, Queue] = {}
         self.domains: dict[str, Domain] = {}
-        self.members: dict[Key, Member] = {}
-        self.locals: dict[Key, dict[Member, None]] = {}
+        self.members: dict[Key, WorkloadInfo] = {}
+        self.locals: dict[Key, dict[WorkloadInfo, None]] = {}
         self.families: dict[str, Family] = {}
         self.told: dict[Sibling, Sibling] = {}
         self.owned: set[str] = set()
         self.busy: dict[Domain, None] = {}
         self.timers: list[tuple[datetime, Key]] = []
         self.loud = Loud()
-        self.refusing: dict[Member, None] = {}
-        self.urgent: dict[Member, None] = {}
-        self.promises: dict[str, dict[Member, None]] = {}
-        self.preemption_counts: dict[str, dict[Member, PreemptionCount]] = {}
-        self.parted: dict[Member, None] = {}
-        self.joint_of: dict[Member, Joint] = {}
+        self.refusing: dict[WorkloadInfo, None] = {}
+        self.urgent: dict[WorkloadInfo, None] = {}
+        self.promises: dict[str, dict[WorkloadInfo, None]] = {}
+        self.preemption_counts: dict[str, dict[WorkloadInfo, PreemptionCount]] = {}
+        self.parted: dict[WorkloadInfo, None] = {}
+        self.joint_of: dict[WorkloadInfo, Joint] = {}
         self.joints: dict[Domain, Joint] = {}
-        self.planned: dict[Key, dict[Member, None]] = {}
+        self.planned: dict[Key, dict[WorkloadInfo, None]] = {}
         self.planning: dict[Domain, None] = {}
-        self.replanned: dict[Member, PendingPreemption] = {}
+        self.replanned: dict[WorkloadInfo, PendingPreemption] = {}
         self.seen = 0
         self.now = LONG_AGO
         self.starting = Starting(config.block_admission)
@@ -105,7 +112,7 @@ class World:
             domain.cut = True
             self.stir(domain)
 
-    def look_again(self, member: Member) -> None:
+    def look_again(self, member: WorkloadInfo) -> None:
         """The reservation may have passed its checks: look, before the next cycle."""
         domain = member.charge.queue.domain if member.charge is not None else None
         if domain is not None:
@@ -141,7 +148,7 @@ class World:
 
     # Competing. -----------------------------------------------------------------------------
 
-    def admit_to_queue(self, member: Member, now: datetime) -> None:
+    def admit_to_queue(self, member: WorkloadInfo, now: datetime) -> None:
         """The member competes in the queue that its LocalQueue leads to, if it may."""
         local = self.catalog.local_queues.get(member.local)
         if local is None or local.spec.stop_policy not in ("", "None"):
@@ -162,14 +169,14 @@ class World:
             pending_preemptors.restore(self.promises, member)
         self.changed(queue)
 
-    def take_out(self, member: Member) -> None:
+    def take_out(self, member: WorkloadInfo) -> None:
         """The member competes nowhere."""
         queue = member.queue
         if queue is not None:
             queue.remove(member)
             self.changed(queue)
 
-    def requeue(self, member: Member, now: datetime) -> None:
+    def requeue(self, member: WorkloadInfo, now: datetime) -> None:
         """The member goes where it belongs as it is now."""
         self.take_out(member)
         if member.competes and member.charge is None:
@@ -182,37 +189,37 @@ class World:
 
     # Quota. ---------------------------------------------------------------------------------
 
-    def rank(self, member: Member, reserved_at: datetime) -> None:
+    def rank(self, member: WorkloadInfo, reserved_at: datetime) -> None:
         """The member may be a victim from now on, in the order of its priority and reservation."""
         if (self.config.preemption or not self.config.as_kueue) and member.charge is not None:
             member.charge.queue.rank(member, reserved_at)
             self.moved(member.charge.queue.domain)
 
-    def begins(self, member: Member, queue: Queue, admission: Admission) -> None:
+    def begins(self, member: WorkloadInfo, queue: Queue, admission: Admission) -> None:
         """The member is assigned quota: without a check to pass it will be admitted with it."""
         if member.pending is None and not self.catalog.checks_to_pass(queue.name, admission):
             self.starting.begins(member, queue.domain)
 
-    def starts(self, member: Member, starting: bool) -> None:
+    def starts(self, member: WorkloadInfo, starting: bool) -> None:
         """Whether the member's pods are awaited now; after the last one everybody may go on."""
         if self.starting.heard(member, starting):
             for domain in self.domains.values():
                 self.flush(domain)
 
-    def look_at_plans(self, victim: Member) -> None:
+    def look_at_plans(self, victim: WorkloadInfo) -> None:
         """What is planned with the victim may have changed: look, before the next cycle."""
         for planner in self.planned.get(victim.key, ()):
             self.look_again(planner)
 
     # What is on its way. --------------------------------------------------------------------
 
-    def under_way(self, member: Member, domain: Domain, what: Say) -> None:
+    def under_way(self, member: WorkloadInfo, domain: Domain, what: InFlight) -> None:
         """Something was decided about the member; `landed` when the picture hears of it."""
         member.inflight = what
         member.seen = self.seen
         domain.inflight[member] = None
 
-    def about(self, member: Member, domain: Domain, now: datetime) -> dict[str, Any]:
+    def about(self, member: WorkloadInfo, domain: Domain, now: datetime) -> dict[str, Any]:
         """What every decision about the member says."""
         return {
             "namespace": member.key[0],
@@ -224,16 +231,16 @@ class World:
             "domain": domain.name,
         }
 
-    def landed(self, member: Member, domain: Domain | None) -> None:
+    def landed(self, member: WorkloadInfo, domain: Domain | None) -> None:
         """Nothing about the member is on its way any more."""
-        if member.inflight is Say.REVOKED:
+        if member.inflight is InFlight.REVOKED:
             self.look_for_cuts(domain)
         if member.inflight not in _MOVES_NOTHING:
             self.moved(domain)
         if self.planned:
             self.look_at_plans(member)
         self.replanned.pop(member, None)
-        member.inflight = Say.NOTHING
+        member.inflight = InFlight.NOTHING
         self.refusing.pop(member, None)
         if domain is not None:
             domain.inflight.pop(member, None)

@@ -25,7 +25,7 @@ Key = tuple[str, str]
 """Namespace and name."""
 
 
-class Aside(NamedTuple):
+class Inadmissible(NamedTuple):
     """Why one workload is out of the running order by itself; `reason` as in status. ``is_silent``:
     nobody is told so. ``stays``: room that comes free makes no difference."""
 
@@ -35,10 +35,10 @@ class Aside(NamedTuple):
     stays: bool = False
 
 
-BACKOFF = Aside("Backoff", "Waits before it competes again", is_silent=True)
+BACKOFF = Inadmissible("Backoff", "Waits before it competes again", is_silent=True)
 
 
-class Say(IntEnum):
+class InFlight(IntEnum):
     """What is on its way to the workload-controller about a workload."""
 
     NOTHING = 0
@@ -70,7 +70,7 @@ class SavedCursor(NamedTuple):
     owner: EqClass
 
 
-class Member:
+class WorkloadInfo:
     """One workload that is not finished.
 
     ``queue``: the ClusterQueue where it competes; None: it does not. ``cls``: its class there.
@@ -151,11 +151,11 @@ class Member:
         self.waits = False
         self.competes = False
         self.reclaimable: tuple[tuple[str, int], ...] = ()
-        self.problem: Aside | None = None
+        self.problem: Inadmissible | None = None
         self.queue: Queue | None = None
         self.cls: EqClass | None = None
         self.entry: Entry | None = None
-        self.aside: Aside | None = None
+        self.aside: Inadmissible | None = None
         self.since: datetime | None = None
         self.cursor: SavedCursor | None = None
         self.charge: Charge | None = None
@@ -168,15 +168,15 @@ class Member:
         self.reserved_at: datetime | None = None
         self.pending: PendingPreemption | None = None
         self.asking: tuple[str, ...] = ()
-        self.ties: list[Tie[Member] | Overlap[Member]] | None = None
-        self.overlap: Overlap[Member] | None = None
+        self.ties: list[Tie[WorkloadInfo] | Overlap[WorkloadInfo]] | None = None
+        self.overlap: Overlap[WorkloadInfo] | None = None
         self.admitted_at: datetime | None = None
         self.closed_gate = ""
         self.family: Family | None = None
-        self.inflight = Say.NOTHING
+        self.inflight = InFlight.NOTHING
         self.seen = 0
         self.said = ""
-        self.filed: dict[Member, datetime] | None = None
+        self.filed: dict[WorkloadInfo, datetime] | None = None
         self.state = "Pending"
 
     def is_due(self, now: datetime) -> bool:
@@ -201,23 +201,23 @@ class Member:
     @property
     def is_told_to_go(self) -> bool:
         """A decision that takes its quota is on its way."""
-        return self.inflight >= Say.PREEMPTED
+        return self.inflight >= InFlight.PREEMPTED
 
     @property
     def is_leaving(self) -> bool:
         """It holds quota, and has been told to go."""
-        return self.state == "Evicting" or self.inflight >= Say.PREEMPTED
+        return self.state == "Evicting" or self.inflight >= InFlight.PREEMPTED
 
 
-Entry = tuple[datetime, str, Key, Member]
+Entry = tuple[datetime, str, Key, WorkloadInfo]
 """Order within a class: timestamp, uid, name; then whose it is."""
 
-Ranked = tuple[int, float, str, Key, Member]
+Ranked = tuple[int, float, str, Key, WorkloadInfo]
 """Order among possible victims: priority, the newest reservation (seconds, negated), uid, name;
 then whose it is."""
 
 
-def held_for(member: Member) -> Overlap[Member] | None:
+def held_for(member: WorkloadInfo) -> Overlap[WorkloadInfo] | None:
     """What the member's family holds, so that the member need not ask for it; None: nothing, or the
     member has no family."""
     return member.family.held if member.family is not None else None
@@ -226,7 +226,7 @@ def held_for(member: Member) -> Overlap[Member] | None:
 class Victim(NamedTuple):
     """Who has to go, and under which rule; where shares decided, which."""
 
-    member: Member
+    member: WorkloadInfo
     reason: str
     shares: Shares | None = None
 
@@ -271,12 +271,12 @@ class Family:
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
-        self.parent: Member | None = None
+        self.parent: WorkloadInfo | None = None
         self.state: ParentState | None = None
-        self.variants: dict[Member, Sibling] = {}
-        self.moving: tuple[Member, Member] | None = None
-        self.begins: Member | None = None
-        self.held: Overlap[Member] | None = None
+        self.variants: dict[WorkloadInfo, Sibling] = {}
+        self.moving: tuple[WorkloadInfo, WorkloadInfo] | None = None
+        self.begins: WorkloadInfo | None = None
+        self.held: Overlap[WorkloadInfo] | None = None
 
     def states(self) -> list[VariantState]:
         """Its variants, as policy wants to know them."""
@@ -285,19 +285,19 @@ class Family:
             for one, told in self.variants.items()
         ]
 
-    def tag(self, member: Member) -> str:
+    def tag(self, member: WorkloadInfo) -> str:
         """Which variant it is."""
         return self.variants[member].tag
 
-    def siblings(self, member: Member) -> Iterator[Member]:
+    def siblings(self, member: WorkloadInfo) -> Iterator[WorkloadInfo]:
         """The other variants."""
         return (one for one in self.variants if one is not member)
 
-    def charged(self) -> Iterator[Member]:
+    def charged(self) -> Iterator[WorkloadInfo]:
         """The variants that hold quota, or are promised some."""
         return (one for one in self.variants if one.charge is not None)
 
-    def admitted(self) -> Member | None:
+    def admitted(self) -> WorkloadInfo | None:
         """The variant that is admitted as it is written, also while its job still stops; None:
         there is none, or it is gone."""
         if self.state is None or not self.state.admitted:
@@ -306,7 +306,7 @@ class Family:
         return next((one for one in self.variants if one.key[1] == name), None)
 
 
-def order_key(member: Member) -> tuple[str, Key]:
+def order_key(member: WorkloadInfo) -> tuple[str, Key]:
     """What decides between equal age: siblings stand one after the other, the best first, where
     their parent would, and nobody comes between them. Nothing in it is a variant's alone but its
     name, since there are many."""
@@ -322,7 +322,7 @@ def _padded(place: int) -> str:
     return f"{place:04d}"
 
 
-def shares_flavors(member: Member) -> bool:
+def shares_flavors(member: WorkloadInfo) -> bool:
     """A sibling holds quota of a flavor that the variant may have, too: what counts for both counts
     once, so that it needs less than others who ask for the same."""
     family = member.family
@@ -345,7 +345,7 @@ FIRST: Final = float("-inf")
 """As a priority, negated: before all others."""
 
 
-def place(member: Member) -> Place:
+def place(member: WorkloadInfo) -> Place:
     """Its order among those of equal priority."""
     assert member.stamp is not None
     if member.family is None:

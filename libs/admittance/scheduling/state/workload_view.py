@@ -18,7 +18,7 @@ from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.family.policy import ParentState, VariantState
 from admittance.scheduling.config import Config
 from admittance.scheduling.state.requests import Needs, Shapes
-from admittance.scheduling.state.workload_info import Aside
+from admittance.scheduling.state.workload_info import Inadmissible
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload
 
@@ -49,7 +49,7 @@ class Facts(NamedTuple):
     competes: bool
     waits: bool
     requeue_at: datetime | None
-    problem: Aside | None
+    problem: Inadmissible | None
     stamp: datetime
     created: datetime
     said: str
@@ -107,7 +107,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
     for row in status.admission_checks:
         # A row in Retry keeps its state through the wait; once the wait is over it is Pending.
         if row.state in ("Retry", "Rejected"):
-            problem = Aside(
+            problem = Inadmissible(
                 "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
             )
             break
