@@ -1,6 +1,6 @@
-"""``admit apply`` and ``admit delete``: manifests go to the workload-controller as a whole.
+"""``admit apply`` and ``admit delete``: send manifests to the workload-controller.
 
-Workloads and Jobs among them are submitted, after the queues that they wait in are there.
+Workloads and Jobs among them are submitted after the other objects, such as their queues.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ APPLY_SECONDS: Final = 30.0
 FOREIGN: Final = " (foreign parameters)"
 AT_ONCE_BYTES: Final = 700_000
 AT_ONCE: Final = 500
-"""One request is applied as a whole or not at all, and a message of the bus has its limits."""
+"""A request is applied completely or not at all; these limits fit one message of the bus."""
 
 
 async def apply(call: Call, paths: Sequence[str]) -> int:
-    """Applies everything in paths and prints what became of each object, a line each."""
+    """Applies all manifests in paths and prints the outcome of each object, one line each."""
     documents = files.documents(paths, call.namespace)
     for document in documents:
         for warning in document.warnings:
@@ -51,14 +51,14 @@ async def apply(call: Call, paths: Sequence[str]) -> int:
         foreign = [await _apply_part(bus, part) for part in _parts(objects)]
         if any(foreign):
             output.note(
-                "objects of a foreign kind are kept as they are, as parameters of the checks and "
-                "providers that name them; nothing is run for them"
+                "objects of a foreign kind are stored unchanged, as parameters for checks and "
+                "providers; Admittance itself does not use them"
             )
         return await submit_all(bus, submissions) if submissions else 0
 
 
 def _parts(objects: Sequence[Document]) -> Iterator[list[Document]]:
-    """objects in order, as many at once as one request takes."""
+    """Splits objects, in order, into parts that fit one request."""
     part: list[Document] = []
     size = 0
     for one in objects:
@@ -73,7 +73,7 @@ def _parts(objects: Sequence[Document]) -> Iterator[list[Document]]:
 
 
 async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
-    """Applies them and prints what became of each. True: some are of a kind that is not ours."""
+    """Applies one part and prints each outcome. Returns whether some are of a foreign kind."""
     request = Apply(objects=tuple(msgspec.Raw(one.raw) for one in part))
     reply = await bus.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
     if reply.problems:
@@ -99,7 +99,7 @@ def _identity(document: Document) -> tuple[str, str, str]:
 
 
 def _is_unknown(document: Document) -> bool:
-    """Its kind is of a foreign API group, and none that we know better."""
+    """Whether its kind is of a foreign API group and has no tables of its own here."""
     manifest = document.manifest
     if not isinstance(manifest, Foreign):
         return False
@@ -113,9 +113,9 @@ def _qualified(document: Document) -> str:
 
 
 async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
-    """Deletes objects one after the other, and prints what became of each.
+    """Deletes objects one by one and prints each outcome.
 
-    The status is 1 when one of them was not there or is still needed; the others are deleted.
+    The status is 1 if one did not exist or is still needed; the others are deleted.
     """
     status = 0
     async with link(call) as bus:
@@ -148,7 +148,7 @@ async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
             raise AnswerIsNo(f'{kind.qualified} "{name}" not found')
         case "deferred":
             output.outcome(f"{kind.qualified}/{name}", "deleting")
-            output.note(f"{name} disappears as soon as nothing needs it: {reply.error}")
+            output.note(f"{name} is deleted as soon as no object needs it: {reply.error}")
         case other:
             raise AnswerIsNo(reply.error or f'{kind.qualified} "{name}": {other or "no answer"}')
 
@@ -161,7 +161,7 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]
         for word in words:
             kind, name = kinds.target(word, None)
             if name is None:
-                raise BadInput(f'"{word}" names no object; write kind/name')
+                raise BadInput(f'"{word}" is not an object; write kind/name')
             found.append((kind, name))
         return found
     kind = kinds.kind_named(typed)
@@ -171,14 +171,14 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]
 
 
 LATER: Final = (
-    "the provisioning-check takes it back as soon as it is there: `admit doctor` tells who is"
+    "the provisioning-check cancels it as soon as it runs; `admit doctor` shows whether it does"
 )
 PATIENCE_SECONDS: Final = 3.0
 PAUSE_SECONDS: Final = 0.05
 
 
 async def delete_request(bus: Link, name: str) -> None:
-    """Prints what became of it. Raises AnswerIsNo when it is not there."""
+    """Deletes a ProvisioningRequest and prints the outcome. Raises AnswerIsNo."""
     found = await find(bus, kinds.REQUEST, name)
     before = record_of(found)
     request = Delete(kind=kinds.REQUEST.manifest, namespace=found.namespace, name=name)
@@ -198,7 +198,7 @@ async def delete_request(bus: Link, name: str) -> None:
 
 
 async def _is_gone(bus: Link, found: Found, before: Record | None) -> bool:
-    """It is gone, or another one has taken its place."""
+    """Whether it was deleted or replaced within a few seconds."""
     until = clock.monotonic() + PATIENCE_SECONDS
     while clock.monotonic() < until:
         entry = await bus.get(found.key)
@@ -220,14 +220,14 @@ async def _what_follows(bus: Link, record: Record) -> str:
         with suppress(Unreadable):
             workload = read(entry.key, entry.value)
     row = None if workload is None else row_of(workload.status.admission_checks, spec.check)
-    freed = "what its provider had for it is freed"
+    freed = "its provider frees the capacity"
     if workload is None or row is None or workload.metadata.uid != spec.uid:
         return freed
     if row.state == "Ready":
         return (
-            f"{freed}, and nothing is asked for anew: {spec.workload} goes on without it; "
-            f"`admit stop workload {spec.workload}` ends that"
+            f"{freed} and gets no new request: {spec.workload} runs on without it; "
+            f"`admit stop workload {spec.workload}` stops it"
         )
     if row.state == "Pending" and workload.status.admission is not None:
-        return f"{freed}, and {spec.workload}, which waits for it, asks anew as the same attempt"
+        return f"{freed}; {spec.workload} still waits and makes a new request in the same attempt"
     return freed

@@ -1,7 +1,7 @@
 """``admit approve`` and ``admit deny``: a person gives the verdict of a check.
 
-The verdict travels on the log like that of any controller, and its message says who gave it, and
-when.
+The verdict is a fact on the log like that of any controller. Its message names the person and the
+time.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
 
 APPROVAL: Final = "admittance.dev/approval"
-"""The controller whose checks are meant where no check is named."""
+"""The controller whose checks are the default."""
 USER_VARIABLE: Final = "ADMIT_USER"
 FOLLOW_SECONDS: Final = 5.0
-"""How long an approval is followed, to tell whether the workload was admitted."""
+"""How long to wait after an approval for the workload to be admitted."""
 MESSAGE_MAX: Final = 2048
 
 
-def said_by(word: str, user: str, message: str, now: datetime) -> str:
+def verdict_message(word: str, user: str, message: str, now: datetime) -> str:
     """``approved by ada at 2026-01-01T12:00:00Z: looks fine``."""
     moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     text = f"{word} by {user} at {moment}"
@@ -50,7 +50,7 @@ def said_by(word: str, user: str, message: str, now: datetime) -> str:
 
 
 def user_of(typed: str | None) -> str:
-    """Who speaks: as typed, or by ADMIT_USER, or by the operating system. Raises BadInput."""
+    """The name of the person: --as, ADMIT_USER or the login. Raises BadInput."""
     if typed is not None and not typed.strip():
         raise BadInput("--as is empty")
     named = typed or os.environ.get(USER_VARIABLE)
@@ -60,29 +60,29 @@ def user_of(typed: str | None) -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         raise BadInput(
-            f"nobody knows who you are: give --as NAME, or set {USER_VARIABLE}"
+            f"your user name is unknown: give --as NAME, or set {USER_VARIABLE}"
         ) from None
 
 
-async def speak(
+async def give_verdict(
     call: Call, name: str, check: str | None, message: str, user: str | None, *, approve: bool
 ) -> None:
-    """Approves, or denies. Raises AnswerIsNo with what is in its way."""
+    """Approves or denies a check. Raises AnswerIsNo if no verdict is possible."""
     word, state = ("approved", "Ready") if approve else ("denied", "Rejected")
     if len(message) > MESSAGE_MAX:
         raise BadInput(f"--message has {len(message)} characters, {MESSAGE_MAX} are allowed")
-    who = user_of(user)
+    person = user_of(user)
     async with link(call) as bus:
         found = await find(bus, kinds.WORKLOAD, name)
         now = clock.now()
         if is_parent(found.workload()):
-            found = asked_of(await family_of(bus, found), check, now)
+            found = variant_with_check(await family_of(bus, found), check, now)
             name = found.name
         workload = found.workload()
-        barred(workload, now)
+        refuse_without_quota(workload, now)
         rows = workload.status.admission_checks
         controllers = await _controllers(bus, rows)
-        row = chosen(name, rows, controllers, check, state)
+        row = chosen_row(name, rows, controllers, check, state)
         controller = controllers.get(row.name)
         if controller is None:
             raise AnswerIsNo(f'AdmissionCheck "{row.name}" of workload "{name}" does not exist')
@@ -95,20 +95,21 @@ async def speak(
             check=row.name,
             cycle=workload.status.admission_cycle,
             state=state,
-            message=said_by(word, who, message, now),
+            message=verdict_message(word, person, message, now),
         )
         reply = await outcome_of(bus, fact)
         if reply.outcome == "ignored":
-            # Another verdict, an eviction or a requeue was faster.
+            # Another verdict, an eviction or a requeue came first.
             why = ": ".join(part for part in (reply.reason, reply.message) if part)
-            raise AnswerIsNo(f'workload "{name}" was not {word}: it has moved meanwhile ({why})')
+            raise AnswerIsNo(f'workload "{name}" was not {word}: it changed meanwhile ({why})')
         output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", f"{word} (check {row.name})")
         await _tell(bus, found, row.name, state)
 
 
-def asked_of(family: Family, check: str | None, now: datetime) -> Found:
-    """The variant that is meant with a parent: the only one whose checks are asked, and among them
-    the one named. Raises AnswerIsNo naming those that there are."""
+def variant_with_check(family: Family, check: str | None, now: datetime) -> Found:
+    """The only variant of a parent that waits for a check, or for the named one.
+
+    Raises AnswerIsNo with the candidates otherwise."""
     name = family.found.name
     asked = [
         one
@@ -135,7 +136,7 @@ def asked_of(family: Family, check: str | None, now: datetime) -> Found:
 
 
 async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:
-    """The controller of each row's check; a check that does not exist is left out."""
+    """Controller by check name; checks that do not exist are left out."""
     found = {}
     for row in rows:
         entry = await bus.get(kinds.CHECK.object_key("", row.name))
@@ -149,9 +150,8 @@ async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:
     return found
 
 
-def barred(workload: StoredWorkload, now: datetime) -> None:
-    """Raises AnswerIsNo where no verdict of a person counts: without a reservation, or on the way
-    out."""
+def refuse_without_quota(workload: StoredWorkload, now: datetime) -> None:
+    """Raises AnswerIsNo if no verdict counts: without quota reserved, or while stopping."""
     name, where = workload.metadata.name, phase(workload, now)
     if holds_quota(workload) and not is_stopping(workload):
         return
@@ -160,20 +160,21 @@ def barred(workload: StoredWorkload, now: datetime) -> None:
     told = f"{where} ({because})" if because else str(where)
     if where in (Phase.PENDING, Phase.BACKOFF):
         raise AnswerIsNo(
-            f'workload "{name}" has no quota reserved, so none of its checks is asked: it is {told}'
+            f'workload "{name}" has no quota reserved, so no check is requested: it is {told}'
         )
     raise AnswerIsNo(f'workload "{name}" waits for no check: it is {told}')
 
 
-def chosen(
+def chosen_row(
     name: str,
     rows: Sequence[CheckState],
     controllers: Mapping[str, str],
     check: str | None,
     state: str,
 ) -> CheckState:
-    """The row that is meant: the one named; else the pending one of the approval check; else the
-    only pending one. Raises AnswerIsNo naming what there is."""
+    """The row of the named check; else of the pending approval check; else the only pending row.
+
+    Raises AnswerIsNo with the candidates otherwise."""
     listed = ", ".join(f"{row.name} ({row.state})" for row in rows)
     if not rows:
         raise AnswerIsNo(f'workload "{name}" has no checks')
@@ -189,7 +190,7 @@ def chosen(
     if not pending:
         raise AnswerIsNo(
             f'no check of workload "{name}" is Pending; it has {listed}; '
-            "--check NAME overrules one that has spoken"
+            "--check NAME overrules the verdict of a check"
         )
     ours = [row for row in pending if controllers.get(row.name) == APPROVAL]
     meant = ours or pending
@@ -200,7 +201,7 @@ def chosen(
 
 
 async def _tell(bus: Link, found: Found, check: str, state: str) -> None:
-    """What became of it, as far as it is known within a few seconds."""
+    """Prints what the verdict led to within a few seconds."""
     workload = (await find(bus, kinds.WORKLOAD, found.name)).workload()
     others = [
         row.name
@@ -208,7 +209,7 @@ async def _tell(bus: Link, found: Found, check: str, state: str) -> None:
         if row.name != check and row.state != "Ready"
     ]
     if state == "Ready" and not others and phase(workload, clock.now()) is Phase.QUOTA_RESERVED:
-        # The quota is looked at once more, then it is admitted.
+        # The scheduler checks the quota once more, then the workload is admitted.
         workload = await _settled(bus, found, workload)
     now = clock.now()
     where = phase(workload, now)

@@ -1,4 +1,4 @@
-"""``admit get``: lists, single objects, and who waits."""
+"""``admit get``: lists, single objects, and pending workloads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
-"""Rows that one answer has at most."""
+"""Maximum rows of one answer."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 EVERYTHING: Final = Selection()
 TABLES: Final = (Output.TABLE, Output.WIDE)
@@ -46,8 +46,9 @@ async def get(
     *,
     all_namespaces: bool,
 ) -> None:
-    """Prints one object or those of a kind that are chosen. ``queue``: as for `pending`. Raises
-    AnswerIsNo when the one, or the queue, is not there."""
+    """Prints one object, or the chosen objects of a kind. ``queue``: as for `pending`.
+
+    Raises AnswerIsNo if the object or the queue does not exist."""
     async with link(call) as bus:
         more = 0
         everything: list[Found] = []
@@ -76,7 +77,7 @@ async def get(
 
 
 async def _queues(bus: Link, queue: str, within: str | None) -> frozenset[tuple[str, str]]:
-    """The LocalQueues that are meant: the one of that name, else all of a ClusterQueue."""
+    """The LocalQueue of that name, else all LocalQueues of the ClusterQueue of that name."""
     if not queue:
         raise BadInput("-q/--queue is empty")
     locals_ = await find_all(bus, kinds.LOCAL_QUEUE, within)
@@ -100,7 +101,7 @@ def _no_queue(queue: str, namespace: str) -> str:
 
 
 async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
-    """Pools of machines with what is booked of them; objects of any other kind as they are."""
+    """Adds bookings to MachinePools; returns objects of other kinds unchanged."""
     if kind is not kinds.MACHINE_POOL:
         return found
     from admittance.cli.show import pools
@@ -109,7 +110,7 @@ async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found
 
 
 async def _variants(bus: Link, found: Found) -> list[Found]:
-    """The variants of a parent, which stand beneath it."""
+    """The variants of a parent; the table shows them below it."""
     if head(found.workload()).role != PARENT:
         return []
     from admittance.cli.show.families import family_of
@@ -129,8 +130,9 @@ async def find(bus: Link, kind: Kind, name: str) -> Found:
 
 
 async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
-    """All objects of a kind that can be read, by name; namespace None: of all namespaces. What
-    cannot be read hides none of the others: a warning tells of it."""
+    """All readable objects of a kind, sorted by name; namespace None: of all namespaces.
+
+    Prints a warning about objects that cannot be read."""
     found = readable(
         kind,
         [
@@ -144,18 +146,17 @@ async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
 
 
 def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
-    """Those that can be read; a warning tells how many cannot."""
+    """The objects that can be read; prints a warning about the others."""
     aside = {one.key for one in found if not one.is_readable()}
     if aside:
         output.warn(
-            f"{len(aside)} {kind.plural} cannot be read, such as {min(aside)}: "
-            "`admit doctor` says why"
+            f"{len(aside)} {kind.plural} cannot be read, such as {min(aside)}: see `admit doctor`"
         )
     return [one for one in found if one.key not in aside]
 
 
 async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
-    """What the scheduler counts of queues; empty, with a note, when it does not answer."""
+    """The scheduler's counters of queues; empty, with a warning, if it does not answer."""
     if kind not in QUEUES or not found:
         return {}
     narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
@@ -176,9 +177,11 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables
 async def waiting_reasons(
     bus: Link, kind: Kind, found: Sequence[Found], *, all_namespaces: bool
 ) -> tables.Reasons:
-    """Why workloads wait, as the scheduler says: what is stored of that is older, and silent of an
-    inactive queue. Of the first that wait; none where no table is shown, nothing waits, or the
-    scheduler does not answer."""
+    """Why workloads wait, as the scheduler says. Stored reasons are older and do not mention an
+    inactive queue.
+
+    Covers the first page of pending workloads. Empty if no table is printed, no workload is
+    pending, or the scheduler does not answer."""
     if kind is not kinds.WORKLOAD or bus.call.output not in TABLES:
         return {}
     now = clock.now()
@@ -193,7 +196,7 @@ async def waiting_reasons(
 
 
 def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]:
-    """An object as programs get it."""
+    """An object for JSON and YAML output."""
     if kind is kinds.WORKLOAD:
         return shown_workload(found)
     if kind in QUEUES:
@@ -217,8 +220,7 @@ def show(
     reasons: tables.Reasons = tables.NO_REASONS,
     filtered: bool = False,
 ) -> None:
-    """Prints objects in the shape that was asked for. ``filtered``: there were objects to select
-    from."""
+    """Prints objects in the output format of the call. ``filtered``: the filters left some out."""
     match call.output:
         case Output.NAME:
             for one in found:
@@ -249,10 +251,10 @@ def as_list(values: Sequence[Any]) -> dict[str, Any]:
 async def pending(
     call: Call, queue: str | None, *, all_namespaces: bool, limit: int = PENDING_ROWS
 ) -> None:
-    """Prints who waits, in order, the first ``limit`` of them. queue is a LocalQueue of the
+    """Prints the first ``limit`` pending workloads in order. ``queue``: a LocalQueue of the
     namespace, or a ClusterQueue.
 
-    Raises AnswerIsNo when there is no such queue.
+    Raises AnswerIsNo if the queue does not exist.
     """
     async with link(call) as bus:
         query, namespace = await _query(bus, queue, all_namespaces)
@@ -278,7 +280,7 @@ async def pending(
 async def _waiting(
     bus: Link, query: PendingQuery, namespace: str | None, limit: int
 ) -> tuple[list[PendingRow], int]:
-    """The first so many who wait, asked for page by page, and how many there are."""
+    """The first ``limit`` pending workloads, read page by page, and their total number."""
     rows: list[PendingRow] = []
     while True:
         page = replace(query, skip=len(rows), limit=min(limit - len(rows), PENDING_ROWS))
@@ -291,7 +293,7 @@ async def _waiting(
 
 
 def _whole(row: PendingRow) -> dict[str, Any]:
-    """A row with its defaults, for programs."""
+    """A row with all fields, for JSON and YAML."""
     return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
 
 
@@ -333,7 +335,7 @@ def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
 async def _query(
     bus: Link, queue: str | None, all_namespaces: bool
 ) -> tuple[PendingQuery, str | None]:
-    """What to ask, and in which namespace. A LocalQueue goes before a ClusterQueue of its name."""
+    """The query and its namespace. A LocalQueue wins over a ClusterQueue of the same name."""
     namespace = bus.call.namespace
     if queue is None:
         return PendingQuery(), None if all_namespaces else namespace

@@ -1,4 +1,4 @@
-"""What users may do to a workload: one fact on the log, and what became of it."""
+"""Commands on one workload: each publishes one fact to the log and prints its outcome."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from admittance.runtime import clock
 from admittance.workload.stored import owner_of
 
 GONE_SECONDS: Final = 10.0
-"""How long a deletion waits for the job to stop before it says so."""
+"""How long a deletion waits for the job to stop."""
 
 NO: Final = frozenset({"refused", "dead-lettered"})
-HOPELESS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
-"""Reasons to ignore a fact that mean no; any other means that it was so already."""
+NO_REASONS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
+"""Reasons of an ignored fact that mean no; any other means that nothing had to change."""
 VARIANT_FOLLOWS: Final = {
-    "stopped": "which goes on with the others",
-    "activated": "which tries it again where its policy wants it",
+    "stopped": "which continues with the others",
+    "activated": "which tries it again if the policy allows it",
 }
-"""What its family does then, by what was done to a variant."""
+"""What its parent does after a change to a variant."""
 
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
-    """States fact and waits for its effect. Raises AnswerIsNo when it has none, saying why."""
+    """Publishes a fact and waits for its outcome. Raises AnswerIsNo if it was refused."""
     return judged(fact, await bus.settle(await bus.state(fact)))
 
 
 def judged(fact: Fact, reply: SettledReply) -> SettledReply:
-    """reply, unless it says no: then AnswerIsNo about the workload of fact."""
+    """Returns reply. Raises AnswerIsNo if the fact was refused."""
     why = ": ".join(part for part in (reply.reason, reply.message) if part)
     if reply.error:
         raise AnswerIsNo(f"workload {fact.namespace}/{fact.name}: {reply.error}")
@@ -54,17 +54,17 @@ def judged(fact: Fact, reply: SettledReply) -> SettledReply:
 async def change(
     call: Call, name: str, make: Callable[[Found], Fact], done: str, *, instead: str = ""
 ) -> None:
-    """States the fact that make builds about an existing workload, and prints done.
+    """Publishes the fact that ``make`` builds for an existing workload, and prints ``done``, or
+    ``unchanged`` if the fact changed nothing.
 
-    ``unchanged`` is printed instead when the fact changed nothing. ``instead``: what is to be done
-    with a variant's parent (``{}``), where this is nothing for a variant.
+    ``instead``: the command to use on the parent (``{}``), if variants are refused.
     """
     async with link(call) as bus:
         found = await find(bus, kinds.WORKLOAD, name)
         if instead:
             refuse_variant(found, instead)
         reply = await outcome_of(bus, make(found))
-    if reply.outcome == "ignored" and reply.reason in HOPELESS:
+    if reply.outcome == "ignored" and reply.reason in NO_REASONS:
         raise AnswerIsNo(f'workload "{name}": {reply.message or reply.reason}')
     word = "unchanged" if reply.outcome == "ignored" else done
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", word)
@@ -72,7 +72,7 @@ async def change(
         output.note(reply.message)
     elif is_variant(found.workload()):
         parent, _ = owner_of(found.workload())
-        follows = VARIANT_FOLLOWS.get(done, "whose job it is")
+        follows = VARIANT_FOLLOWS.get(done, "which owns the job")
         output.note(f'{name} is one variant of workload "{parent}", {follows}')
 
 
@@ -83,7 +83,7 @@ def activated(found: Found) -> Fact:
 
 
 def stopped(found: Found) -> Fact:
-    """A user stops a workload: it is deactivated, and evicted where it runs."""
+    """A user stops a workload: it is deactivated, and evicted if it runs."""
     return facts.Deactivated(
         namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
     )
@@ -111,7 +111,7 @@ def reprioritized(priority: int) -> Callable[[Found], Fact]:
 
 
 def finished(*, failed: bool, message: str) -> Callable[[Found], Fact]:
-    """Declares the workload's job to have ended, whatever still runs."""
+    """Declares the workload's job finished, even if it still runs."""
     return lambda found: facts.Finished(
         namespace=found.namespace,
         name=found.name,
@@ -139,7 +139,8 @@ async def delete(bus: Link, name: str) -> None:
         await _delete_unreadable(bus, found)
         return
     refuse_variant(
-        found, f"`admit delete workload {{}}`, or `admit stop workload {name}` to try it no more"
+        found,
+        f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone",
     )
     await outcome_of(bus, deleted(found))
     from admittance.cli.wait import follow
@@ -157,7 +158,7 @@ async def delete(bus: Link, name: str) -> None:
 
 
 async def _delete_unreadable(bus: Link, found: Found) -> None:
-    """Deletes what cannot be read at a workload's key: it counts as none."""
+    """Deletes an unreadable entry at a workload's key."""
     fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
     reply = await outcome_of(bus, fact)
     if reply.outcome == "ignored":

@@ -26,7 +26,7 @@ ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
 async def logs(
     call: Call, name: str, pod: int | None, *, follow: bool, tail: int | None = None
 ) -> None:
-    """Prints the output so far, of each pod the last ``tail`` lines; with follow until the workload
+    """Prints the output so far, the last ``tail`` lines of each pod; with follow until the workload
     has ended.
 
     Lines carry the pod where there are several. Raises AnswerIsNo when there is no such workload,
@@ -50,7 +50,7 @@ async def logs(
                 continue
             if not follow or ended:
                 break
-            # Ended before the last look, so that what is printed at the end is not missed.
+            # Read once more after the end, so that the last output is not missed.
             ended = await _has_ended(bus, name) and not any(one.running for one in reply.pods)
             await asyncio.sleep(NOT_YET_SECONDS if reply.error else 0 if ended else POLL_SECONDS)
         writer.end()
@@ -61,7 +61,7 @@ async def logs(
 async def _ask(
     bus: Link, name: str, pod: int | None, offsets: Mapping[str, int], tail: int | None
 ) -> LogsReply:
-    # A pod that starts after the first answer is new: all of its lines are.
+    # A pod that starts after the first answer is printed from its first line.
     tail = None if offsets else tail
     request = Logs(name=name, pod=pod, offsets=dict(offsets), tail=tail)
     return await bus.ask("logs", request, LogsReply, namespace=bus.call.namespace)
@@ -76,8 +76,8 @@ async def _has_ended(bus: Link, name: str) -> bool:
 
 
 class Writer:
-    """Writes whole lines of several pods to standard output, each with its pod; those of a single
-    pod just as they are."""
+    """Writes whole lines of several pods to standard output, prefixed with the pod. The output of a
+    single pod is written unchanged."""
 
     def __init__(self, pod: int | None) -> None:
         self._chosen = pod is not None
@@ -85,7 +85,7 @@ class Writer:
         self._names: set[str] = set()
 
     def write(self, pods: tuple[PodLog, ...]) -> None:
-        """What the pods printed since the last time."""
+        """Writes the new output of the pods."""
         self._names.update(one.pod for one in pods)
         for one in pods:
             if not one.text:
@@ -101,7 +101,7 @@ class Writer:
         sys.stdout.flush()
 
     def end(self) -> None:
-        """Lines that were never ended."""
+        """Writes the last lines without a line break."""
         for pod, rest in self._half.items():
             self._say(pod, [rest])
         self._half.clear()

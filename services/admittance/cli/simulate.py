@@ -46,7 +46,7 @@ async def simulate(
     targets = [kinds.target(word, None) for word in deletes]
     for word, (_, name) in zip(deletes, targets, strict=True):
         if name is None:
-            raise BadInput(f'--delete "{word}" names no object; write kind/name')
+            raise BadInput(f'--delete "{word}" is not an object; write kind/name')
     if not paths and not targets:
         raise BadInput("nothing to try: name manifests with -f, or an object with --delete")
     objects = _objects(files.documents(paths, call.namespace)) if paths else ()

@@ -1,6 +1,6 @@
-"""How one workload goes on: its key in the bucket, followed until a phase is reached.
+"""``admit wait``: follows one workload in the bucket until it reaches a phase.
 
-A phase that can no longer come ends the waiting at once, with the answer no.
+The wait ends at once with status 1 if the phase can no longer be reached.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ REACHED_BY: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.QUOTA_RESERVED: frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING}),
     Phase.ADMITTED: frozenset({Phase.ADMITTED, Phase.RUNNING}),
 }
-"""Later phases that prove an earlier one; any other phase is proved by itself alone."""
+"""Later phases that count as the earlier one; any other phase counts only for itself."""
 
 ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING})
-"""Phases that a workload passed through if it ran to its end."""
+"""Phases that a workload passed if it ran to its end."""
 
 PHASE_CLOCK_SECONDS: Final = 1.0
-"""Backoff ends by the clock and not by a write, so the phase is looked at this often too."""
+"""Backoff ends by time, without a write, so the phase is computed this often as well."""
 
 
 class End(StrEnum):
-    """How a workload finishes: what can be waited for beside its phases."""
+    """Results of a finished workload, accepted besides its phases."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -47,7 +47,7 @@ Goal: TypeAlias = Phase | End
 
 
 def goal_named(typed: str) -> Goal:
-    """The phase or end that typed means, in any case. Raises BadInput with all there are."""
+    """The phase or result of that name, in any case. Raises BadInput with all names."""
     goals: tuple[Goal, ...] = (*Phase, *End)
     for one in goals:
         if one.lower() == typed.strip().lower().replace("-", "").replace("_", ""):
@@ -56,7 +56,7 @@ def goal_named(typed: str) -> Goal:
 
 
 async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
-    """The workload as it is now, then at every change; None while there is none."""
+    """Yields the workload now and at every change; None while it does not exist."""
     key = kinds.WORKLOAD.object_key(namespace, name)
     reader = BucketReader(bus.bus, (key,))
     current: Found | None = None
@@ -70,8 +70,10 @@ async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found |
 
 
 async def wait(call: Call, name: str, typed: str, timeout: float | None) -> None:
-    """Waits for a phase or an end and prints it. Raises AnswerIsNo when it did not, or cannot,
-    come, and for Finished also when the job failed."""
+    """Waits for a phase or result and prints it.
+
+    Raises AnswerIsNo on timeout, if it can no longer be reached, and for Finished if the job
+    failed."""
     wanted = goal_named(typed)
     async with link(call) as bus:
         workload = await reach(bus, call.namespace, name, wanted, timeout)
@@ -88,10 +90,10 @@ async def reach(
     timeout: float | None,
     seen: Callable[[StoredWorkload, Phase], None] = lambda _workload, _phase: None,
 ) -> StoredWorkload:
-    """The workload once it has reached wanted; seen is told of every state on the way.
+    """Returns the workload once it has reached ``wanted``; calls ``seen`` for every state before.
 
-    Raises AnswerIsNo: not found, disappeared, timeout (seconds) over, or a state from which
-    wanted never comes.
+    Raises AnswerIsNo: not found, deleted, timeout (seconds), or ``wanted`` can no longer be
+    reached.
     """
     last = "not there"
     try:
@@ -114,13 +116,13 @@ async def reach(
     except TimeoutError:
         raise AnswerIsNo(
             f'workload "{name}" is {last}, not {wanted}, after {round(timeout or 0.0, 1):g} s; '
-            f"`admit explain workload {name}` tells why"
+            f"`admit explain workload {name}` says why"
         ) from None
     raise AnswerIsNo(f'workload "{name}": the connection to the bus ended')
 
 
 async def _ticking(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
-    """`follow`, repeating the last state every second: time alone ends a Backoff."""
+    """`follow`, repeating the last state every second, because Backoff ends by time."""
     changes: asyncio.Queue[Found | BaseException | None] = asyncio.Queue()
 
     async def pump() -> None:
@@ -148,10 +150,10 @@ async def _ticking(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found
 
 
 def is_reached(workload: StoredWorkload, now: Phase, wanted: Goal) -> bool:
-    """Whether the workload is, or provably was, in the phase wanted, or ended as wanted.
+    """Whether the workload is or was in the wanted phase, or finished with the wanted result.
 
-    One that ran to its end was admitted on the way, however short that was; one that a user
-    declared finished while it waited never was.
+    A workload that ran to its end was admitted before. One that a user declared finished while it
+    waited was not.
     """
     if isinstance(wanted, End):
         return now is Phase.FINISHED and bool(is_failure(workload)) is (wanted is End.FAILED)
@@ -174,10 +176,10 @@ def _was(workload: StoredWorkload, wanted: Phase) -> bool:
 
 
 def hopeless(workload: StoredWorkload, now: Phase, wanted: Goal) -> str:
-    """Why wanted can never come from here; empty while it may.
+    """Why ``wanted`` can no longer be reached; empty while it can.
 
-    Deactivated and Rejected end only when a user turns the workload on again, so nobody should
-    wait for anything behind them; a workload that is deleted goes nowhere else either.
+    Deactivated and Rejected end only when a user activates the workload, so a wait would not end.
+    A workload that is being deleted reaches no other phase.
     """
     reason, message = tables.reason_of(workload, clock.now())
     because = f" ({reason}: {message})" if message else f" ({reason})" if reason else ""

@@ -51,8 +51,8 @@ async def test_a_request_is_deleted_with_a_word_on_what_follows_while_it_waits_a
 
     assert (status, told) == (
         0,
-        f"{NAME} deleted\nwhat its provider had for it is freed, and w, which waits for it, asks "
-        "anew as the same attempt\n",
+        f"{NAME} deleted\nits provider frees the capacity; w still waits and makes a new request "
+        "in the same attempt\n",
     )
     second = await provider.until_asked(2)
     assert (second.attempt, second.id) == (1, f"{first.id}~2")
@@ -65,7 +65,7 @@ async def test_a_request_is_deleted_with_a_word_on_what_follows_while_it_waits_a
     status, told = await admit(nats_server, "delete", "provisioningrequest/w-capacity-1")
 
     assert status == 0
-    assert "w goes on without it; `admit stop workload w` ends that" in told
+    assert "w runs on without it; `admit stop workload w` stops it" in told
     assert not provider.booked
     assert not await records(bus)
     await until_phase(bus, Phase.ADMITTED)

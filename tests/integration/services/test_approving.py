@@ -115,7 +115,7 @@ async def test_what_cannot_be_approved_is_told_in_one_line(person: Person, bus: 
     for words, why in (
         (("nobody",), '"nobody" not found in namespace ns'),
         (("w", "--check", "none"), 'has no check "none"; it has budget (Pending), sign-off'),
-        (("big",), "has no quota reserved, so none of its checks is asked"),
+        (("big",), "has no quota reserved, so no check is requested"),
     ):
         status, out, err = await person.types("approve", "workload", *words)
         assert (status, out) == (1, "")

@@ -8,7 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
-from admittance.cli.approve import APPROVAL, barred, chosen, said_by, user_of
+from admittance.cli.approve import (
+    APPROVAL,
+    chosen_row,
+    refuse_without_quota,
+    user_of,
+    verdict_message,
+)
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -46,7 +52,7 @@ def rows(**states: str) -> list[CheckState]:
     ],
 )
 def test_the_check_that_is_meant(states: dict[str, str], check: str | None, want: str) -> None:
-    assert chosen("w", rows(**states), CONTROLLERS, check, "Ready").name == want
+    assert chosen_row("w", rows(**states), CONTROLLERS, check, "Ready").name == want
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_the_check_that_is_meant(states: dict[str, str], check: str | None, want
 )
 def test_what_is_in_the_way_is_told(states: dict[str, str], check: str | None, why: str) -> None:
     with pytest.raises(AnswerIsNo) as caught:
-        chosen("w", rows(**states), CONTROLLERS, check, "Ready")
+        chosen_row("w", rows(**states), CONTROLLERS, check, "Ready")
     assert why in str(caught.value)
 
 
@@ -95,12 +101,12 @@ def test_a_workload_without_a_reservation_waits_for_no_verdict() -> None:
     workload = StoredWorkload(api_version="v", kind="Workload")
     workload = replace(workload, status=WorkloadStatus(admission_checks=tuple(rows(a="Pending"))))
     with pytest.raises(AnswerIsNo, match="has no quota reserved"):
-        barred(workload, NOON)
+        refuse_without_quota(workload, NOON)
 
 
 def test_the_message_says_who_and_when() -> None:
-    assert said_by("approved", "ada", "", NOON) == "approved by ada at 2026-01-01T12:00:00Z"
-    assert said_by("denied", "ada", "too big", NOON).endswith("Z: too big")
+    assert verdict_message("approved", "ada", "", NOON) == "approved by ada at 2026-01-01T12:00:00Z"
+    assert verdict_message("denied", "ada", "too big", NOON).endswith("Z: too big")
 
 
 def test_who_speaks_can_be_said(monkeypatch: Any) -> None:

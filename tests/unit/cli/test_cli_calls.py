@@ -53,7 +53,7 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("get wl --state Done", '--state "Done" is none of', id="no such state"),
         pytest.param("get cq --state Running", "workloads only", id="a state of a queue"),
         pytest.param("get wl --sort-by size", '"size" is none of name', id="no such key"),
-        pytest.param("get wl -l =x", "is no selector", id="no selector"),
+        pytest.param("get wl -l =x", "is not a selector", id="no selector"),
         pytest.param("get wl --since tomorrow", "--since", id="no time"),
         pytest.param("get pending -l a=b", "not -l/--selector", id="a label of what waits"),
         pytest.param("describe wl w -o json", "use `admit get`", id="a story as JSON"),
@@ -75,7 +75,7 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("apply", "--file", id="nothing to apply"),
         pytest.param("apply -f /nowhere.yaml", "/nowhere.yaml: No such file", id="no such file"),
         pytest.param("delete cq", "name is missing", id="nothing to delete"),
-        pytest.param("delete wl/a cq", "no kind|names no object", id="half an object to delete"),
+        pytest.param("delete wl/a cq", "no kind|is not an object", id="half an object to delete"),
         pytest.param(
             "serve frob",
             "provisioning-check, provider-pool, provider-aws, provider-kubernetes, provider-docker",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admittance.cli import explain as why
-from admittance.cli.approve import asked_of
+from admittance.cli.approve import variant_with_check
 from admittance.cli.events import lanes
 from admittance.cli.show import policy_words, tables
 from admittance.cli.show.families import names_of, refuse_variant, tags_of
@@ -472,7 +472,7 @@ def test_what_is_for_parents_only_is_refused_with_the_parents_name() -> None:
         refuse_variant(as_found(variant), "`admit logs workload {}`")
     assert str(refusal.value) == (
         'workload "train-variant-reservation" is the variant reservation of workload "train", '
-        "whose job it is: `admit logs workload train`"
+        "which owns the job: use `admit logs workload train`"
     )
     refuse_variant(as_found(a_parent()), "x")
     refuse_variant(as_found(a_manifest()), "x")
@@ -508,7 +508,7 @@ def test_a_verdict_about_a_parent_is_one_about_the_variant_whose_check_is_asked(
     states: dict[str, Any], check: str | None, want: str
 ) -> None:
     family = a_family(a_parent(), QUEUE, states)
-    assert asked_of(family, check, NOON).name == f"train-variant-{want}"
+    assert variant_with_check(family, check, NOON).name == f"train-variant-{want}"
 
 
 @pytest.mark.parametrize(
@@ -530,7 +530,7 @@ def test_a_verdict_about_nobody_in_particular_is_refused(
     states: dict[str, Any], check: str | None, words: str
 ) -> None:
     with pytest.raises(AnswerIsNo, match="train") as refusal:
-        asked_of(a_family(a_parent(), QUEUE, states), check, NOON)
+        variant_with_check(a_family(a_parent(), QUEUE, states), check, NOON)
     assert words in str(refusal.value)
 
 

@@ -116,7 +116,7 @@ def test_programs_find_every_list_and_number() -> None:
     ("arguments", "said"),
     [
         pytest.param([], "nothing to try", id="neither manifests nor a deletion"),
-        pytest.param(["--delete", "cq"], "names no object; write kind/name", id="no name"),
+        pytest.param(["--delete", "cq"], "is not an object; write kind/name", id="no name"),
         pytest.param(["--delete", "nonsense/x"], 'no kind "nonsense"', id="an unknown kind"),
         pytest.param(["-f", "BAD"], "nominalQuota: must not be negative", id="a bad manifest"),
         pytest.param(["-f", "no-such-file"], "no-such-file", id="no such file"),

@@ -186,7 +186,7 @@ def approve(
     namespace: NamespaceOption = None,
 ) -> None:
     """Approve a workload: set its approval check to Ready."""
-    _speak(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=True)
+    _give_verdict(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=True)
 
 
 def deny(
@@ -200,10 +200,10 @@ def deny(
     namespace: NamespaceOption = None,
 ) -> None:
     """Deny a workload: it is Rejected, and not admitted again until `activate`."""
-    _speak(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=False)
+    _give_verdict(call_of(ctx, nats, namespace), kind, name, check, message, user, approve=False)
 
 
-def _speak(
+def _give_verdict(
     call: Call,
     kind: str,
     name: str | None,
@@ -213,11 +213,11 @@ def _speak(
     *,
     approve: bool,
 ) -> None:
-    from admittance.cli.approve import speak
+    from admittance.cli.approve import give_verdict
     from admittance.cli.support.kinds import workload_target
 
     target = workload_target(kind, name)
-    run(speak(call, target, check, message, user, approve=approve))
+    run(give_verdict(call, target, check, message, user, approve=approve))
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""The rows of a workload's admission checks, for people: how each stands, and what it waits for."""
+"""Tables and fields about a workload's admission checks and its next attempt."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DECIDES = "decides"
 
 
 def end_of(row: CheckState) -> datetime | None:
-    """When the delay that the check asked for ends; None: it asked for none."""
+    """When the delay requested by the check ends; None if it requested none."""
     from admittance.workload.moves import backoff
 
     return backoff.end_of(row)
 
 
 def deciding(workload: StoredWorkload) -> tuple[str, ...]:
-    """The checks whose delay ends last: when they are over, all checks are asked again."""
+    """The checks whose delay ends last: after it all checks are requested again."""
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None:
@@ -35,15 +35,15 @@ def deciding(workload: StoredWorkload) -> tuple[str, ...]:
 
 
 def check_table(workload: StoredWorkload, now: datetime) -> Table:
-    """Each check: its verdict, since when, how often it put the workload off, for how long yet."""
-    who = deciding(workload)
+    """One row per check: state, since when, number of retries, remaining delay."""
+    last = deciding(workload)
     rows = []
     for row in workload.status.admission_checks:
         end = end_of(row)
         left = tables.NOTHING
         if end is not None:
             left = span((end - now).total_seconds()) if end > now else "over"
-            left += f" ({DECIDES})" if row.name in who else ""
+            left += f" ({DECIDES})" if row.name in last else ""
         rows.append(
             (
                 row.name,
@@ -70,14 +70,16 @@ def check_table(workload: StoredWorkload, now: datetime) -> Table:
 def next_attempt(
     workload: StoredWorkload, now: datetime, variants: Iterable[StoredWorkload] = ()
 ) -> str:
-    """When it competes again and what decides that; "" while it waits for no time. ``variants``: of
-    a parent."""
+    """When the workload competes again, and what sets that time; "" if there is none.
+    ``variants``: of a parent."""
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None or state is None or phase(workload, now) is Phase.FINISHED:
         return ""
-    who = deciding(workload)
-    cause = ", ".join(f'"{name}"' for name in who) if who else "the backoff after PodsReadyTimeout"
+    last = deciding(workload)
+    cause = (
+        ", ".join(f'"{name}"' for name in last) if last else "the backoff after PodsReadyTimeout"
+    )
     if head(workload).role == PARENT and not is_false(workload, Type.REQUEUED):
         first = [
             head(one).variant
@@ -90,14 +92,14 @@ def next_attempt(
 
 
 def pods_ready_evictions(workload: StoredWorkload) -> str:
-    """How often its pods were not ready in time; "" while never."""
+    """How often its pods were not ready in time; "" if never."""
     state = workload.status.requeue_state
     return str(state.count) if state is not None and state.count else ""
 
 
 def check_values(rows: list[dict[str, Any]], workload: StoredWorkload) -> list[dict[str, Any]]:
-    """The rows as conditions, each with what it waits for, for programs."""
-    who = deciding(workload)
+    """The checks as conditions with their delays, for JSON and YAML."""
+    last = deciding(workload)
     values = []
     for condition, row in zip(
         check_conditions(rows), workload.status.admission_checks, strict=True
@@ -107,6 +109,6 @@ def check_values(rows: list[dict[str, Any]], workload: StoredWorkload) -> list[d
         if end is not None:
             value["requeueAfterSeconds"] = row.requeue_after_seconds
             value["notBefore"] = stamp(end)
-            value[DECIDES] = row.name in who
+            value[DECIDES] = row.name in last
         values.append(value)
     return values

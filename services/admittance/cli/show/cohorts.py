@@ -1,4 +1,4 @@
-"""A tree of cohorts as a table: quota and use, and what is borrowed and may be lent, by level."""
+"""A cohort tree as a table: quota, usage, borrowed and lendable amounts by level."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from admittance.quota.amounts import UNLIMITED
 
 
 async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
-    """The tree that a cohort is in, as the scheduler counts it; nothing where none is known.
+    """The scheduler's tree that contains the cohort; empty if it does not know the cohort.
 
-    Raises AnswerIsNo when the scheduler does not answer.
+    Raises AnswerIsNo if the scheduler does not answer.
     """
     reply = await bus.ask("queues", Queues(cohort=cohort), QueuesReply)
     return () if reply.error else reply.tree
 
 
 async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
-    """`tree_of`, for whoever can do without."""
+    """`tree_of`; empty if the scheduler does not answer."""
     try:
         return await tree_of(bus, cohort)
     except AnswerIsNo:
@@ -31,7 +31,7 @@ async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
 
 
 def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
-    """What is told of the cohort itself, before the tree."""
+    """Title and text about the cohort itself."""
     here = next((one for one in tree if one.kind == "Cohort" and one.name == cohort), None)
     if here is None:
         return []
@@ -61,12 +61,12 @@ def _below(tree: Sequence[NodeStatus], here: NodeStatus) -> list[NodeStatus]:
 
 
 def share(thousandths: int) -> str:
-    """A weighted share; who borrows without a weight is above everybody else."""
+    """A weighted share as text; a borrower with weight 0 has the highest share."""
     return "without weight" if thousandths >= UNLIMITED else str(thousandths)
 
 
 def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:
-    """The whole tree; the cohort that was asked for is marked."""
+    """The whole tree; the given cohort is marked with a star."""
     columns = (
         Column("TREE"),
         Column("FLAVOR"),

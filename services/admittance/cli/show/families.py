@@ -1,4 +1,4 @@
-"""A family as the bucket has it: a parent, its variants, and what their queue says."""
+"""A family read from the bucket: a parent, its variants, and the policy of their queue."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Member(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """Which of its parent's it is."""
+        """The variant's name within its parent."""
         return head(self.workload).variant
 
 
 class Family(NamedTuple):
-    """``variants``: the best first. ``rules``: None where the queue has no policy, or is gone."""
+    """``variants``: best first. ``rules``: None if the queue has no policy or does not exist."""
 
     found: Found
     parent: StoredWorkload
@@ -55,7 +55,7 @@ class Family(NamedTuple):
 
 
 def is_parent(workload: StoredWorkload) -> bool:
-    """It has variants, or will."""
+    """Whether the workload has or will have variants."""
     return head(workload).role == PARENT
 
 
@@ -76,12 +76,12 @@ async def family_of(bus: Link, found: Found) -> Family:
 
 
 def names_of(parent: StoredWorkload, rules: FamilyRules | None) -> list[str]:
-    """Names that its variants may have: those it tells of, and those that the queue leads to."""
+    """Possible names of its variants: from its status and from the policy of the queue."""
     return list(tags_of(parent, rules))
 
 
 def tags_of(parent: StoredWorkload, rules: FamilyRules | None) -> dict[str, str]:
-    """The same names, and which variant each would be."""
+    """Variant by possible workload name."""
     from admittance.workload.families.shaping import name_of
 
     found = {row.name: row.variant for row in parent.status.variants}
@@ -111,7 +111,7 @@ def _own(
 
 
 async def rules_for(bus: Link, namespace: str, queue: str) -> FamilyRules | None:
-    """What the ClusterQueue behind a LocalQueue says of families; None: nothing, or it is gone."""
+    """The policy of the ClusterQueue of a LocalQueue; None if there is none."""
     if not queue:
         return None
     local = await _object(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
@@ -137,7 +137,7 @@ async def _object(bus: Link, key: str) -> object:
 
 
 async def parent_of(bus: Link, variant: Found) -> Found | None:
-    """The parent of a variant; None: it is gone."""
+    """The parent of a variant; None if it was deleted."""
     name, uid = owner_of(variant.workload())
     entry = await bus.get(kinds.WORKLOAD.object_key(variant.namespace, name)) if name else None
     if entry is None or entry.value is None:
@@ -147,7 +147,7 @@ async def parent_of(bus: Link, variant: Found) -> Found | None:
 
 
 def refuse_variant(found: Found, instead: str) -> None:
-    """Raises AnswerIsNo, naming the parent, where found is a variant. ``instead``: what to type;
+    """Raises AnswerIsNo if found is a variant. ``instead``: the command to use on the parent;
     ``{}`` stands for the parent's name."""
     workload = found.workload()
     spec = head(workload)
@@ -156,5 +156,5 @@ def refuse_variant(found: Found, instead: str) -> None:
     parent, _ = owner_of(workload)
     raise AnswerIsNo(
         f'workload "{found.name}" is the variant {spec.variant} of workload "{parent}", '
-        f"whose job it is: {instead.format(parent)}"
+        f"which owns the job: use {instead.format(parent)}"
     )

@@ -1,4 +1,4 @@
-"""Objects as the bucket keeps them, and what is added when one is shown."""
+"""Objects as stored in the bucket, and the fields added when one is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECK_CONDITIONS: Final = {
     "Retry": ("False", "Retry"),
     "Rejected": ("False", "Reject"),
 }
-"""State of a check to status and reason of its condition. LIFECYCLE 1.5, A27."""
+"""State of a check to status and reason of its condition. docs/spec/lifecycle.md#1.5."""
 
 
 class PoolUsage(NamedTuple):
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
     @property
     def name(self) -> str:
-        """From the key, so that an object is listed even if nobody can read its bytes."""
+        """From the key, so that an object is listed even if its bytes cannot be read."""
         return _plain(self.key.split(".")[-1])
 
     @property
@@ -56,26 +56,26 @@ class Found(NamedTuple):
         return _plain(parts[1]) if len(parts) == 3 else ""
 
     def plain(self) -> dict[str, Any]:
-        """The object as dicts and lists. Raises AnswerIsNo when it is none."""
+        """The object as dicts and lists. Raises AnswerIsNo if it cannot be decoded."""
         try:
             value = msgspec.json.decode(self.data)
         except BROKEN as error:
             raise AnswerIsNo(f"{self.key} in the bucket is not JSON: {error}") from None
         if not isinstance(value, dict):
-            raise AnswerIsNo(f"{self.key} in the bucket is no object")
+            raise AnswerIsNo(f"{self.key} in the bucket is not an object")
         return value
 
     def workload(self) -> StoredWorkload:
-        """The object as a workload. Raises AnswerIsNo when it is none."""
+        """The object as a workload. Raises AnswerIsNo if it cannot be decoded."""
         from admittance.workload.reading import read
 
         try:
             return read(self.key, self.data)
         except BROKEN as error:
-            raise AnswerIsNo(f"{self.key} in the bucket is no workload: {error}") from None
+            raise AnswerIsNo(f"{self.key} in the bucket is not a workload: {error}") from None
 
     def is_readable(self) -> bool:
-        """The services can read it, too."""
+        """Whether the services can read it."""
         from admittance.provisioning.records import read_record
         from admittance.workload.reading import read, read_manifest
 
@@ -114,7 +114,7 @@ def _plain(token: str) -> str:
 
 
 def field(value: Mapping[str, Any], *path: str, default: Any = None) -> Any:
-    """What stands under path; default where a step is missing or null."""
+    """The value at path; default if a step is missing or null."""
     here: Any = value
     for step in path:
         here = here.get(step) if isinstance(here, Mapping) else None
@@ -128,9 +128,9 @@ def conditions_of(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of ``status.admissionChecks`` as conditions under the checks' names.
+    """Rows of ``status.admissionChecks`` as conditions with the names of the checks as types.
 
-    A check that waits for a preemption says so in its reason; its status stays Unknown.
+    For a check that waits for a preemption the reason is PreemptionRequired and the status Unknown.
     """
     conditions = []
     for row in rows:
@@ -146,7 +146,7 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def shown_object(found: Found) -> dict[str, Any]:
-    """The stored object, with what its spec's defaults say."""
+    """The stored object with defaults filled into its spec."""
     from admittance.api.defaults import complete
     from admittance.api.problems import ManifestError
     from admittance.api.reading.objects import decode_object

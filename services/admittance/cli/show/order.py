@@ -1,4 +1,4 @@
-"""Workloads in the order in which a list shows them: each parent with its variants beneath."""
+"""Order of workloads in a list, with variants below their parent; start and duration of jobs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LAST: Final = "└─ "
 
 
 class Line(NamedTuple):
-    """``mark``: stands before the name. ``why``: of a variant, why it is active, or not, as its
-    parent tells; "" where that is not among the others."""
+    """``mark``: printed before the name. ``why``: why a variant is active or inactive; "" if
+    its parent is not in the list."""
 
     found: Found
     workload: StoredWorkload
@@ -25,8 +25,8 @@ class Line(NamedTuple):
 
 
 def arranged(found: Sequence[Found]) -> list[Line]:
-    """Everything that was found, in its order; variants stand beneath their parent, the best first.
-    A variant without its parent stands where it was."""
+    """All workloads in order, with variants moved below their parent, best first. A variant without
+    its parent keeps its place."""
     lines = [Line(one, one.workload()) for one in found]
     parents = {line.workload.metadata.uid for line in lines if head(line.workload).role != VARIANT}
     beneath: dict[str, list[Line]] = {}
@@ -59,12 +59,12 @@ def _place(line: Line) -> tuple[int, str]:
 
 
 def is_variant(workload: StoredWorkload) -> bool:
-    """It is one attempt of another workload, and runs nothing itself."""
+    """Whether the workload is a variant of another workload."""
     return head(workload).role == VARIANT
 
 
 def started_at(workload: StoredWorkload) -> datetime | None:
-    """When it was admitted to run; None: it is not admitted, and did not run to its end."""
+    """When it was admitted; None if it is not admitted and did not run to its end."""
     admitted = find(workload, Type.ADMITTED)
     if admitted is None or admitted.status != "True":
         return None
@@ -72,7 +72,7 @@ def started_at(workload: StoredWorkload) -> datetime | None:
 
 
 def duration_seconds(workload: StoredWorkload, now: datetime) -> float | None:
-    """How long the job has run since then, or ran until its end; None: it does not run."""
+    """How long the job has run, or ran until its end; None if it does not run."""
     began = started_at(workload)
     if began is None:
         return None

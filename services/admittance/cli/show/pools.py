@@ -1,7 +1,6 @@
-"""Pools of machines as people see them: how many there are, and who has them.
+"""Tables about MachinePools: how many machines there are, and which workloads have booked them.
 
-What is booked is read where the service keeps it, so it is told, and so, also while no service is
-there.
+Bookings are read from the bucket of the provider, so they are shown also while it is not running.
 """
 
 from __future__ import annotations
@@ -34,14 +33,15 @@ from admittance.provider_pool.manifests import KIND, BadPool, Pool, pattern_of, 
 NOTHING: Final = "-"
 UNKNOWN: Final = "?"
 MACHINES_MAX: Final = 8
-"""Machines of one booking that are told by name."""
+"""Machines of one booking that are listed by name."""
 
 
 async def with_bookings(
     bus: Link, kind: Kind, found: Sequence[Found], now: datetime
 ) -> list[Found]:
-    """Pools with how they stand; without, and with a note, where what is booked cannot be read.
-    Other kinds as they are."""
+    """Adds bookings to MachinePools; returns other kinds unchanged.
+
+    Prints a warning and returns pools without bookings if these cannot be read."""
     if kind is not kinds.MACHINE_POOL or not found:
         return list(found)
     pattern = pattern_of(found[0].name if len(found) == 1 else None)
@@ -49,7 +49,7 @@ async def with_bookings(
     try:
         entries = await bus.read_all(pattern, bucket=PROVIDERS)
     except AnswerIsNo as error:
-        output.warn(f"nobody knows what is booked: {error}")
+        output.warn(f"bookings are unknown: {error}")
         return list(found)
     for entry in entries:
         with suppress(*BROKEN):  # of a newer version, or written by hand
@@ -61,7 +61,7 @@ async def with_bookings(
 
 
 def told(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
-    """The pool with how it stands."""
+    """The pool with its usage."""
     ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
     try:
         pool = _pool(found)
@@ -72,7 +72,7 @@ def told(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
 
 
 def wrong(found: Found) -> str:
-    """Why nothing is booked in it; "": its manifest makes a pool."""
+    """What is wrong with the manifest of the pool; "" if it is valid."""
     try:
         _pool(found)
     except BadPool as error:
@@ -82,7 +82,7 @@ def wrong(found: Found) -> str:
 
 def _pool(found: Found) -> Pool:
     if found.namespace:
-        # What is booked is that of the pool of the same name without one.
+        # The bookings belong to the pool of the same name without a namespace.
         raise BadPool(f"metadata.namespace: a {KIND} has none, not {found.namespace}")
     try:
         return pool_of(found.name, found.plain().get("spec"))
@@ -112,7 +112,7 @@ def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
 
 
 def _total(machines: Sequence[Mapping[str, Any]]) -> str:
-    """As it is written."""
+    """The number of machines as written in the manifest."""
     counts = [one.get("count", 1) for one in machines]
     return str(sum(count for count in counts if isinstance(count, int)))
 
@@ -125,7 +125,7 @@ def _counts(counted: MachineCounts | None, total: str = UNKNOWN) -> tuple[str, s
 
 
 def shown(found: Found) -> dict[str, Any]:
-    """The object as programs get it, with how it stands in ``status``."""
+    """The object for JSON and YAML, with its usage in ``status``."""
     value, usage = found.plain(), found.pool_usage
     if usage is None:
         return value
@@ -148,7 +148,7 @@ def kind_table(found: Found) -> Table:
     try:
         machines = _pool(found).machines
     except BadPool:
-        machines = ()  # It is told beside the name.
+        machines = ()  # The problem is printed beside the name.
     counted = found.pool_usage.kinds if found.pool_usage is not None else {}
     rows = [
         (
@@ -163,7 +163,7 @@ def kind_table(found: Found) -> Table:
 
 
 def booking_table(found: Found, now: datetime) -> Table:
-    """Who has how many machines."""
+    """One row per booking."""
     columns = (
         Column("NAMESPACE"),
         Column("WORKLOAD"),

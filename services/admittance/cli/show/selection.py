@@ -1,4 +1,4 @@
-"""Which objects a list shows, and in which order."""
+"""Filters and order of the lists of `admit get`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPS: Final = (
     (Phase.QUOTA_RESERVED, Phase.PENDING, Phase.BACKOFF),
     (Phase.DEACTIVATED, Phase.REJECTED, Phase.FINISHED),
 )
-"""A list has what runs before what waits, and that before what is over."""
+"""Lists show running workloads first, then waiting, then finished ones."""
 _RANK: Final = {one: rank for rank, group in enumerate(GROUPS) for one in group}
 
 ENDS: Final = ("Succeeded", "Failed")
@@ -29,7 +29,7 @@ NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Selection(NamedTuple):
-    """What was typed of a list. ``queues``: LocalQueues by namespace and name; None: any."""
+    """Filters and order of a list. ``queues``: LocalQueues by namespace and name; None: any."""
 
     labels: tuple[tuple[str, str, str], ...] = ()
     states: frozenset[str] = frozenset()
@@ -49,12 +49,14 @@ def selection(
     limit: int | None,
     now: datetime,
 ) -> Selection:
-    """What the options mean. Raises BadInput, also for options that the kind has no use for."""
+    """Builds the selection from the options. Raises BadInput."""
     if states and kind is not kinds.WORKLOAD:
         raise BadInput("--state goes with workloads only")
     keys = _WORKLOAD_KEYS if kind is kinds.WORKLOAD else _KEYS
     if sort_by is not None and sort_by.lower().removeprefix("-") not in keys:
-        raise BadInput(f'--sort-by "{sort_by}" is none of {", ".join(keys)}; -KEY turns it around')
+        raise BadInput(
+            f'--sort-by "{sort_by}" is none of {", ".join(keys)}; -KEY reverses the order'
+        )
     return Selection(
         labels=tuple(part for word in labels for part in _requirements(word)),
         states=frozenset(_state(one) for word in states for one in word.split(",")),
@@ -76,7 +78,7 @@ def _requirements(word: str) -> list[tuple[str, str, str]]:
         else:
             found.append((part.lstrip("!"), "missing" if part.startswith("!") else "there", ""))
     if not found or any(not key for key, _, _ in found):
-        raise BadInput(f'-l "{word}" is no selector; write KEY=VALUE, KEY!=VALUE, KEY or !KEY')
+        raise BadInput(f'-l "{word}" is not a selector; write KEY=VALUE, KEY!=VALUE, KEY or !KEY')
     return found
 
 
@@ -91,10 +93,10 @@ def _state(typed: str) -> str:
 def select(
     kind: Kind, found: Sequence[Found], chosen: Selection, now: datetime
 ) -> tuple[list[Found], int]:
-    """The objects of a list in its order, and how many more there would be without its limit.
+    """The objects of a list in order, and how many the limit leaves out.
 
-    Workloads come running before waiting before finished, the newest first; other kinds by name.
-    Variants follow their parent, whatever is said of them alone.
+    Workloads are sorted running, waiting, finished, the newest first; other kinds by name. Variants
+    follow their parent, whether or not they match the filters themselves.
     """
     if kind is kinds.WORKLOAD:
         return _workloads(found, chosen, now)
@@ -180,7 +182,7 @@ def _matches(labels: Mapping[str, Any], wanted: Sequence[tuple[str, str, str]]) 
 
 
 def _sort(rows: list[Any], sort_by: str, key_of: Callable[[Any, str], Any]) -> None:
-    """Sorts in place; rows that are alike keep their order."""
+    """Sorts in place; the sort is stable."""
     key = sort_by.removeprefix("-")
     downwards = key in _GREATEST_FIRST
     rows.sort(key=lambda row: key_of(row, key), reverse=downwards != sort_by.startswith("-"))

@@ -1,4 +1,4 @@
-"""What a table says of each kind: columns, and a row per object."""
+"""Tables of `admit get`: for each kind its columns and the row of an object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Counters = Mapping[tuple[str, str], QueueStatus]
 """Live counters by namespace (empty for a ClusterQueue) and name."""
 
 Reasons = Mapping[tuple[str, str], tuple[str, str]]
-"""Reason and message for which workloads wait, by namespace and name."""
+"""Reason and message of waiting workloads, by namespace and name."""
 
 NO_REASONS: Final[Reasons] = MappingProxyType({})
 ON_HOLD: Final = "OnHold"
@@ -45,8 +45,9 @@ def table(
     all_namespaces: bool = False,
     reasons: Reasons = NO_REASONS,
 ) -> Table:
-    """The table of objects of one kind; with their namespaces first where several are shown, and
-    variants beneath their parents. ``reasons``: of workloads that wait, as the scheduler says."""
+    """The table of objects of one kind, with a namespace column if several namespaces are shown.
+
+    Variants stand below their parents. ``reasons``: of waiting workloads, from the scheduler."""
     view = _view(kind)
     columns = view.columns
     if kind is kinds.WORKLOAD:
@@ -78,7 +79,7 @@ def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
         case Phase.EVICTING | Phase.DEACTIVATED | Phase.REJECTED:
             order = (Type.EVICTED, Type.QUOTA_RESERVED)
         case Phase.BACKOFF:
-            # A family waits because each of its variants does, and says so where it tells of them.
+            # A family waits because all of its variants wait: its QuotaReserved condition says so.
             own = (Type.REQUEUED, Type.EVICTED) if is_false(workload, Type.REQUEUED) else ()
             order = (*own, Type.QUOTA_RESERVED)
         case Phase.QUOTA_RESERVED:
@@ -188,7 +189,7 @@ def _local_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, 
 
 
 def value_of(used: LocalUsage) -> str:
-    """What a LocalQueue is compared by."""
+    """The usage by which a LocalQueue is ordered."""
     return "last" if used.value is None else f"{used.value:.4g}"
 
 

@@ -1,1 +1,1 @@
-"""What every command uses: options, errors, the connection, kinds and output."""
+"""Shared by all commands: options, errors, the connection, kinds and output."""

@@ -1,7 +1,7 @@
-"""How a command fails: one line on standard error, and the exit status that goes with it.
+"""Errors of commands: one line on standard error, and an exit status.
 
-``CliError`` ─┬─ ``BadInput`` (2): what was typed or written in a file is wrong
-              └─ ``AnswerIsNo`` (1): not found, refused, failed, nobody there
+``CliError`` ─┬─ ``BadInput`` (2): the command line or a file is wrong
+              └─ ``AnswerIsNo`` (1): not found, refused, failed, no service answers
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ INTERRUPTED: Final = 130
 
 
 class CliError(Exception):
-    """Ends a command. ``lines`` go to standard error, each one a whole sentence."""
+    """Ends a command. Each of ``lines`` goes to standard error."""
 
     status = 1
 
@@ -24,7 +24,7 @@ class CliError(Exception):
 
 
 class BadInput(CliError):
-    """What was typed, or what a file says, is wrong."""
+    """The command line or a file is wrong."""
 
     status = 2
 
@@ -36,12 +36,12 @@ class AnswerIsNo(CliError):
 
 
 def one_line(text: str) -> str:
-    """text without line breaks, so that one error stays one line for whoever greps."""
+    """text without line breaks, so that grep finds an error as one line."""
     return " ".join(text.split())
 
 
 def lines_of(error: BaseException) -> Iterable[str]:
-    """What standard error says about any exception of ours."""
+    """The lines to print for any exception of ours."""
     if isinstance(error, CliError):
         return error.lines
     return (one_line(str(error)) or type(error).__name__,)

@@ -19,19 +19,19 @@ STANDARD_INPUT: Final = "-"
 
 
 def documents(paths: Sequence[str], namespace: str) -> list[Document]:
-    """The objects of all files, in their order; namespace for those that name none.
+    """The objects of all files in order; ``namespace`` is the default namespace.
 
-    Raises BadInput with everything that is wrong with any of them, a line each.
+    Raises BadInput with all problems of all files, one line each.
     """
     found: list[Document] = []
     problems: list[str] = []
     for source, text in texts(paths):
         try:
-            # How many flavors may each be a variant is a setting, of which only the system knows.
+            # The limit of variants is a setting that only the running system knows.
             found += read(text, source, namespace=namespace, flavors_max=FLAVORS_MAX)
         except ManifestError as error:
             problems += error.lines()
-    # Within one file the reader has seen to it; here it is about several.
+    # The reader finds duplicates within one file; this finds them across files.
     problems += [line for twice in duplicates(found) for line in twice.lines()]
     problems += machine_pool_problems(found)
     if problems:
@@ -42,9 +42,9 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
 
 
 def texts(paths: Sequence[str]) -> Iterable[tuple[str, bytes]]:
-    """Name and bytes of every file that paths mean; of a folder its manifests, by name."""
+    """Name and bytes of every file; for a folder, of its manifests sorted by name."""
     if paths.count(STANDARD_INPUT) > 1:
-        raise BadInput("-f - may be given once: standard input is read to its end")
+        raise BadInput("-f - may be given only once")
     for path in paths:
         if path == STANDARD_INPUT:
             yield "standard input", sys.stdin.buffer.read()

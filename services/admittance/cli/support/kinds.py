@@ -1,7 +1,7 @@
-"""The kinds that can be typed, and how each is spelled.
+"""The kinds that commands accept, and their spellings.
 
 A kind is found by its plural, singular or short name, in any case, with or without its API group.
-What none of them names, but has a dot, is a kind of a foreign API group, as ``kind.group``.
+Any other word with a dot is a kind of a foreign API group, written ``kind.group``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Kind(NamedTuple):
         return tuple(f"{key}.>" for key in (self.key, *self.other_keys))
 
     def keys(self, namespace: str, name: str) -> tuple[str, ...]:
-        """Where an object may be: one key, or for a foreign kind several, since only its own
-        program knows whether it has a namespace, and how its plural is made."""
+        """The possible keys of an object. A foreign kind has several: only its own program knows
+        whether it has a namespace and how its plural is built."""
         if self.is_foreign:
             each = (self.key, *self.other_keys)
             bare = tuple(f"{key}.{token(name)}" for key in each)
@@ -89,7 +89,7 @@ REQUEST: Final = Kind(
     namespaced=True,
     group="autoscaling.x-k8s.io",
 )
-"""What the provisioning check asked for; nobody applies it."""
+"""Created by the provisioning check; users do not apply it."""
 MACHINE_POOL: Final = Kind(
     "MachinePool",
     "machinepools",
@@ -97,7 +97,7 @@ MACHINE_POOL: Final = Kind(
     token("machinepool.admittance.dev"),
     group="admittance.dev",
 )
-"""Of a foreign group, like any provider's, and shown better."""
+"""A foreign kind, like those of other providers, but with tables of its own."""
 
 KINDS: Final = (
     WORKLOAD,
@@ -112,7 +112,7 @@ KINDS: Final = (
     REQUEST,
     MACHINE_POOL,
 )
-"""All that the bucket keeps. A Job is none of them: it becomes a workload."""
+"""All kinds in the bucket. A Job is stored as a workload."""
 
 
 def _spellings(kind: Kind) -> set[str]:
@@ -126,12 +126,12 @@ _BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
 
 
 def kind_named(typed: str) -> Kind:
-    """The kind that typed means. Raises BadInput with the kinds there are."""
+    """The kind that typed means. Raises BadInput with all kinds."""
     found = _BY_NAME.get(typed.lower())
     if found is not None:
         return found
     if typed.lower() in ("job", "jobs", "job.batch", "jobs.batch"):
-        raise BadInput("a Job becomes a workload when it is submitted; look at workloads")
+        raise BadInput("a Job becomes a workload when it is submitted: use the kind workloads")
     singular, dot, group = typed.lower().partition(".")
     if dot and singular and group and group != KUEUE:
         return foreign(singular, group)
@@ -140,7 +140,7 @@ def kind_named(typed: str) -> Kind:
 
 
 def foreign(manifest: str, group: str) -> Kind:
-    """A kind that only a check knows: kept as it is. A plural may have been typed as well."""
+    """A kind of a foreign API group, stored unchanged. ``manifest`` may be a plural."""
     singular = manifest.lower()
     key = token(f"{singular}.{group}")
     stems = [singular[: -len(end)] for end in ("s", "es") if singular.endswith(end)]
@@ -175,7 +175,7 @@ def workload_target(typed: str, name: str | None) -> str:
         raise BadInput(f'no kind "{typed}"; for a workload of that name type: workload {typed}')
     kind, found = target(typed, name)
     if kind is not WORKLOAD:
-        raise BadInput(f"this works on workloads only, and {kind.singular} is none")
+        raise BadInput(f"this works on workloads only, not on a {kind.singular}")
     if not found:
         raise BadInput("the name of the workload is missing")
     return found

@@ -1,6 +1,6 @@
-"""How a command reaches the bus: connect, ask, read the bucket, state a fact.
+"""The connection of a command to the bus: connect, request, read the bucket, publish a fact.
 
-Whatever goes wrong on the way becomes one line that says what to do.
+Every failure becomes one line that says what to do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class InParts(Protocol):
-    """A message of a long answer, which says how many there are."""
+    """One message of a long answer; ``parts``: how many there are."""
 
     @property
     def parts(self) -> int: ...
@@ -47,9 +47,9 @@ P = TypeVar("P", bound=InParts)
 ASK_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 30.0
 READ_SECONDS: Final = 60.0
-"""For all entries of a bucket under some pattern. Far more than it takes while the bus answers."""
-UNKNOWN: Final = "whether it arrived is unknown, look before repeating"
-AGAIN: Final = "try again; `admit doctor` looks for the cause"
+"""Limit for reading all entries under a pattern; far more than it takes on a working server."""
+UNKNOWN: Final = "it is unknown whether it arrived; check before repeating"
+AGAIN: Final = "try again, or look for the cause with `admit doctor`"
 
 ANSWERED_BY: Final = {
     "apply": "workload-controller",
@@ -68,7 +68,7 @@ ANSWERED_BY: Final = {
 """Which service answers ``admit.api.<what>``."""
 
 
-class Nobody(AnswerIsNo):
+class NoResponder(AnswerIsNo):
     """No service listens for the request."""
 
 
@@ -90,14 +90,14 @@ class Link:
     ) -> R:
         """The answer to ``admit.api.<what>[.<ns>]``, also when it has ``error`` set.
 
-        Raises Nobody when no service listens, AnswerIsNo when none answered in time.
+        Raises NoResponder when no service listens, AnswerIsNo when none answered in time.
         """
         subject = f"admit.api.{what}"
         if namespace is not None:
             subject += f".{token(namespace)}"
         data = _data(request)
         with self._sentences(subject, timeout):
-            # Not `Bus.request`: nobody there and no answer in time are different sentences here.
+            # Not `Bus.request`: "no responders" and "no answer in time" are different errors here.
             answer = await self.bus.nc.request(subject, data, timeout=timeout)
             return msgspec.json.decode(answer.data, type=reply)
 
@@ -125,26 +125,26 @@ class Link:
 
     @contextmanager
     def _sentences(self, subject: str, timeout: float) -> Iterator[None]:
-        """Turns what goes wrong with a request into what to do about it."""
+        """Turns the failure of a request into an error that says what to do."""
         service = ANSWERED_BY[subject.split(".")[2]]
         try:
             yield
         except nats.errors.NoRespondersError:
-            raise Nobody(
-                f"nobody answers {subject} at {self.call.shown_url}: the {service} is not running; "
+            raise NoResponder(
+                f"no answer to {subject} at {self.call.shown_url}: the {service} is not running; "
                 f"start `admit up`, or `admit serve {service}`"
             ) from None
         except (nats.errors.TimeoutError, TimeoutError):
-            cause = self.bus.nc.denied or f"the {service} is busy or gone; `admit doctor` tells"
+            cause = self.bus.nc.denied or f"the {service} is busy or stopped; see `admit doctor`"
             raise AnswerIsNo(f"no answer to {subject} within {timeout:g} s: {cause}") from None
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise AnswerIsNo(
-                f"the answer to {subject} is not understood ({error}); are the {service} and this "
-                "command of the same version?"
+                f"cannot decode the answer to {subject} ({error}); do the {service} and this "
+                "command have the same version?"
             ) from None
 
     async def get(self, key: str) -> Entry | None:
-        """The entry of the bucket under key; None when there is none, or none any more."""
+        """The entry of the bucket under key; None if it does not exist or was deleted."""
         try:
             entry = await bucket.get(self.bus, key)
         except (Refused, Unavailable) as error:
@@ -167,14 +167,14 @@ class Link:
         )
 
     async def state(self, fact: Fact) -> int:
-        """Puts fact on the log and answers its sequence. Raises AnswerIsNo when it is refused."""
+        """Publishes a fact to the log and returns its sequence. Raises AnswerIsNo if refused."""
         [outcome] = await self.state_all([fact])
         if isinstance(outcome, CliError):
             raise outcome
         return outcome
 
     async def state_all(self, several: Sequence[Fact]) -> list[int | CliError]:
-        """Puts facts on the log, in order; the sequence of each, or why it was refused.
+        """Publishes facts to the log in order; returns for each its sequence or the error.
 
         Raises AnswerIsNo when the log does not answer.
         """
@@ -212,7 +212,7 @@ class Link:
     async def _trouble(
         self, what: str, error: AdmittanceError, *, writes: bool = False
     ) -> AnswerIsNo:
-        """What to tell about a stream that refuses or does not answer. ``writes``: a write."""
+        """The error for a stream that refuses or does not answer. ``writes``: it was a write."""
         unset = AnswerIsNo(
             f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
             "or `admit serve workload-controller`"
@@ -220,40 +220,40 @@ class Link:
         if isinstance(error, Refused):
             if error.code == NO_STREAM:
                 return unset
-            return AnswerIsNo(f"{what}: {error}; `admit doctor` looks for the cause")
-        told = str(error)
+            return AnswerIsNo(f"{what}: {error}; look for the cause with `admit doctor`")
+        text = str(error)
         try:
             await self.bus.api(f"STREAM.INFO.{STREAM}")
             if writes:
-                told = (
+                text = (
                     "the server answers, but it did not acknowledge the write; its disk may be "
                     "full, and `admit doctor` tries a write to each stream"
                 )
         except Refused as refused:
-            # A cluster without a leader refuses, too, and has a log all the same.
+            # A cluster without a leader refuses as well, although its log exists.
             if refused.code == NO_STREAM:
                 return unset
         except Unavailable:
             pass
-        return AnswerIsNo(f"{what}: {told}; {UNKNOWN if writes else AGAIN}")
+        return AnswerIsNo(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
 
     async def settle(self, sequence: int) -> SettledReply:
-        """What became of the fact at sequence, once all before it have had their effect.
+        """The outcome of the fact at sequence, after all facts before it were applied.
 
-        Raises AnswerIsNo when nobody answers: the fact is kept, and counts later.
+        Raises AnswerIsNo when no service answers: the fact stays on the log and is applied later.
         """
         deadline = clock.monotonic() + SETTLE_SECONDS
         while True:
             try:
                 return await self.ask("settled", Settled(sequence=sequence), SettledReply)
-            except Nobody as error:
+            except NoResponder as error:
                 raise AnswerIsNo(
-                    f"kept on the log as {sequence}, but not applied: {error}"
+                    f"stored on the log as {sequence}, but not applied: {error}"
                 ) from None
             except AnswerIsNo as error:
                 if clock.monotonic() >= deadline:
                     raise AnswerIsNo(
-                        f"kept on the log as {sequence}, but not applied yet: {error}"
+                        f"stored on the log as {sequence}, but not applied yet: {error}"
                     ) from None
 
 
@@ -261,7 +261,7 @@ def _data(request: Request) -> bytes:
     data = encode(request)
     if len(data) > MAX_PAYLOAD:
         raise BadInput(
-            f"{len(data):,} bytes at once are more than the bus takes ({MAX_PAYLOAD:,}); "
+            f"the request has {len(data):,} bytes, more than the bus takes ({MAX_PAYLOAD:,}); "
             "split the manifests over several calls"
         )
     return data
@@ -271,7 +271,7 @@ def _data(request: Request) -> bytes:
 async def link(call: Call) -> AsyncIterator[Link]:
     """A connection to the server of call. Raises BadInput or SetupError with what to do."""
     check_url(call.url)
-    # Not warnings: what went wrong is told in one line, ours.
+    # No warnings: our error is the one line about what went wrong.
     logger.errors_only("admit")
     bus = await Bus.connect(
         call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None
@@ -285,7 +285,7 @@ async def link(call: Call) -> AsyncIterator[Link]:
 
 
 def check_url(url: str) -> None:
-    """Raises BadInput when url is none of a NATS server."""
+    """Raises BadInput if url is not the URL of a NATS server."""
     try:
         read_urls(url)
     except BadUrl as error:

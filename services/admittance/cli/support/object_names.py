@@ -1,8 +1,7 @@
-"""Names of objects for the shell's completion, asked of the server without its client.
+"""Names of objects for shell completion, read from the server without the NATS client.
 
-The client takes longer to import than a person waits for a completion. So this speaks the few lines
-of the protocol that one question needs, and answers nothing where more would be wanted: TLS,
-credentials files, a server that is not there.
+The client takes too long to import for a completion. This module speaks the few protocol lines that
+one request needs, and returns nothing if TLS or a credentials file is required or no server runs.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STREAM: Final = "KV_admittance"
 
 
 def names(url: str, kind: Kind, namespace: str, start: str) -> list[str]:
-    """Names of objects of the kind that begin with start, in order; none where it fails.
+    """Names of objects of the kind that begin with start, sorted; empty on failure.
 
     One that was deleted within the last hour may be among them.
     """
@@ -42,7 +41,7 @@ def names(url: str, kind: Kind, namespace: str, start: str) -> list[str]:
 
 
 class _Wire:
-    """One connection, for one question."""
+    """One connection for one request."""
 
     def __init__(self, url: str) -> None:
         one = url.split(",")[0]

@@ -1,6 +1,6 @@
-"""What every command takes: which bus, which namespace, which shape of answer.
+"""Options of every command: server, namespace, output format.
 
-All of it may stand before or behind the command's name; what stands behind wins.
+They may stand before or after the command name; those after it win.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_NAMESPACE: Final = "default"
 
 
 class Output(StrEnum):
-    """Shapes of an answer. ``table`` is for people."""
+    """Output formats. ``table`` is for people."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -31,7 +31,7 @@ class Output(StrEnum):
 
 
 class UrlFrom(StrEnum):
-    """Who chose the URL of the server."""
+    """Source of the server URL."""
 
     OPTION = "--nats"
     ENVIRONMENT = "ADMIT_NATS_URL"
@@ -40,10 +40,7 @@ class UrlFrom(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of the command: the global options, settled.
-
-    ``url_from`` tells who chose the URL.
-    """
+    """The global options of one call. ``url_from``: the source of the URL."""
 
     url: str = DEFAULT_URL
     url_from: UrlFrom = UrlFrom.DEFAULT
@@ -82,7 +79,7 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="The shape of the answer. Default: a table",
+        help="Output format. Default: a table",
         show_choices=True,
         rich_help_panel="Global options",
     ),
@@ -95,10 +92,10 @@ def outer_call(
     output: Output | None,
     environ: Mapping[str, str] = os.environ,
 ) -> Call:
-    """The call as the options before the command's name and the environment make it."""
+    """The call from the environment and the options before the command name."""
     start = Call()
-    # Read here and not by the option, so that what is typed before the command's name is not
-    # outdone by the environment behind it.
+    # Read here and not by the option: otherwise the environment would override an option that
+    # stands before the command name.
     if url := environ.get(URL_VARIABLE):
         start = replace(start, url=url, url_from=UrlFrom.ENVIRONMENT)
     return settle(start, nats, namespace, output)
@@ -107,7 +104,7 @@ def outer_call(
 def settle(
     call: Call, nats: str | None, namespace: str | None, output: Output | None = None
 ) -> Call:
-    """call with what was typed put in. Raises BadInput for an empty word."""
+    """call with the given options applied. Raises BadInput for an empty value."""
     if namespace == "":
         raise BadInput("-n/--namespace is empty")
     if nats == "":
@@ -123,14 +120,14 @@ def call_of(
     namespace: str | None = None,
     output: Output | None = None,
 ) -> Call:
-    """The call that ctx and the options behind the command's name make together."""
+    """The call from ctx and the options after the command name."""
     outer = ctx.find_root().obj
     return settle(outer if isinstance(outer, Call) else Call(), nats, namespace, output)
 
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
-    """Does work on an event loop and ends the command with the status it gives."""
-    import asyncio  # late: help and completion do without, and it is half of their time
+    """Runs work on an event loop and exits with its status."""
+    import asyncio  # late: it would take half of the time of help and completion
 
     status = asyncio.run(work)
     if status:

@@ -1,8 +1,7 @@
-"""How answers look: tables for people, JSON and YAML for programs, names for pipes.
+"""Output of commands: tables for people, JSON and YAML for programs, names for pipes.
 
-Standard output carries answers only, notes go to standard error. Colour, and whatever moves,
-only where standard output is a terminal; there tables are cut to its width, too. Else columns are
-padded with spaces and nothing is cut.
+Standard output carries answers only; notes go to standard error. Colours, progress and tables cut
+to the width are for terminals. Otherwise columns are padded with spaces and nothing is cut.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ STYLES: Final = {
     "not applicable": DIM,
     "wrong": BAD,
 }
-"""Words that are coloured wherever they fill a cell."""
+"""Words that are coloured when they fill a cell."""
 
 
 _uncut: ContextVar[bool] = ContextVar("uncut", default=False)
@@ -86,7 +85,7 @@ class Table(NamedTuple):
 
 
 def is_terminal() -> bool:
-    """A person looks at standard output."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -98,12 +97,12 @@ def console() -> Console:
 
 
 def clean(text: str) -> str:
-    """text without control characters: what others wrote does not steer anybody's terminal."""
+    """text without control characters: stored text must not control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def flush() -> None:
-    """What was said is to be seen now: for whoever follows through a pipe."""
+    """Flushes standard output, for readers of a pipe that follow."""
     sys.stdout.flush()
 
 
@@ -128,7 +127,7 @@ def fact(title: str, value: str) -> None:
 
 
 def outcome(subject: str, word: str) -> None:
-    """``subject word``: what became of one object, the word in its colour."""
+    """``subject word``: the outcome for one object, the word in its colour."""
     if is_terminal():
         from rich.text import Text
 
@@ -144,17 +143,17 @@ def note(text: str) -> None:
 
 
 def error(text: str) -> None:
-    """One thing that went wrong, on standard error."""
+    """One error on standard error."""
     note(f"error: {text}")
 
 
 def warn(text: str) -> None:
-    """Something that works but should be known."""
+    """One warning on standard error."""
     note(f"warning: {text}")
 
 
 class Progress:
-    """What somebody waits for: moving on a terminal, else a line on standard error per change."""
+    """Progress of a wait: a spinner on a terminal, else one line on standard error per change."""
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
@@ -183,7 +182,7 @@ class Progress:
 
 
 def cut_nothing() -> None:
-    """The tables of this call are shown with all of their text, however wide the terminal is."""
+    """Turns off the cutting of tables to the terminal width for this call."""
     _uncut.set(True)
 
 
@@ -277,7 +276,7 @@ def show_yaml(value: Any) -> None:
 
 
 NAMES: Final = frozenset({"NAME", "NAMESPACE", "WORKLOAD"})
-"""Columns that are cut last: people copy what is in them."""
+"""Columns that are cut last: people copy their text."""
 
 ELLIPSIS: Final = "…"
 TITLE_MIN: Final = 4

@@ -1,4 +1,4 @@
-"""Which services there are. Imports next to nothing: commands name them while the shell waits."""
+"""The table of services. It imports almost nothing, so that completion is fast."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from admittance.cli.support.errors import BadInput
 
 
 class Service(NamedTuple):
-    """``probe`` is a request that only an instance that leads answers; None: health is enough.
-    ``wanted``: an installation without it lacks something; else there are others to do its work.
-    ``together``: ``admit up`` starts it with the others; else it needs more than a bus, and who has
-    that starts it."""
+    """``probe``: a request that only the leader answers; None: health is enough. ``wanted``:
+    `admit doctor` reports an error without it. ``together``: ``admit up`` starts it; the others
+    need more than a NATS server and are started one by one."""
 
     name: str
     module: str
@@ -39,12 +38,12 @@ SERVICES: Final = {
         Service("runner", "admittance.runner.service", wanted=False),
     )
 }
-"""In the order in which they start. They end in the opposite order: the runner's last words about
-its jobs are still heard."""
+"""In start order. They stop in reverse order, so that the last facts of the runner are still
+processed."""
 
 
 def service_named(name: str) -> Service:
-    """The service of that name, hyphens or underscores. Raises BadInput with all there are."""
+    """The service of that name, with hyphens or underscores. Raises BadInput."""
     found = SERVICES.get(name.lower().replace("_", "-"))
     if found is None:
         raise BadInput(f'there is no service "{name}"; there are {", ".join(SERVICES)}')

@@ -1,4 +1,4 @@
-"""Times and spans as people write and read them."""
+"""Times and durations in the form that people write and read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def seconds_of(text: str, option: str) -> float:
         return float(word)
     if _SPAN.match(word):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(word))
-    raise BadInput(f'{option} "{text}" is no span of time; write 90, 90s, 5m, 1h30m or 2d')
+    raise BadInput(f'{option} "{text}" is not a duration; write 90, 90s, 5m, 1h30m or 2d')
 
 
 def moment_of(text: str, option: str, now: datetime) -> datetime:
-    """The moment that a span before now, or an ISO 8601 time, means. Raises BadInput.
+    """The moment given as a duration before now or an ISO 8601 time. Raises BadInput.
 
     A time without a zone is in UTC, like every time that is printed.
     """
@@ -33,12 +33,12 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
         try:
             return now - timedelta(seconds=seconds_of(word, option))
         except OverflowError:
-            raise BadInput(f'{option} "{text}" lies before the beginning of time') from None
+            raise BadInput(f'{option} "{text}" is too far in the past') from None
     try:
         moment = datetime.fromisoformat(word)
     except ValueError:
         raise BadInput(
-            f'{option} "{text}" is neither a span (10m, 2h) nor a time (2026-02-07T00:10:00Z)'
+            f'{option} "{text}" is neither a duration (10m, 2h) nor a time (2026-02-07T00:10:00Z)'
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
@@ -57,7 +57,7 @@ def span(seconds: float) -> str:
 
 
 def age(since: datetime | None, now: datetime) -> str:
-    """How long ago since was; ``-`` when nobody knows."""
+    """The time since then; ``-`` if unknown."""
     return "-" if since is None else span((now - since).total_seconds())
 
 
