@@ -1,4 +1,4 @@
-"""Documents that are made from the Structs and checked in."""
+"""Writes the documents that are generated from the Structs and checked in."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 
 def text_of(document: dict[str, Any]) -> str:
-    """The document as its file has it, whatever Python makes it: up to 3.12 a docstring keeps the
+    """The text of the document, equal for all Python versions: up to 3.12 a docstring keeps the
     indent of its source, and from 3.13 on it does not."""
     return json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n"
 
 
 def write(text: str, file: Path) -> None:
-    """Writes text to the file that the first argument of the process names, else to this one."""
+    """Writes text to the file named by the first argument of the process, else to ``file``."""
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

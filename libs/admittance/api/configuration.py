@@ -1,8 +1,8 @@
 """The configuration of a deployment, in the shape of Kueue's own file.
 
-``apiVersion: config.kueue.x-k8s.io/v1beta2`` (or v1beta1), ``kind: Configuration``: the file that
-people have already. What concerns the controllers of a Kubernetes cluster is read, and a warning
-says that it has no effect here. Source: SCHEDULING 1.8.
+``apiVersion: config.kueue.x-k8s.io/v1beta2`` (or v1beta1), ``kind: Configuration``. Fields for
+controllers in a Kubernetes cluster are read, with a warning that they have no effect here.
+Source: docs/spec/scheduling.md#1.8.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ INITIAL_SHARE: Final = "LessThanInitialShare"
 
 
 class FairSharing(Strict, frozen=True, kw_only=True):
-    """Shares of the cohort decide. ``enable`` (v1beta1): false is as if the whole were absent.
-    ``preemptionStrategies``: one of them, or both in the order in which they stand above."""
+    """Fair sharing within cohorts. ``enable`` (v1beta1): false equals leaving out the section.
+    ``preemptionStrategies``: one of them, or both in the order above."""
 
     enable: bool = True
     preemption_strategies: tuple[str, ...] = ()
 
 
 class AdmissionFairSharing(Strict, frozen=True, kw_only=True):
-    """LocalQueues that used less go first. Durations like ``10m``."""
+    """LocalQueues with less usage go first. Durations like ``10m``."""
 
     usage_half_life_time: str = "0s"
     usage_sampling_interval: str = "5m"
@@ -36,7 +36,7 @@ class AdmissionFairSharing(Strict, frozen=True, kw_only=True):
 
 
 class RequeuingStrategy(Strict, frozen=True, kw_only=True):
-    """What becomes of a workload whose pods were not ready in time. ``timestamp``: Eviction or
+    """How a workload is requeued when its pods were not ready in time. ``timestamp``: Eviction or
     Creation."""
 
     timestamp: str = "Eviction"
@@ -56,15 +56,15 @@ class WaitForPodsReady(Strict, frozen=True, kw_only=True):
 
 
 class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
-    """Ours. ``maxFlavors``: a ClusterQueue may have so many flavors, each of which is a variant of
-    every workload, where it names no explicit variants; 1 to 64."""
+    """Ours. ``maxFlavors``: the most flavors of a ClusterQueue without explicit variants, in which
+    each flavor is a variant of every workload; 1 to 64."""
 
     max_flavors: int = VARIANTS_MAX
 
 
 class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
-    """Ours. ``backoffMaxSeconds``: a check that says Retry without a delay for the third time in a
-    row puts the workload off for 1 s, then 2, 4, … and at most so many; 0: never."""
+    """Ours. ``backoffMaxSeconds``: from the third Retry in a row without a delay, a check delays
+    the workload by 1 s, 2 s, 4 s, … up to this limit; 0: no delay."""
 
     backoff_max_seconds: int = 60
 
@@ -88,7 +88,7 @@ class Resources(Strict, frozen=True, kw_only=True):
 
 
 class Retention(Strict, frozen=True, kw_only=True):
-    """How long what has ended stays; null: as long as it is by default."""
+    """How long ended objects are kept; null: the default."""
 
     after_finished: str | None = None
     after_deactivated_by_kueue: str | None = None
@@ -113,7 +113,7 @@ class Configuration(Strict, frozen=True, kw_only=True):
     resources: Resources = Resources()
     object_retention_policies: Retentions = Retentions()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
-    # Of a controller in a Kubernetes cluster.
+    # Only for a controller in a Kubernetes cluster.
     namespace: Any = None
     manage_jobs_without_queue_name: Any = None
     managed_jobs_namespace_selector: Any = None
@@ -152,7 +152,7 @@ WITHOUT_EFFECT: Final = (
     "tls",
     "visibilityServer",
 )
-"""Fields that mean nothing outside a Kubernetes cluster: in a manifest's spelling."""
+"""Fields that have no effect outside a Kubernetes cluster, as spelled in a manifest."""
 
 GATES: Final = {
     "ACRequeueAfter": True,
@@ -160,4 +160,4 @@ GATES: Final = {
     "ConcurrentAdmission": True,
     "PartialAdmission": True,
 }
-"""The gates that are ours to open and close, and how they stand by default."""
+"""The feature gates that can be set here, with their defaults."""

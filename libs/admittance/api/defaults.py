@@ -1,4 +1,4 @@
-"""What a manifest means where it says nothing; what a Struct cannot say with its own defaults."""
+"""Kueue's defaults of manifests, as far as the Structs' own defaults cannot express them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _weighed(given: FairSharing | None) -> FairSharing | None:
 
 
 def flavors_of_annotation(metadata: ObjectMeta) -> tuple[str, ...] | None:
-    """The flavors that the annotation `ALLOWED_FLAVORS` allows; None where it is not there."""
+    """The flavors in the annotation `ALLOWED_FLAVORS`; None: no annotation."""
     written = metadata.annotations.get(ALLOWED_FLAVORS)
     if written is None:
         return None
@@ -29,13 +29,13 @@ def _workload(given: Workload) -> Workload:
     allowed = flavors_of_annotation(given.metadata)
     if allowed is None or given.spec.admission_constraints is not None:
         return given
-    # A spec travels without its metadata, so it has to say itself what it may be given.
+    # A spec travels without its metadata, so the annotation is copied into it.
     constraints = AdmissionConstraints(allowed_resource_flavors=allowed)
     return replace(given, spec=replace(given.spec, admission_constraints=constraints))
 
 
 def defaulted(manifest: Manifest, namespace: str = "") -> Manifest:
-    """manifest with Kueue's defaults, and namespace where it needs one and names none."""
+    """The manifest with Kueue's defaults, and with ``namespace`` if it needs and lacks one."""
     kind = KINDS.get(manifest.kind)
     done: Any = manifest
     metadata = done.metadata
@@ -52,9 +52,9 @@ def defaulted(manifest: Manifest, namespace: str = "") -> Manifest:
 
 
 def complete(value: Any) -> Any:
-    """value as dicts and lists, a Struct's defaults included, but for those that say nothing: null
-    and empty ones. An empty value where the default is another is kept: a ``namespaceSelector`` of
-    ``{}`` selects everything, none selects nothing."""
+    """The value as dicts and lists with a Struct's defaults, without null and empty ones. An empty
+    value with another default is kept: a ``namespaceSelector`` of ``{}`` selects everything, a
+    missing one selects nothing."""
     if isinstance(value, msgspec.Struct):
         found = {}
         for field in msgspec.structs.fields(value):
@@ -71,7 +71,7 @@ def complete(value: Any) -> Any:
 
 
 def _says_nothing(value: Any) -> bool:
-    # A default of 0 is such as "no generation yet"; False is an answer.
+    # A default of 0 means something like "no generation yet"; False is a value.
     return value is None or (not value and not isinstance(value, bool))
 
 

@@ -31,11 +31,11 @@ Typed: TypeAlias = (
 Manifest: TypeAlias = Typed | Foreign
 
 OUR_GROUPS: Final = frozenset({GROUP, "batch", ""})
-"""Where a kind that we do not know is a mistake rather than somebody else's."""
+"""API groups in which an unknown kind is a mistake, not a foreign object."""
 
 
 GENERATED: Final = frozenset({"Workload", "Job"})
-"""Kinds of which a generateName will do for a name."""
+"""Kinds that accept a generateName instead of a name."""
 
 
 class Kind(NamedTuple):
@@ -75,7 +75,7 @@ _BY_WORD: Final[dict[str, Kind]] = {
 
 
 def kind_named(word: str) -> Kind | None:
-    """The kind that a person means by word: its name, plural or short name, in any case."""
+    """The kind for a word typed by a user: its name, plural or short name, in any case."""
     return _BY_WORD.get(word.lower())
 
 
@@ -85,13 +85,13 @@ def kind_of(manifest: Manifest) -> Kind | None:
 
 
 def refuse(api_version: str, kind: str) -> str:
-    """Why there is no such kind here, and what was probably meant; "" if it is ours or foreign."""
+    """Why the kind is unknown here, with a suggestion; "" if it is ours or foreign."""
     group = api_version.rpartition("/")[0]
     known = KINDS.get(kind)
     if known is not None and api_version in known.versions:
         return ""
     if group not in OUR_GROUPS:
-        # A group close to ours is a slip; any other is somebody's own.
+        # A group similar to ours is a typing mistake; any other is a foreign one.
         if known is not None and difflib.get_close_matches(group, [GROUP], cutoff=0.85):
             return f'apiVersion "{api_version}" is not known; a {kind} is {known.versions[0]}'
         return ""

@@ -1,9 +1,9 @@
-"""What a single field may be: numbers, counts and patterns, said once, at the types.
+"""Rules of single fields: numbers, counts and patterns, stated once, at the types.
 
-The schema has them from here (`admittance.api.schema`), and so has the validation
-(`validation/stated.py`). They do not bind while decoding: one manifest tells all its mistakes at
-once, and what was stored under older rules stays readable. ``own``: a rule tells of it in words of
-its own, so that `stated` leaves it alone.
+The schema (`admittance.api.schema`) and the validation (`validation/stated.py`) read them from
+here. Decoding does not check them: a manifest gets all its errors at once, and objects stored under
+older rules stay readable. ``own``: another rule reports it with its own text, so that `stated`
+skips it.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ VARIANTS_MAX: Final = 16
 POD_SETS_MAX: Final = 18
 GATES_MAX: Final = 8
 FLAVORS_ALLOWED_MAX: Final = 256
-"""As many as a ClusterQueue may offer in all its groups."""
+"""The most flavors that a ClusterQueue may have in all its groups."""
 NODE_LABELS_MAX: Final = 8
 RESOURCES_MAX: Final = 100
 UPDATES_MAX: Final = 8
 
 
 def says(*, required: bool = False, own: bool = False, what: str = "", **schema: Any) -> Meta:
-    """A rule of a field. ``required``: it has to be there, and not be empty. ``what``: of a list,
-    what there may only be so many of."""
+    """A rule of a field. ``required``: it must be present and not empty. ``what``: the name of a
+    list's items in the error."""
     extra = {"required": required, "own": own, "what": what}
     return Meta(extra_json_schema=schema, extra=extra)
 
 
 def many(most: int, what: str, *, required: bool = False) -> Meta:
-    """A list of at most so many; ``required``: of one at least."""
+    """A list with a maximum length; ``required``: at least one item."""
     if required:
         return says(required=True, what=what, minItems=1, maxItems=most)
     return says(what=what, maxItems=most)
@@ -120,7 +120,7 @@ NodeValue: TypeAlias = Annotated[
         own=True, pattern=_whole(f"{names.LABEL_VALUE_PATTERN}|-+[0-9]+"), maxLength=names.LABEL_MAX
     ),
 ]
-"""The value of a label, or a number that one is compared with."""
+"""The value of a label, or a number that a label is compared with."""
 Labels: TypeAlias = Annotated[
     dict[str, LabelValue], says(own=True, propertyNames={"pattern": _whole(_LABEL_KEY)})
 ]
@@ -151,7 +151,7 @@ Amounts: TypeAlias = Annotated[
     dict[str, Quantity],
     says(own=True, propertyNames={"pattern": _whole(_LABEL_KEY), "not": {"const": "pods"}}),
 ]
-"""What is asked of each resource."""
+"""The requested quantity of each resource."""
 
 
 STRATEGIES: Final = ("StrictFIFO", "BestEffortFIFO")

@@ -33,7 +33,7 @@ class Strict(
 
 
 class OwnerReference(Strict, frozen=True, kw_only=True):
-    """Who this object belongs to."""
+    """A reference to the owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -44,7 +44,7 @@ class OwnerReference(Strict, frozen=True, kw_only=True):
 
 
 class ObjectMeta(Strict, frozen=True, kw_only=True):
-    """Metadata of any object. What only a Kubernetes API server means is accepted and kept."""
+    """Metadata of any object. Fields with a meaning only for a Kubernetes API server are kept."""
 
     name: str = ""
     generate_name: str = ""

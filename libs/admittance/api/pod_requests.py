@@ -1,7 +1,7 @@
-"""What a scheduler needs to know of a stored spec, and nothing more of it.
+"""Reads the part of a stored spec that the scheduler needs.
 
-A stored spec is decoded for every workload that is seen, so only the fields named here are read;
-the rest of a pod template is skipped over without being built.
+The scheduler decodes the spec of every workload, so only the fields named here are read; the rest
+of a pod template is skipped.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from admittance.api.units import units, whole
 class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One pod set. ``requests``: of one pod, resource to accounting units.
 
-    ``affinity``: the required node affinity, alternatives; None where there is none, and empty
-    where one is required that nothing satisfies.
+    ``affinity``: the alternatives of the required node affinity; None: not required, empty: no
+    node can satisfy it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class WorkloadNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """A part of a stored spec; what is not named is skipped."""
+    """A part of a stored spec; unnamed fields are skipped."""
 
 
 class _Resources(_Part, frozen=True, kw_only=True, gc=False):
@@ -138,7 +138,7 @@ def _pod_set(pod_set: _PodSet) -> PodSetNeeds:
 def needs(spec: bytes | msgspec.Raw) -> WorkloadNeeds:
     """What scheduling needs of the spec of a stored workload.
 
-    Raises msgspec.MsgspecError or BadQuantity for bytes that no door let in.
+    Raises msgspec.MsgspecError or BadQuantity for bytes that were not validated.
     """
     found = _decoder.decode(spec)
     constraints = found.admission_constraints

@@ -1,4 +1,4 @@
-"""Pod templates: what admission and runners read is typed, the rest of a pod is kept as it is."""
+"""Pod templates: fields read by admission and runners are typed, the rest is kept as it is."""
 
 from __future__ import annotations
 

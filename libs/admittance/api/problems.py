@@ -1,4 +1,4 @@
-"""What is wrong with a manifest: where, and in one sentence what."""
+"""Problems of a manifest: the place and one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPE: Final = "TypeInvalid"
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong. ``code`` is for machines: one of the words above."""
+    """One problem. ``code`` is for programs: one of the words above."""
 
     field: str
     message: str
@@ -29,10 +29,10 @@ class Problem(NamedTuple):
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be taken. Its text is one line: file, document, object, problems.
+    """An invalid manifest. Its text is one line: file, document, object, problems.
 
-    ``others`` are the errors of further documents of the same text; `lines` has everything, a line
-    for each problem.
+    ``others`` are the errors of further documents in the same file; `lines` has all problems, a
+    line each.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ManifestError(ValueError):
 
     @property
     def where(self) -> str:
-        """``file: document 2 (ClusterQueue team-a)``, as far as it is known."""
+        """``file: document 2 (ClusterQueue team-a)``, as far as known."""
         place = " ".join(
             part for part in (self.document, f"({self.about})" if self.about else "") if part
         )

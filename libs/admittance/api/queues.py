@@ -1,4 +1,4 @@
-"""ClusterQueue, Cohort, LocalQueue, ResourceFlavor: who may use how much of what."""
+"""ClusterQueue, Cohort, LocalQueue, ResourceFlavor: queues and their quota."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class FairSharing(Strict, frozen=True, kw_only=True):
 
 
 class AdmissionCheckStrategyRule(Strict, frozen=True, kw_only=True):
-    """A check, and the flavors it applies to; none named: all of the queue."""
+    """A check, and the flavors that it applies to; empty: all flavors of the queue."""
 
     name: RequiredName
     on_flavors: Annotated[tuple[str, ...], many(PER_GROUP_MAX, "flavors")] = ()
@@ -141,12 +141,11 @@ ResourceGroups = Annotated[tuple[ResourceGroup, ...], many(GROUPS_MAX, "groups")
 
 
 class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
-    """After reading: one spelling each. Aliases of older versions are renamed at the door.
+    """A ClusterQueue in today's spelling; reading renames aliases of older versions.
 
-    ``namespace_selector`` None selects no namespace. ``admission_checks`` is the queue-wide list;
-    a strategy that was written is kept as written. ``on_quota_cut`` is ours: with ``evict``,
-    admitted workloads that exceed what there is after an edit are evicted, as few as need be; left
-    out, they run on.
+    ``namespace_selector`` None selects no namespace. ``admission_checks`` is the queue-wide list; a
+    strategy is kept as written. ``on_quota_cut`` is ours: with ``evict``, as few admitted workloads
+    as necessary are evicted when an edit reduces the quota; otherwise they keep running.
     """
 
     resource_groups: ResourceGroups = ()
@@ -216,7 +215,7 @@ class ResourceFlavor(Strict, frozen=True, kw_only=True):
 
 
 def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
-    """The checks that hold for every flavor; a strategy's rule without flavors is one of them."""
+    """The checks for every flavor, also from a strategy's rules without flavors."""
     strategy = spec.admission_checks_strategy
     if strategy is None:
         return spec.admission_checks
@@ -224,7 +223,7 @@ def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
 
 
 def of_flavor(spec: ClusterQueueSpec, flavor: str) -> tuple[str, ...]:
-    """The checks of this one flavor, those of the whole queue apart."""
+    """The checks of this flavor only, without those of the whole queue."""
     strategy = spec.admission_checks_strategy
     if strategy is not None:
         return tuple(rule.name for rule in strategy.admission_checks if flavor in rule.on_flavors)
@@ -245,11 +244,11 @@ def named_checks(spec: ClusterQueueSpec) -> tuple[str, ...]:
 
 
 def conflicts(spec: ClusterQueueSpec, controller_of: Callable[[str], str | None]) -> list[Problem]:
-    """Where two different checks of one list go by one controller.
+    """Conflicts: two different checks in one list with the same controller.
 
-    ``controller_of`` answers None for a check that is not known yet: when it comes, the queue turns
-    inactive instead. A flavor's check of the same controller as a queue-wide one is no conflict:
-    the flavor's wins.
+    ``controller_of`` returns None for a check that is not known yet: when it appears, the queue
+    becomes inactive instead. A flavor's check with the controller of a queue-wide check is not a
+    conflict: the flavor's check is used.
     """
     lists = [("spec.admissionChecks", queue_wide(spec))]
     for i, group in enumerate(spec.resource_groups):

@@ -1,9 +1,9 @@
 """JSON Schema (2020-12) of the manifests, made from the Structs.
 
-``python -m admittance.api.schema [FILE]`` writes it to ``docs/schema/manifests.json``. It tells the
-shapes, the words, the numbers, the counts and the patterns, all from the types, which the
-validation reads as well (`validation/stated.py`). What it does not tell are the rules that need
-more than one field, in `admittance.api.validation.validate`, and the spellings of older versions.
+``python -m admittance.api.schema [FILE]`` writes it to ``docs/schema/manifests.json``. It has the
+shapes, words, numbers, counts and patterns that the types state, and that validation reads as well
+(`validation/stated.py`). It does not have the rules about several fields, which are in
+`admittance.api.validation.validate`, and the spellings of older versions.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class RequeueState(Kept, frozen=True, kw_only=True):
 
 
 def _pending() -> str:
-    """A factory: a plain default would be left out where it holds, and who reads a row from
+    """A factory: a plain default would be left out of the JSON, and a program that reads a row from
     outside looks for its state."""
     return "Pending"
 
@@ -157,7 +157,7 @@ class VariantRow(Kept, frozen=True, kw_only=True):
 
 
 class GateHolder(Kept, frozen=True, kw_only=True):
-    """The variant whose gate on preemption was opened last in its family, and when."""
+    """The variant of a family that was last allowed to preempt, and when."""
 
     holder: str
     since: datetime

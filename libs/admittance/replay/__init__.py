@@ -1,5 +1,5 @@
-"""Plays again what was decided: scenarios with a known outcome, and decisions that are on the log.
+"""Replays differential scenarios with a known outcome, and decisions from the log.
 
-Both run the very code that decides in the live system. Imports the cores; knows no bus: what it
-needs of one comes as values (`admittance.cli.replay.decision` gathers them).
+Both run the code that decides in the live system. Imports the cores but no bus: what it needs from
+the log comes as values (`admittance.cli.replay.decision` collects them).
 """

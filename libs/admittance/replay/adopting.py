@@ -1,9 +1,9 @@
-"""A family as a leader found it, moved by somebody who fell before telling of it. Pure.
+"""Rebuilds a family that was written by a leader which crashed before it recorded the commit. Pure.
 
-What moved one of a family may have moved the others in the same commit, so none of them comes out
-by the facts about it alone. In which commits it was is not known either: the facts are folded one
-by one, and whoever names a revision tells which write was that; also later: a runner names the
-write that admitted or evicted its job.
+One commit may write several workloads of a family, so the facts about one of them are not enough
+to rebuild it. The commits are not known either: the facts are folded one by one. A fact that names
+a revision shows which write that was, also later: a runner names the revision that admitted or
+evicted its job.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from admittance.workload.change import with_status
 
 
 class Span(NamedTuple):
-    """The workload was written in between, nobody knows how often: behind ``after``, last at
-    ``upto``."""
+    """Revisions in which a workload was written an unknown number of times: after ``after``, the
+    last time at ``upto``."""
 
     after: int
     upto: int
 
 
 def restamped(known: VersionedWorkload, fact: Fact, span: Span) -> VersionedWorkload:
-    """The workload with the revision that a runner names of it, where that was a guess."""
+    """The workload with the revision named by a runner, in place of a guessed one."""
     workload = known.workload
     if workload is None:
         return known
     match fact:
         case facts.Stopped(reason="RunnerEnded"):
-            return known  # of no eviction
+            return known  # not an answer to an eviction
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
         case facts.Started() | facts.PodsReady() | facts.PodsNotReady() | facts.Finished():
@@ -47,7 +47,7 @@ def restamped(known: VersionedWorkload, fact: Fact, span: Span) -> VersionedWork
             field, present = "admitted_revision", workload.status.admitted_revision
         case _:
             return known
-    # What was stamped before the span is no guess.
+    # A revision before the span is not a guess.
     if not span.after < revision <= span.upto or not span.after <= present <= span.upto:
         return known
     return known._replace(workload=with_status(workload, **{field: revision}))
@@ -56,22 +56,22 @@ def restamped(known: VersionedWorkload, fact: Fact, span: Span) -> VersionedWork
 def families(
     controller: Controller, adopted: Mapping[str, Adopted], heard: Iterable[LogMessage]
 ) -> dict[str, dict[str, Adopted]]:
-    """The adopted workloads that are of families, by the key of each parent. ``heard``: what may be
-    in them; of variants that nobody knows yet, their submissions are."""
+    """The adopted workloads of families, by the key of the parent. ``heard``: facts that they may
+    contain, with the submissions of variants that the controller does not know yet."""
     found: dict[str, dict[str, Adopted]] = {}
-    whose = {}
+    parents = {}
     for key in adopted:
         ref = controller.workloads.family_of(key)
         if ref is not None:
-            whose[key] = ref.parent
+            parents[key] = ref.parent
     for one in heard:
         fact = fact_of(one)
         claim = claim_of(fact) if isinstance(fact, facts.Submitted) else None
         if fact is not None and claim is not None:
             key = workload_key(fact.namespace, fact.name)
             if key in adopted:
-                whose[key] = workload_key(fact.namespace, claim.owner[0])
-    for key, parent in whose.items():
+                parents[key] = workload_key(fact.namespace, claim.owner[0])
+    for key, parent in parents.items():
         family = found.setdefault(parent, {})
         family[key] = adopted[key]
         if parent in adopted:
@@ -80,8 +80,8 @@ def families(
 
 
 class Adoption:
-    """Finds out what a family became. ``ended``: what is known of a workload that has ended, given
-    a uid by which it may have been called."""
+    """Rebuilds one family. ``ended``: returns what is known of a workload that has ended, by key
+    and uid."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class Adoption:
         self._ended = ended
         self._since = {key: controller.workloads.get(key).revision for key in family}
         self.puts: dict[str, Put] = {}
-        """The last write of each that moved."""
+        """The last write of each changed workload."""
 
     def fold(self, heard: Iterable[LogMessage]) -> None:
-        """Takes in what is in the family, in order."""
+        """Folds the facts that the family contains, in order."""
         last = max(one.fact for one in self._family.values())
         for one in heard:
             if one.sequence > last:
@@ -156,7 +156,7 @@ class Adoption:
 
 
 def fact_of(heard: LogMessage) -> Fact | None:
-    """The fact of a message; None: it is none."""
+    """The fact of a message; None: not a fact."""
     try:
         return decode(heard.subject, heard.data)
     except Undecodable:
@@ -164,7 +164,7 @@ def fact_of(heard: LogMessage) -> Fact | None:
 
 
 def _named(fact: Fact) -> Iterator[tuple[str, int]]:
-    """The workloads that a decision speaks of, as of a revision."""
+    """The workloads that a decision names, with their revisions."""
     if isinstance(fact, facts.Decision):
         yield workload_key(fact.namespace, fact.name), fact.revision
     if isinstance(fact, facts.Assigned):

@@ -1,4 +1,4 @@
-"""What a settle step came to, in the shape of ``expected``; and how two of them differ."""
+"""The result of a settle step in the format of ``expected``, and the differences of two."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from admittance.replay.standin import StandIn
 from admittance.workload.stored import WorkloadStatus
 
 Settled: TypeAlias = dict[str, Any]
-"""``step``, ``cycles``, ``workloads``, ``usage`` and ``trace``, as ``differential/README.md``
-tells."""
+"""``step``, ``cycles``, ``workloads``, ``usage`` and ``trace``; see ``differential/README.md``."""
 
 _Usage: TypeAlias = dict[str, dict[str, dict[str, int]]]
 
 
 def outcome(world: StandIn, step: int, cycles: int) -> Settled:
-    """How everything stands after the step; evictions and the trace begin anew."""
+    """The state after the step; clears evictions and trace."""
     usage: _Usage = {}
     workloads: dict[str, Any] = {}
     for name in sorted(world.stored):
@@ -63,8 +62,8 @@ def _workload(world: StandIn, name: str, status: WorkloadStatus, usage: _Usage) 
 
 
 def differences(expected: Sequence[Settled], found: Sequence[Settled]) -> Iterator[str]:
-    """What is otherwise than expected, a sentence each. What informs only (``step``, ``cycles``,
-    ``trace``) is not looked at, and a zero means the same as an absent amount."""
+    """The differences, a sentence each. ``step``, ``cycles`` and ``trace`` are not compared, and
+    zero equals a missing amount."""
     if len(expected) != len(found):
         yield f"{len(expected)} settle steps are expected, there are {len(found)}"
     for want, got in zip(expected, found, strict=False):

@@ -1,8 +1,8 @@
-"""The bucket as it was: folded from facts, from the first one or from a checkpoint. Pure.
+"""Rebuilds an earlier state of the bucket from facts, from the first one or a checkpoint. Pure.
 
-Facts are folded by the workload-controller's own core, in the commits in which they were folded
-then, so that every workload comes out as it was written; which revision that was, the controller
-has told. Manifests are on the log as they were written.
+The workload-controller's core folds the facts in the same commits as then, so that every workload
+comes out as it was written; the controller recorded the revisions. Manifests are on the log as they
+were written.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from admittance.workload.limits import Limits
 
 
 class Start(NamedTuple):
-    """Where folding begins: nothing, or a checkpoint, as of a revision."""
+    """Where folding begins: an empty bucket, or a checkpoint at ``revision``."""
 
     revision: int = 0
     floor: int = 0
 
 
 class Past:
-    """The bucket on its way from the start to the revision ``seen``, and no further.
+    """Rebuilds the bucket from the start up to the revision ``seen``.
 
-    `hear` the facts behind the start, and `perform` the commits that were told of, in their order:
-    each when all facts up to its ``through`` have been heard.
+    `hear` takes the facts after the start, `perform` the recorded commits in order, each after all
+    facts up to its ``through``.
     """
 
     def __init__(
         self, start: Start, rows: Iterable[Row], objects: Iterable[LogMessage], *, seen: int
     ) -> None:
-        """``objects``: every ``admit.object.…`` behind the start, however late it was said. Raises
+        """``objects``: every ``admit.object.…`` after the start, also late ones. Raises
         CannotRebuild."""
         self.seen = seen
         self.unknown: set[str] = set()
-        """Workloads whose state at ``seen`` could not be found out."""
+        """Workloads with an unknown state at ``seen``."""
         self._start = start
         self._controller = Controller(b"")
         self._controller.manifests_floor = start.floor
@@ -62,7 +62,7 @@ class Past:
         self._picture: dict[str, Entry] = {}
         self._ended: dict[str, VersionedWorkload] = {}
         self._guessed: dict[str, Span] = {}
-        """Of workloads that were adopted: in which writes they were admitted or evicted."""
+        """Adopted workloads, with the writes in which they may have been admitted or evicted."""
         for row in rows:
             self._load(row)
         written = {one.revision: one for one in map(manifest_of, objects)}
@@ -73,7 +73,7 @@ class Past:
     def _load(self, row: Row) -> None:
         key = row.key
         if row.kind is RowKind.FINISHED:
-            # Of what it was, only that it has ended means anything to a fact.
+            # For facts, only its end matters.
             self._controller.workloads.keep(
                 key, VersionedWorkload(ended(key), row.revision, row.fact)
             )
@@ -94,12 +94,12 @@ class Past:
         return sorted(self._picture.values(), key=lambda entry: entry.revision)
 
     def hear(self, facts: Iterable[LogMessage]) -> None:
-        """Facts behind those heard so far; of those that the controller does not read, none."""
+        """Adds later facts, only of types that the controller reads."""
         self._facts.extend(facts)
 
     def perform(self, commit: Committed, floor: int, limits: Limits | None = None) -> bool:
-        """One commit, by a leader with these limits (None: as by default). False: it is newer than
-        ``seen``, so this was the last one that counts."""
+        """Folds one commit of a leader with these limits (None: the defaults). False: the commit
+        reaches beyond ``seen``, so later ones are not needed."""
         self._controller.queues.limits = limits or Limits()
         oldest = oldest_of(commit)
         if oldest > self.seen:
@@ -142,7 +142,7 @@ class Past:
             rest = made.rest
         for key in looked_at:
             controller.workloads.let_go(key)
-        # Such as one that came anew after it had expired, of which the log says nothing.
+        # Such as one that was submitted again after the old facts had expired from the log.
         self.unknown |= missing
 
     def _restamp(self, heard: LogMessage) -> None:
@@ -170,8 +170,7 @@ class Past:
             self._picture[put.key] = Entry(put.key, revision, put.value)
 
     def _as_ended(self, key: str, uid: str) -> VersionedWorkload:
-        """A workload that has ended. ``uid``: how it is called, which counts where nothing else is
-        known: if it moves once more, it was that one."""
+        """An ended workload. ``uid``: used when nothing else is known of it."""
         known = self._ended.get(key)
         if known is None:
             return VersionedWorkload(ended(key, uid), 0, self._controller.workloads.ended_by(key))
@@ -203,8 +202,8 @@ class Past:
             self._adopt(one, now)
 
     def _adopt(self, one: Adopted, now: datetime) -> None:
-        """A write that its author could not tell of: the facts up to its last one, of this workload
-        alone, at the time at which they were said."""
+        """Rebuilds a write that was not recorded: folds the facts of this workload up to the last
+        one that it contains, at the time of these facts."""
         key = f"{WORKLOAD}{one.key}"
         tail = f".{one.key}"
         own: list[LogMessage] = []
@@ -215,7 +214,7 @@ class Past:
                 continue
             before = decided_at(heard)
             if own and self._controller.workloads.get(key).revision < before < one.revision:
-                # It was written in between: a decision names what it was made for.
+                # A write in between: a decision names the revision that it was made for.
                 self._fold(own, own[-1].time, {key: before})
                 own = []
             own.append(heard)

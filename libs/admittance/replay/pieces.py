@@ -1,6 +1,4 @@
-"""What is kept of the past, one piece at a time: messages of the log, and workloads of which only
-the end is known. Pure.
-"""
+"""Helpers to rebuild the bucket: values from messages of the log, and ended workloads. Pure."""
 
 from __future__ import annotations
 
@@ -34,11 +32,11 @@ _called_so = msgspec.json.Decoder(_Called)
 
 
 class CannotRebuild(Exception):
-    """Something that is needed is not kept any more, or was never told; the text says what."""
+    """Something needed was not recorded or is not kept any more; the text names it."""
 
 
 class Entry(NamedTuple):
-    """What a key of the bucket held. ``value`` None: it had been deleted."""
+    """The value of a bucket key. ``value`` None: deleted."""
 
     key: str
     revision: int
@@ -46,18 +44,18 @@ class Entry(NamedTuple):
 
 
 def manifest_of(heard: LogMessage) -> Entry:
-    """The write that an ``admit.object.…`` tells of. Raises CannotRebuild."""
+    """The write reported by an ``admit.object.…`` message. Raises CannotRebuild."""
     try:
         said = _applied.decode(heard.data)
         _, _, what, kind, namespace, name = heard.subject.split(".")
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CannotRebuild(f"message {heard.sequence} tells of no object: {error}") from None
+        raise CannotRebuild(f"message {heard.sequence} has no readable object: {error}") from None
     key = f"{kind}.{name}" if namespace == "_" else f"{kind}.{namespace}.{name}"
     return Entry(key, said.revision, None if what == "deleted" else bytes(said.object))
 
 
 def decided_at(heard: LogMessage) -> int:
-    """The revision of the workload that a decision was made for; 0: it is no decision."""
+    """The revision of the workload that a decision was made for; 0: not a decision."""
     parts = heard.subject.split(".", 3)
     if parts[1] != "workload" or parts[2] not in FENCED:
         return 0
@@ -68,13 +66,13 @@ def decided_at(heard: LogMessage) -> int:
 
 
 def oldest_of(commit: Committed) -> int:
-    """The oldest revision that a commit tells of; 0: it tells of none."""
+    """The oldest revision in a commit; 0: it has no revision."""
     found = [*commit.runs[::2], *(one.revision for one in commit.adopted)]
     return min(found, default=0)
 
 
 def called(key: str, batch: Iterable[LogMessage]) -> str:
-    """The uid by which the first fact that names one calls the workload; "": none does."""
+    """The uid of the workload in the first fact that has one; "": no fact has one."""
     tail = key.removeprefix(WORKLOAD)
     for heard in batch:
         if heard.subject.endswith(f".{tail}"):
@@ -86,7 +84,7 @@ def called(key: str, batch: Iterable[LogMessage]) -> str:
 
 
 def ended(key: str, uid: str = "") -> StoredWorkload:
-    """A workload that has ended, of which nothing else is known."""
+    """A placeholder for an ended workload, without its spec."""
     _, namespace, name = key.split(".")
     finished = Condition(type=Type.FINISHED, status="True", reason="Succeeded")
     return StoredWorkload(

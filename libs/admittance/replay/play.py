@@ -1,4 +1,4 @@
-"""Plays a scenario: its steps, and what settling means. Source: ``differential/README.md``."""
+"""Runs a scenario step by step. Source: ``differential/README.md``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from admittance.replay.standin import NEVER, StandIn, config_of_kueue
 from admittance.scheduling.cycle.outcomes import Decided
 
 IDLE: Final = 10
-"""Cycles in a row that change nothing: then a StrictFIFO head is at rest, too."""
+"""Idle cycles in a row after which a StrictFIFO head is settled, too."""
 CYCLES_MAX: Final = 500
 """Cycles of one settle step. Scenarios that need more than 400 were not kept."""
 _SECOND: Final = timedelta(seconds=1)
 
 
 def play(scenario: Scenario) -> list[Settled]:
-    """What came out at every settle step, in the shape of ``expected``.
+    """The result of every settle step, in the format of ``expected``.
 
-    Raises BadScenario when something in it cannot be played.
+    Raises BadScenario when a step cannot be run.
     """
     world = StandIn(config_of_kueue(fair_sharing=scenario.fair_sharing))
     found: list[Settled] = []
@@ -46,13 +46,13 @@ def play(scenario: Scenario) -> list[Settled]:
 
 
 def happen(world: StandIn, what: str, value: Any) -> None:
-    """A step other than settling, and what follows from it."""
+    """Performs a step other than ``settle``."""
     _STEPS[what](world, value)
 
 
 @contextmanager
 def _told(where: str) -> Iterator[None]:
-    """Turns what is wrong with the values of a step into a sentence."""
+    """Turns errors about the values of a step into BadScenario."""
     try:
         yield
     except ManifestError as error:
@@ -62,8 +62,8 @@ def _told(where: str) -> Iterator[None]:
 
 
 def settle(world: StandIn, watch: Callable[[Sequence[Decided]], None] | None = None) -> int:
-    """Cycles until nothing changes any more; how many, without the last ones that were idle.
-    ``watch`` is shown what each cycle decided, before it is carried out."""
+    """Runs cycles until nothing changes; returns their number without the idle ones at the end.
+    ``watch`` gets the decisions of each cycle before they are applied."""
     idle = 0
     world.cycle = 0
     while world.cycle < CYCLES_MAX:
@@ -90,7 +90,7 @@ def settle(world: StandIn, watch: Callable[[Sequence[Decided]], None] | None = N
 
 
 def _standing(world: StandIn) -> frozenset[tuple[str, bool]]:
-    """Who waits, and who of them is parked."""
+    """The pending workloads, and whether each is parked."""
     rows = world.core.pending(PendingQuery(limit=NEVER)).rows
     return frozenset((row.name, row.parked) for row in rows if row.position)
 
@@ -114,13 +114,13 @@ def _delete(world: StandIn, names: list[str]) -> None:
         if name not in world.stored:
             continue
         if world.is_true(name, "Finished"):
-            # The core has forgotten it already, and in Kueue any workload that goes wakes its tree.
+            # The core has removed it already; in Kueue any deleted workload wakes its tree.
             world.core.flush(world.cluster_queue_of(name))
         world.put(name, None)
 
 
 def _update(world: StandIn, obj: Mapping[str, Any]) -> None:
-    """The ClusterQueue's spec is replaced; what its stop policy means to workloads follows."""
+    """Replaces the ClusterQueue's spec and applies its stop policy to workloads."""
     queue = obj["metadata"]["name"]
     policy = obj["spec"].get("stopPolicy", "None")
     world.put_object(obj)

@@ -1,4 +1,4 @@
-"""Repeats a decision that is on the log, and tells whether it comes out the same. Pure."""
+"""Repeats a decision from the log and compares the result. Pure."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ KIND_OF_TOKEN: Final = {
     kind.token: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
 }
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
-"""Of a decision: what tells how it was made, not what it is."""
+"""Fields that describe how a decision was made, not the decision."""
 
 
 class Said(NamedTuple):
-    """A decision as it is on the log. ``epoch``: of the leader that made it."""
+    """A decision on the log. ``epoch``: of the leader that made it."""
 
     sequence: int
     epoch: int
@@ -48,9 +48,9 @@ class Said(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``differences``: a sentence each; none: the same came out. ``made``: what came out about the
-    workload, or in its place. ``turns``: the heads; ``workloads``, ``objects``, ``inflight``: how
-    many were in the picture, and how many decisions on their way beside it."""
+    """``differences``: a sentence each; empty: the same decision. ``made``: the repeated decision.
+    ``turns``: the heads; ``workloads``, ``objects``, ``inflight``: the size of the scheduler's
+    state and the number of decisions in flight."""
 
     differences: list[str]
     made: list[Any]
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 def said(heard: LogMessage) -> Said | None:
-    """The decision of a message; None: it is none that a leader of its domain stated."""
+    """The decision in a message; None: not a decision by a leader of its domain."""
     try:
         fact = decode(heard.subject, heard.data)
     except Undecodable:
@@ -75,7 +75,7 @@ def said(heard: LogMessage) -> Said | None:
 
 
 def needed(decision: Decision) -> list[int]:
-    """The revisions of the bucket from which the decision was made, oldest first."""
+    """The revisions of the bucket that the decision was made from, oldest first."""
     scan = decision.scan
     if isinstance(decision, Refused) and scan is not None and scan.seen:
         return [scan.seen, decision.seen]
@@ -85,8 +85,8 @@ def needed(decision: Decision) -> list[int]:
 def repeat(
     target: Said, before: Sequence[Said], at: Callable[[int], Sequence[Entry]], config: Config
 ) -> Answer:
-    """Makes the decision again. ``before``: decisions that lie before it on the log, in order, as
-    far back as any that may have been on its way; ``at``: the bucket at a revision.
+    """Makes the decision again. ``before``: earlier decisions on the log, in order, as far back as
+    they may have been in flight; ``at``: returns the bucket at a revision.
 
     Raises CannotRepeat.
     """
@@ -104,7 +104,7 @@ def repeat(
     mates = [one for one in ours if _is_of_cycle(one.decision, decision.time, decision.seen)]
     earlier = [one for one in ours if one not in mates]
     if is_recheck(decision):
-        # All that becomes of reservations is stated at once, before the turns.
+        # All rechecks of reservations are published together, before the heads are considered.
         twins = [one.decision for one in ours if _is_twin(one.decision, decision)]
         earlier = [one for one in earlier if not _is_twin(one.decision, decision)]
         picture = Picture(at(decision.seen), earlier, config, decision)
@@ -122,8 +122,8 @@ def repeat(
 def _parked_again(
     decision: Refused, ours: Sequence[Said], at: Callable[[int], Sequence[Entry]], config: Config
 ) -> Answer:
-    """A refusal: its class was parked in an earlier cycle, and the numbers of flavors that were not
-    come to then are those of when it was told."""
+    """Repeats the refusal of a workload whose class was parked in an earlier cycle. Flavors that
+    were not tried then have the numbers of the time when the refusal was published."""
     scan = decision.scan
     assert scan is not None, "only such a refusal"
     then = scan.at or decision.time
@@ -147,7 +147,7 @@ def _parked_again(
 def _aside_again(
     decision: Refused, ours: Sequence[Said], entries: Sequence[Entry], config: Config
 ) -> Answer:
-    """A refusal of one workload alone."""
+    """Repeats the refusal of a single workload."""
     picture = Picture(entries, ours, config, decision)
     turns = [Turn((decision.namespace, decision.name))]
     made = picture.core.turns(decision.domain, turns, now=picture.now)
@@ -166,7 +166,7 @@ def _is_twin(one: Decision, other: Decision) -> bool:
 
 
 class Picture:
-    """A scheduler with what the one that decided had in mind."""
+    """A scheduler with the state of the one that decided."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class Picture:
     def answer(
         self, differences: Iterable[str], made: Iterable[Any], turns: Iterable[Turn]
     ) -> Answer:
-        """What came out, with what it came from."""
+        """The result, with the size of its inputs."""
         present = [entry for entry in self._entries if entry.value is not None]
         workloads = sum(entry.key.startswith("workload.") for entry in present)
         return Answer(
@@ -241,14 +241,14 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
         return
     if isinstance(decision, Assigned | Preempted):
         by = decision.by if isinstance(decision, Preempted) else ""
-        others = ", ".join(f"{one.namespace}/{one.name}" for one in made) or "nobody"
+        others = ", ".join(f"{one.namespace}/{one.name}" for one in made) or "no workload"
         yield f"nothing would be stated about it{f' for {by}' if by else ''} now, but of {others}"
         return
     yield "nothing would be stated about it now"
 
 
 def _unlike(logged: Any, again: Any) -> Iterator[str]:
-    """Field by field, as the log has them."""
+    """The differences field by field, as on the log."""
     left, right = msgspec.to_builtins(logged), msgspec.to_builtins(again)
     for field in sorted({*left, *right} - NOT_COMPARED):
         if left.get(field) != right.get(field):

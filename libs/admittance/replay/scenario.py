@@ -1,8 +1,7 @@
-"""A differential scenario as its file has it. Source: the format that ``differential/README.md``
-tells.
+"""Reads a differential scenario. Source: ``differential/README.md``.
 
-What the format does not know is skipped, as everywhere on our wire; but an unknown step would
-change what comes out, so it is refused.
+Unknown fields are skipped, as everywhere on our wire; an unknown step would change the result, so
+it is refused.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import msgspec
 STEPS: Final = ("create", "settle", "finish", "delete", "update", "check")
 _GZIP: Final = b"\x1f\x8b"
 SIZE_MAX: Final = 256 * 1024 * 1024
-"""Bytes of a scenario when unpacked: a small file may unpack to very much."""
+"""Bytes of an unpacked scenario: a small file may unpack to a huge one."""
 
 
 class BadScenario(ValueError):
-    """What was given is no scenario, or none that can be played; the text says why, in one line."""
+    """Not a scenario, or one that cannot be run; the text says why, in one line."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One scenario. ``expected``: the answers, one per settle step; None: it came without them."""
+    """One scenario. ``expected``: one result per settle step; None: not given."""
 
     name: str
     objects: list[dict[str, Any]]

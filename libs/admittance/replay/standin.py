@@ -1,8 +1,8 @@
 """The scheduler's core with a small stand-in for the rest of the system.
 
-The stand-in does what follows from a decision or a step at once and completely, as the scenarios
-were recorded: a victim stops in no time, and nothing is ever lost. So it is no model of the
-workload-controller, and what LIFECYCLE 1.5 does otherwise than Kueue is not done here.
+The stand-in applies the effects of a decision or a step at once, as the scenarios were recorded: a
+victim stops immediately, and no message is lost. It does not model the workload-controller: the
+differences to Kueue in docs/spec/lifecycle.md#1.5 are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def config_of_kueue(*, fair_sharing: bool) -> Config:
-    """Everything as Kueue does it by default, and fair sharing if it is on."""
+    """Kueue's defaults, with fair sharing if it is on."""
     return Config(
         idle_cycles=NEVER,
         preemption=True,
@@ -38,10 +38,10 @@ def config_of_kueue(*, fair_sharing: bool) -> Config:
 
 
 class StandIn:
-    """Workloads as they are stored, and the core that hears of every change of them.
+    """Stored workloads, and the core that gets every change of them.
 
-    ``evictions``: why each workload was evicted since that was last asked; ``trace``: what
-    happened since then, in the shape of ``expected``; ``cycle``: the number of the present cycle.
+    ``evictions``: the reasons of evictions per workload since they were last cleared; ``trace``:
+    the events since then, in the format of ``expected``; ``cycle``: the number of this cycle.
     """
 
     def __init__(self, config: Config) -> None:
@@ -57,7 +57,7 @@ class StandIn:
     # The bucket. ----------------------------------------------------------------------------
 
     def put_object(self, obj: Mapping[str, Any]) -> None:
-        """The object is now so. Raises ManifestError."""
+        """Writes the object. Raises ManifestError."""
         manifest = decode_object(obj, namespace="default").manifest
         self._revision += 1
         meta = manifest.metadata
@@ -65,12 +65,12 @@ class StandIn:
         self.core.apply_object(manifest.kind, namespace, meta.name, manifest, self._revision)
 
     def own_all(self) -> None:
-        """Decides for every domain that there is."""
+        """Takes the leadership of every domain."""
         for domain in self.core.domains():
             self.core.own(domain)
 
     def put(self, name: str, stored: StoredWorkload | None) -> None:
-        """The workload is now so; None: deleted."""
+        """Writes the workload; None: deletes it."""
         self._revision += 1
         if stored is None:
             self.stored.pop(name, None)
@@ -80,7 +80,7 @@ class StandIn:
         self.core.apply_workload("default", name, stored, self._revision, now=self.now)
 
     def create(self, workload: Mapping[str, Any]) -> None:
-        """A workload appears; the clock is never behind its creation."""
+        """Creates a workload; moves the clock to its creation time if that is later."""
         meta = msgspec.convert(workload["metadata"], ObjectMeta)
         if meta.creation_timestamp is not None:
             self.now = max(self.now, meta.creation_timestamp)
@@ -95,20 +95,20 @@ class StandIn:
         )
 
     def cluster_queue_of(self, name: str) -> str:
-        """The ClusterQueue that the workload's LocalQueue leads to; "": there is none."""
+        """The ClusterQueue of the workload's LocalQueue; "": none."""
         queue = json.loads(bytes(self.stored[name].spec)).get("queueName", "")
         local = self.core.catalog.local_queues.get(("default", queue))
         return local.spec.cluster_queue if local is not None else ""
 
     def is_true(self, name: str, kind: str) -> bool:
-        """Whether the workload has that condition."""
+        """Whether the workload has the condition ``kind`` with status True."""
         stored = self.stored.get(name)
         return stored is not None and any(
             one.type == kind and one.status == "True" for one in stored.status.conditions
         )
 
     def change(self, name: str, conditions: Mapping[str, tuple[bool, str]], **status: Any) -> None:
-        """Conditions (type to: is it true, and its reason) and fields of the status are now so."""
+        """Sets conditions (type to status and reason) and fields of the status."""
         stored = self.stored[name]
         kept = [one for one in stored.status.conditions if one.type not in conditions]
         new = [
@@ -135,7 +135,7 @@ class StandIn:
         told: str = "",
         by: str = "",
     ) -> None:
-        """The workload loses its quota at once. ``told``: what the answer calls the reason."""
+        """Takes the workload's quota at once. ``told``: the reason in the expected result."""
         self.evictions.setdefault(name, []).append(told or reason)
         self._note("evict", name, reason=told or reason, **({"by": by} if by else {}))
         stored = self.stored[name]
@@ -159,7 +159,7 @@ class StandIn:
         )
 
     def reserve(self, one: Assigned) -> None:
-        """The decision is applied: quota is reserved, and without checks the workload admitted."""
+        """Applies the decision: reserves quota, and admits a workload without checks."""
         checks = self.core.catalog.required_checks(one.admission.cluster_queue, one.admission)
         rows = tuple(CheckState(name=name) for name in sorted(checks))
         self._note("reserve", one.name)
@@ -178,7 +178,7 @@ class StandIn:
         )
 
     def admit(self, name: str) -> None:
-        """Every check is ready."""
+        """Admits the workload: every check is ready."""
         self._note("admit", name)
         self.change(name, {"Admitted": (True, "Admitted")})
 

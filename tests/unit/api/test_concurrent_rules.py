@@ -108,7 +108,7 @@ def test_an_update_leaves_nothing_named_that_is_not_there(
         pytest.param(
             a_queue("a", queueingStrategy="StrictFIFO", **families()),
             "spec.queueingStrategy",
-            ("StrictFIFO", "concurrentAdmission", "hold up everybody behind it"),
+            ("StrictFIFO", "concurrentAdmission", "hold up all workloads behind it"),
             id="D20: StrictFIFO and the policy are both named, and why",
         ),
     ],

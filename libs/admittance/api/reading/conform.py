@@ -1,8 +1,8 @@
 """Plain values against the shape of a Struct: everything that does not fit, with its path.
 
-msgspec stops at the first thing that is wrong. A person who wrote a manifest wants all of it, with
-the field that was probably meant; so what msgspec refuses is gone through here. Nulls count as
-absent, as in Kubernetes. Scalars that YAML left open (`Plain`) become what the field wants.
+msgspec stops at the first error. A user wants all errors of a manifest at once, with suggestions
+for misspelled fields, so a manifest refused by msgspec is checked here. Nulls count as absent, as
+in Kubernetes. Scalars without quotes (`Plain`) become the type of the field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from admittance.api.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
 from admittance.api.reading.scalars import Plain, resolve, scalar
 
 PROBLEMS_MAX: Final = 50
-"""Of one object; whoever has that many has another problem."""
+"""Problems reported for one object."""
 
 RENAMED: Final[dict[str, str]] = {
     "cohort": "cohortName",

@@ -234,7 +234,7 @@ class Reading:
         if problems:
             raise self.error(problems)
         plain = self._whole(resolve(value), dict)
-        # A foreign kind has the namespace that it names; whether it needs one, nobody knows.
+        # A foreign kind keeps the namespace that it names; whether it needs one is unknown.
         foreign = Foreign(
             api_version=api_version,
             kind=str(value["kind"]),

@@ -1,4 +1,4 @@
-"""Rules of a ClusterQueue's lists of checks: LIFECYCLE 2.2."""
+"""Rules of a ClusterQueue's lists of checks: docs/spec/lifecycle.md#2.2."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_lists(spec: ClusterQueueSpec) -> list[Problem]:
 
 
 def _rows(spec: ClusterQueueSpec) -> list[Problem]:
-    """Where a workload would have too many checks whatever flavor it gets, or with one flavor."""
+    """Problems when a workload would have too many checks, with any flavor or with one of them."""
     by_strategy = spec.admission_checks_strategy is not None
     field = "spec.admissionChecksStrategy" if by_strategy else "spec.admissionChecks"
     found = _few(queue_wide(spec), field, "checks of the whole queue")
@@ -81,7 +81,7 @@ def _rows(spec: ClusterQueueSpec) -> list[Problem]:
 
 def _few(names: tuple[str, ...], field: str, what: str) -> list[Problem]:
     if not ROWS_MAX < len(names) <= CHECKS_MAX:
-        return []  # Even more of them are told of as such.
+        return []  # Even longer lists are reported by another rule.
     message = f"has {len(names)} {what}, a workload may have {ROWS_MAX}"
     return [Problem(field, message, TOO_MANY)]
 

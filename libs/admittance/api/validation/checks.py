@@ -1,5 +1,5 @@
 """Rules of AdmissionCheck, ProvisioningRequestConfig, WorkloadPriorityClass, ResourceFlavor and
-Namespace: SCHEDULING 1.2 and 1.7, LIFECYCLE 2.1, 3.7 and 5.1.
+Namespace: docs/spec/scheduling.md#1.2, #1.7, docs/spec/lifecycle.md#2.1, #3.7, #5.1.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
     found += _provisioning_parameters(spec.parameters)
     for i, name in enumerate(spec.managed_resources):
         if complaint := qualified(name):
-            # It would match no pod, and nothing would ever be asked for.
+            # It would match no pod, so no capacity would ever be requested.
             found.append(Problem(f"spec.managedResources[{i}]", f"names no resource: {complaint}"))
     for i in repeated(spec.managed_resources):
         message = f"{shown(spec.managed_resources[i])} is there twice"

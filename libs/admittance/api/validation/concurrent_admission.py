@@ -1,4 +1,4 @@
-"""Rules of ``concurrentAdmission``: LIFECYCLE 4.1."""
+"""Rules of ``concurrentAdmission``: docs/spec/lifecycle.md#4.1."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_concurrent(spec: ClusterQueueSpec, flavors_max: int = VARIANTS_MAX) ->
     found += _variants(explicit, offered)
     if spec.queueing_strategy == "StrictFIFO":
         message = "must not be StrictFIFO together with concurrentAdmission: a job that runs and "
-        message += "waits for something better would hold up everybody behind it"
+        message += "waits for something better would hold up all workloads behind it"
         found.append(Problem("spec.queueingStrategy", message))
     return found
 
@@ -83,7 +83,7 @@ def _migration(
             message = "must be left out without explicitVariants; minFlavor is for flavors"
             found.append(Problem(field, message, FORBIDDEN))
         elif variant not in [one.name for one in explicit]:
-            message = f"{shown(variant)} is none of the explicitVariants"
+            message = f"{shown(variant)} is not one of the explicitVariants"
             found.append(Problem(field, message, NOT_SUPPORTED))
     return found
 

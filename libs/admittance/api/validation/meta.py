@@ -110,7 +110,7 @@ def check_values(
         if len(values) != 1:
             return [Problem(field, f"must be one number when the operator is {operator}", REQUIRED)]
         if not values[0].lstrip("-").isdecimal():
-            return [Problem(field, f"{shown(values[0])} is no whole number")]
+            return [Problem(field, f"{shown(values[0])} is not a whole number")]
     return []
 
 

@@ -1,7 +1,8 @@
-"""Rules of ClusterQueue, Cohort and LocalQueue: SCHEDULING 1.3 to 1.5, LIFECYCLE 2.2.
+"""Rules of ClusterQueue, Cohort and LocalQueue.
 
-What needs other objects (a missing flavor, a cyclic cohort, two checks of one controller) is no
-matter of the manifest: it makes a queue inactive.
+Source: docs/spec/scheduling.md#1.3, #1.4, #1.5, docs/spec/lifecycle.md#2.2. Problems that depend on
+other objects (a missing flavor, a cyclic cohort, two checks of one controller) are not errors of
+the manifest: they make a queue inactive.
 """
 
 from __future__ import annotations

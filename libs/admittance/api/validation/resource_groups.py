@@ -1,4 +1,4 @@
-"""Rules of resource groups, of a ClusterQueue or a Cohort: SCHEDULING 1.3 and 1.4."""
+"""Rules of resource groups of ClusterQueue and Cohort: docs/spec/scheduling.md#1.3, #1.4."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMBINATIONS_MAX: Final = 512
 
 
 class Owner(NamedTuple):
-    """Whose resource groups: ``above`` is the field that names who lends and borrows."""
+    """The owner of resource groups. ``above``: the field that names its cohort."""
 
     has_parent: bool
     above: str

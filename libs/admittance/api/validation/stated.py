@@ -1,7 +1,7 @@
-"""What is wrong with single fields, by what `admittance.api.limits` states at their types.
+"""Checks single fields by the rules that `admittance.api.limits` states at their types.
 
-Rules that need more than one field, and those that tell of a mistake in words of their own, are in
-the modules `admittance.api.validate_*`.
+Rules about several fields, and rules with their own texts, are in the other modules of
+`admittance.api.validation`.
 """
 
 from __future__ import annotations

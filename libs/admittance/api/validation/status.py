@@ -1,7 +1,7 @@
 """Rules of a workload's status: what check controllers and runners report must fit the spec.
 
-Nobody but the workload-controller writes a status, and it builds one that obeys these. They guard
-what comes from outside: updates of pod sets by checks, reclaimable pods, and imported objects.
+Only the workload-controller writes a status, and it obeys these rules by construction. They guard
+input from outside: pod set updates by checks, reclaimable pods, and imported objects.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def check_updates(
     for i, update in enumerate(updates):
         path = f"{field}[{i}]"
         if update.name not in pod_sets:
-            message = f"{shown(update.name)} is none of the pod sets {', '.join(pod_sets)}"
+            message = f"{shown(update.name)} is not one of the pod sets {', '.join(pod_sets)}"
             found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
         for j, one in enumerate(update.tolerations):
             if one.key and (complaint := qualified(one.key)):
@@ -92,7 +92,7 @@ def check_reclaimable(
     for pod in pods:
         path = f"{field}[{pod.name}]"
         if pod.name not in sizes:
-            message = f"{shown(pod.name)} is none of the pod sets {', '.join(sizes)}"
+            message = f"{shown(pod.name)} is not one of the pod sets {', '.join(sizes)}"
             found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
         elif pod.count > sizes[pod.name]:
             message = f"must not exceed the {sizes[pod.name]} pods of the set"
@@ -164,7 +164,7 @@ def _admission(admission: AdmissionRow, workload: Workload) -> list[Problem]:
     for i, one in enumerate(admission.pod_set_assignments):
         path = f"status.admission.podSetAssignments[{i}]"
         if one.name not in names:
-            message = f"{shown(one.name)} is none of the pod sets"
+            message = f"{shown(one.name)} is not one of the pod sets"
             found.append(Problem(f"{path}.name", message, NOT_FOUND))
         if one.count <= 0:
             continue

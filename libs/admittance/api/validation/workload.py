@@ -1,4 +1,4 @@
-"""Rules of Workload and of the pod templates in it: SCHEDULING 1.6."""
+"""Rules of Workload and of the pod templates in it: docs/spec/scheduling.md#1.6."""
 
 from __future__ import annotations
 
