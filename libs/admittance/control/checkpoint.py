@@ -55,8 +55,7 @@ class Snapshot(NamedTuple):
 
 def snapshot(controller: ControllerState, through: int, revision: int, told: int = 0) -> Snapshot:
     """A snapshot of the state. ``through``: sequence of the last applied fact. ``revision``: the
-    newest revision in it. ``told``: sequence of the last message in the journal whose commits are
-    in it."""
+    newest revision in it. ``told``: sequence of the last journal message contained in it."""
     objects = list(controller.objects)
     markers = list(controller.objects.markers())
     newest = max((*(kept.revision for _, kept in objects), *(at for _, at in markers)), default=0)

@@ -129,8 +129,8 @@ class ControllerState:
             self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)
 
     def settle_load(self, floor: int, end: int = SEQUENCE_MAX) -> list[str]:
-        """Called when the bucket is read. Returns the keys of workloads whose outbox may be
-        unpublished: those with a fact after ``floor``, which is not acknowledged. ``end``: end of
+        """Called when the bucket is read. Returns the keys of workloads with a possibly unpublished
+        outbox: those with a fact after ``floor``, which is not acknowledged. ``end``: end of
         the log."""
         unsaid = []
         self.read = max(self.read, floor)

@@ -20,8 +20,9 @@ class Controller(ControllerState):
     """The workload-controller's core: its state, and the commit that follows from facts."""
 
     def fold(self, batch: list[LogMessage], now: datetime) -> Commit:
-        """Folds a batch into a commit. Facts about one workload become one put. A fact that would
-        move a workload whose outbox holds an entry for a service ends the commit: it and the facts
+        """Folds a batch into a commit. Facts about one workload become one put. If a workload's
+        outbox holds an entry for a service, the next fact that would move it ends the commit: it
+        and the facts
         after it are returned as ``rest``."""
         careful: frozenset[str] = frozenset()
         while True:

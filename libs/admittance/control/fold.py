@@ -73,7 +73,7 @@ class BatchFold:
     def __init__(
         self, state: ControllerState, now: datetime, careful: frozenset[str] = frozenset()
     ) -> None:
-        """``careful``: keys whose objects became too long; each of their facts is measured."""
+        """``careful``: keys of objects that became too long; each of their facts is measured."""
         self._careful = careful
         self._state = state
         self._now = now
@@ -308,8 +308,8 @@ class BatchFold:
         )
 
     def _given(self, known: VersionedWorkload, said: facts.Preempted, heard: LogMessage) -> Change:
-        """The change of a workload that holds only a reservation and hands it over. A workload
-        whose family changes with it is refused."""
+        """The change of a workload that holds only a reservation and hands it over. It is refused
+        if its family changes with it."""
         change, relatives = self._transition(
             workload_key(said.namespace, said.name), known, said, heard
         )
@@ -435,7 +435,7 @@ class BatchFold:
         return ref is not None and ref.parent != key and self._families.has_parent(ref)
 
     def _checks_by_parameters(self, subject: str, applied: ObjectApplied) -> frozenset[str]:
-        """The checks whose parameters were changed, created or deleted, or that now name other
+        """The checks that name changed, created or deleted parameters, or that now name other
         parameters."""
         if applied.kind == "AdmissionCheck":
             return frozenset({applied.name} if applied.parameters_changed else ())

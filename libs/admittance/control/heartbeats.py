@@ -238,7 +238,7 @@ def _changed(
 
 
 def by_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
-    """The checks whose Active condition changes because their parameters were created or deleted,
+    """The checks with a changed Active condition because their parameters were created or deleted,
     each with the new condition."""
     silence = Heartbeats(0.0)
     new = (

@@ -49,7 +49,7 @@ def ref_of(key: str, workload: StoredWorkload) -> FamilyRef | None:
 
 
 def ref_to(namespace: str, parent: str, uid: str) -> FamilyRef:
-    """The family of the named parent. ``parent`` "": a family whose parent does not exist."""
+    """The family of the named parent. ``parent`` "": a family without a parent."""
     return FamilyRef(workload_key(namespace, parent) if parent else "", uid)
 
 
@@ -143,7 +143,7 @@ class Workloads:
         self._known.pop(key, None)
 
     def drop_tombstones(self, before: int) -> None:
-        """Forgets deletions whose facts lie before an acknowledged sequence."""
+        """Forgets deletions with a fact before an acknowledged sequence."""
         gone = [
             key
             for key, known in self._known.items()
@@ -153,7 +153,7 @@ class Workloads:
             del self._known[key]
 
     def drop_finished(self, before: int) -> None:
-        """Forgets finished workloads whose last fact is so old that the bucket has dropped them. If
+        """Forgets finished workloads with a last fact so old that the bucket has dropped them. If
         one still exists, a put over it is refused and the workload is loaded."""
         for key in [key for key, fact in self._finished.items() if fact < before]:
             del self._finished[key]

@@ -165,7 +165,7 @@ def parameters_key(check: AdmissionCheck) -> str:
 
 
 def absence(check: AdmissionCheck) -> str:
-    """The sentence about a check whose parameters are missing; "": it names none."""
+    """The sentence that a check's parameters are missing; "": it names none."""
     named = check.spec.parameters
     if named is None:
         return ""

@@ -26,8 +26,7 @@ from admittance.workload.moves.arrival import Arrived
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 MADE_MAX: Final = 256
-"""Number of parents whose computed variants are cached, since siblings are submitted one after
-another."""
+"""Number of parents with cached variants; siblings are submitted one after another."""
 _MARK: Final = b'"variant"'
 
 

@@ -1,5 +1,5 @@
-"""Families of concurrent admission, as values: who a parent's variants are, and who may try when.
+"""Families of concurrent admission as values: a parent's variants, and which may be tried when.
 
-Pure, and asked by everybody who acts on it: whoever creates and switches variants, whoever reserves
-quota for them, whoever writes them. So policy and act cannot differ. Source: LIFECYCLE 4, KEP-8691.
+Pure. The variant-controller, the scheduler and the workload-controller use the same functions, so
+they cannot disagree. Source: docs/spec/lifecycle.md#4, KEP-8691.
 """

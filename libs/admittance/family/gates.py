@@ -1,6 +1,7 @@
-"""Whose gate on preemption opens: one sibling preempts at a time, not several for one job.
+"""Which sibling's preemption gate opens: only one sibling preempts at a time, since all are for one
+job.
 
-Source: LIFECYCLE 4.8.
+Source: docs/spec/lifecycle.md#4.8.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 PREEMPTION_TIMEOUT: Final = timedelta(minutes=5)
-"""After the last opening the next gate opens, unless victims have gone for the holder already."""
+"""Time after an opening when the next gate may open, unless workloads were preempted for the
+holder."""
 
 
 class Sibling(NamedTuple):
-    """An active variant. ``evaluated``: in this attempt the scheduler has reserved for it, or said
-    why not. ``blocked``: it would preempt, and its gate is closed. ``took``: it holds a reservation
-    for which others have gone."""
+    """An active variant. ``evaluated``: in this attempt the scheduler reserved quota for it or
+    refused it. ``blocked``: it needs preemption and its gate is closed. ``took``: workloads were
+    preempted for its reservation."""
 
     name: str
     place: int
@@ -27,7 +29,7 @@ class Sibling(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """Who holds the open gate of a family, and since when."""
+    """The variant with the open gate of a family, and since when."""
 
     holder: str
     since: datetime
@@ -36,8 +38,8 @@ class Opening(NamedTuple):
 def holder_of(
     siblings: Iterable[Sibling], held: Opening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
-    """Who holds the open gate of those siblings, and whether nobody else's may open yet: others
-    have gone for what it has reserved, or its time is not over."""
+    """The sibling with the open gate, and whether all other gates stay closed: workloads were
+    preempted for its reservation, or its time is not over."""
     if held is None:
         return None, False
     holder = next((one for one in siblings if one.name == held.holder and one.open), None)
@@ -47,13 +49,12 @@ def holder_of(
 
 
 def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) -> str:
-    """The sibling whose gate opens now; "": none.
+    """Name of the sibling that gets an open gate now; "": none.
 
-    ``siblings``: the active ones. A holder that is not among them any more (deleted, deactivated,
-    evicted, rejected) holds nothing; who is evicted has its gate closed, which is ``open`` False.
-    One that nobody has evaluated yet stops the walk: it may turn out to need no victims. Behind a
-    holder whose time is over the walk goes on where it was, so that everybody has a turn although
-    its gate closes again.
+    ``siblings``: the active ones. A holder that is not among them (deleted, deactivated, evicted or
+    rejected) holds nothing; an eviction closes its gate, so ``open`` is False. A sibling that is
+    not evaluated yet ends the search, since it may need no preemption. After a holder's time is
+    over the search continues behind it, so that every sibling gets a turn.
     """
     ordered = sorted(siblings, key=lambda one: one.place)
     holder, keeps = holder_of(ordered, held, now)
@@ -74,17 +75,17 @@ def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) ->
 
 
 def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) -> int | None:
-    """The place behind which nobody may be tried: a better sibling needs victims, and has not had
-    its chance yet. None: everybody may.
+    """The last place in the order of preference that may be tried: that sibling needs preemption
+    and has not had its turn yet. None: all may be tried.
 
-    ``waits_for_victims``: holders whose victims are still stopping.
+    ``waits_for_victims``: names of holders with victims that still stop.
     """
     known = tuple(siblings)
     stopping = set(waits_for_victims)
-    anybody_open = any(one.open for one in known)
+    any_open = any(one.open for one in known)
     ahead = [
         one.place
         for one in known
-        if one.name in stopping or (one.blocked and not one.open and not anybody_open)
+        if one.name in stopping or (one.blocked and not one.open and not any_open)
     ]
     return min(ahead, default=None)

@@ -1,4 +1,5 @@
-"""Names of variants: deterministic, so that creating one again meets the one that is there."""
+"""Names of variants. They are deterministic, so that creating a variant again finds the existing
+one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ NAME_MAX: Final = 253
 _MIDDLE: Final = "-variant-"
 _HASH: Final = 5
 _TAG_LEAST: Final = 8
-"""Characters of the tag that survive a cut, where there are so many."""
+"""Characters of the tag that are kept when a name is cut."""
 
 
 def variant_name(
@@ -18,8 +19,8 @@ def variant_name(
 ) -> str:
     """The name of the parent's variant ``tag`` (a flavor, or an explicit variant's name).
 
-    Too long, it is cut and gets a hash of the parent's uid and the tag; what remains still tells
-    the variant. ``force_hash``: the plain name belongs to somebody else.
+    A name that is too long is cut and gets a hash of the parent's uid and the tag. ``force_hash``:
+    another workload has the plain name.
     """
     tail = f"{_MIDDLE}{tag}"
     if not force_hash and len(parent) + len(tail) <= limit:

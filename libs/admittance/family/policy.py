@@ -1,4 +1,7 @@
-"""Which variants of a family may try to be admitted now, and why. LIFECYCLE 4.3."""
+"""Which variants of a family are to be active now, and why: the rules of the queue applied to the
+family.
+
+Source: docs/spec/lifecycle.md#4.1, #4.3."""
 
 from __future__ import annotations
 
@@ -25,30 +28,30 @@ class ActivityReason(StrEnum):
     REQUEUING_LIMIT = "RequeuingLimit"
     """Its pods were not ready in time too often."""
     CREATE_DELAY = "createDelay"
-    """Its time has not come yet."""
+    """Its createDelaySeconds are not over."""
     RACE = "race"
-    """Nothing of the family is admitted: everybody tries."""
+    """Nothing of the family is admitted: all variants compete."""
     ADMITTED = "admitted"
-    """It is the one."""
+    """It is the admitted variant."""
     NO_MIGRATION = "NoMigration"
-    """Another one is admitted, and the family stays where it is."""
+    """Another variant is admitted, and the family does not migrate."""
     LOWER_THAN_ADMITTED = "lowerThanAdmitted"
-    """A better one is admitted."""
+    """A better variant is admitted."""
     BELOW_MIN = "belowMin"
-    """Nobody moves up to so little: minFlavor, minVariant."""
+    """It is below minFlavor or minVariant, the least place to migrate to."""
     DELETE_DELAY = "deleteDelay"
-    """It had its time to become the better place."""
+    """Its deleteDelaySeconds are over."""
     UPGRADE = "upgrade"
-    """It would be better than the admitted one."""
+    """It is better than the admitted variant."""
 
 
 STOPPED = frozenset({ActivityReason.REJECTED, ActivityReason.USER, ActivityReason.REQUEUING_LIMIT})
-"""Reasons that policy never undoes; what ends them is a reset of the family, or its user."""
+"""Reasons that policy never undoes; a reset of the family or its user ends them."""
 
 
 class Variant(NamedTuple):
-    """``place``: its place in the order of preference, 0 the best. ``stopped_by``: of `STOPPED`, or
-    "". Delays in seconds; ``delete_delay`` None: never."""
+    """``place``: place in the order of preference, 0 is the best. ``stopped_by``: one of `STOPPED`,
+    or "". Delays in seconds; ``delete_delay`` None: never."""
 
     name: str
     place: int
@@ -58,10 +61,10 @@ class Variant(NamedTuple):
 
 
 class Family(NamedTuple):
-    """``active``: the parent is, and has not finished. ``start``: when the family began, or was
-    reset. ``first_admitted``: since then; None: not yet. ``admitted``: the variant that holds the
-    admission, also while its job still stops; "" is none. ``floor``: "" is none; ``floor_place``:
-    its place, where it is known although the family has no such variant."""
+    """``active``: the parent is active and not finished. ``start``: when the family was created or
+    reset. ``first_admitted``: first admission since ``start``; None: none yet. ``admitted``: the
+    admitted variant, also while its job stops; "": none. ``floor``: least variant to migrate to;
+    "": none. ``floor_place``: place of the floor if the family has no such variant."""
 
     active: bool
     start: datetime
@@ -73,7 +76,7 @@ class Family(NamedTuple):
 
 
 class DesiredState(NamedTuple):
-    """Whether a variant is to be active, and why."""
+    """Whether a variant shall be active, and why."""
 
     active: bool
     why: ActivityReason
@@ -82,9 +85,9 @@ class DesiredState(NamedTuple):
 def desired_states(
     family: Family, variants: Iterable[Variant], now: datetime
 ) -> dict[str, DesiredState]:
-    """What policy wants of each variant now, by name, the best first.
+    """The desired state of each variant now, by name, best first.
 
-    An admitted variant that is no longer among them counts as none, and so does such a floor,
+    An admitted variant that is not in ``variants`` counts as none. The same holds for the floor,
     unless its place is known.
     """
     ordered = sorted(variants, key=lambda one: one.place)
@@ -101,8 +104,7 @@ def _wish(
         return DesiredState(False, ActivityReason.PARENT)
     if one.stopped_by in STOPPED:
         return DesiredState(False, ActivityReason(one.stopped_by))
-    # Without a delay there is nothing to wait for, also where our clock is behind the one that
-    # stamped the parent.
+    # Check the delay first: the local clock can be behind the clock that stamped the parent.
     if one is not admitted and one.create_delay and now < _begins(family, one):
         return DesiredState(False, ActivityReason.CREATE_DELAY)
     if admitted is None:
@@ -133,13 +135,13 @@ def _ends(family: Family, one: Variant) -> datetime | None:
 
 
 def next_change(family: Family, variants: Iterable[Variant], now: datetime) -> datetime | None:
-    """When time alone next changes what `wishes` says; None: never."""
+    """When time alone next changes the result of `desired_states`; None: never."""
     known = tuple(variants)
     moments = {_begins(family, one) for one in known}
     moments |= {end for one in known if (end := _ends(family, one)) is not None}
     later = sorted(moment for moment in moments if moment > now)
     if not later:
-        return None  # As in most families, and this is asked of each whenever it moves.
+        return None  # The common case; this function runs for every change of a family.
     present = desired_states(family, known, now)
     for moment in later:
         if desired_states(family, known, moment) != present:
@@ -148,10 +150,10 @@ def next_change(family: Family, variants: Iterable[Variant], now: datetime) -> d
 
 
 class Tag(NamedTuple):
-    """One variant that every family of the queue has: a flavor, or an explicit variant.
+    """A variant that every family of the queue has: a flavor, or an explicit variant.
 
-    ``place``: in the order of preference, 0 the best. Delays in seconds; ``delete_delay`` None:
-    never."""
+    ``place``: place in the order of preference, 0 is the best. Delays in seconds; ``delete_delay``
+    None: never."""
 
     name: str
     place: int
@@ -160,30 +162,30 @@ class Tag(NamedTuple):
     delete_delay: int | None = None
 
     def within(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        """Its flavors that a workload may have at all; ``allowed`` None: any."""
+        """Its flavors that are in ``allowed``; None: all."""
         if allowed is None:
             return self.flavors
         return tuple(one for one in self.flavors if one in allowed)
 
 
 class FamilyRules(NamedTuple):
-    """``floor``: the tag below which nobody moves up to; "": none. ``tags``: the best first."""
+    """``floor``: the least tag to migrate to; "": none. ``tags``: best first."""
 
     mode: Mode
     floor: str
     tags: tuple[Tag, ...]
 
     def tag(self, name: str) -> Tag | None:
-        """The tag of that name; None: the queue has none."""
+        """The tag with that name; None: the queue has no such tag."""
         return next((one for one in self.tags if one.name == name), None)
 
     def tags_within(self, allowed: frozenset[str] | None) -> tuple[Tag, ...]:
-        """Those of which something is left to a workload that may have these flavors."""
+        """The tags with at least one of these flavors."""
         return tuple(one for one in self.tags if one.within(allowed))
 
 
 def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
-    """What the queue says; None: workloads are regular there."""
+    """The family rules of the queue; None: its workloads are regular."""
     given = spec.concurrent_admission
     if given is None:
         return None
@@ -207,11 +209,11 @@ def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
 
 
 class ParentState(NamedTuple):
-    """``active``: it may run: turned on, not finished, not being deleted, neither held nor gated by
-    a user. ``waits``: the family's backoff is not over. ``admitted``: the workload's name of the
-    variant that is admitted, also while its job still stops; "" is none. ``migrating_to``: who
-    takes over then. ``stopping``: its job is being stopped. ``allowed``: flavors that it may have;
-    None: any. ``gate``: whose gate on preemption was opened last."""
+    """``active``: turned on, not finished, not being deleted, neither held nor gated by a user.
+    ``waits``: the family's backoff is not over. ``admitted``: workload name of the admitted
+    variant, also while its job stops; "": none. ``migrating_to``: the variant that is admitted
+    next. ``stopping``: its job is being stopped. ``allowed``: allowed flavors; None: all. ``gate``:
+    the last opened preemption gate."""
 
     namespace: str
     name: str
@@ -229,8 +231,8 @@ class ParentState(NamedTuple):
 
 
 class VariantState(NamedTuple):
-    """``parent``, ``parent_uid``: as its ownerReference says. ``stopped_by``: of
-    `admittance.family.policy.STOPPED`, or "". ``active``: as its spec says."""
+    """``parent``, ``parent_uid``: from its ownerReference. ``stopped_by``: one of `STOPPED`, or "".
+    ``active``: from its spec."""
 
     name: str
     tag: str
@@ -243,9 +245,8 @@ class VariantState(NamedTuple):
 def desired_variants(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> dict[str, DesiredState]:
-    """What policy wants of each variant now, by the workload's name, the best first.
-
-    Those whose tag the queue does not have (any more) are left out: nothing is to become of them.
+    """The desired state of each variant now, by workload name, best first. Variants with a tag that
+    the queue does not have are left out.
     """
     if rules is None:
         return {}
@@ -255,7 +256,7 @@ def desired_variants(
 def changes_next(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> datetime | None:
-    """When time alone next changes what `judged` says; None: never."""
+    """When time alone next changes the result of `desired_variants`; None: never."""
     if rules is None:
         return None
     variants = tuple(variants)
@@ -263,13 +264,13 @@ def changes_next(
 
 
 def begins(parent: ParentState, rules: FamilyRules | None, tag: str) -> datetime | None:
-    """When that variant may be tried for the first time; None: the queue has no such variant."""
+    """When the createDelay of that variant is over; None: the queue has no such variant."""
     known = rules.tag(tag) if rules is not None else None
     return parent.start + timedelta(seconds=known.create_delay) if known is not None else None
 
 
 def in_order(variants: Iterable[VariantState], rules: FamilyRules) -> list[VariantState]:
-    """Those that the queue has a tag for, the best first."""
+    """The variants with a tag of the queue, best first."""
     places = {one.name: one.place for one in rules.tags}
     return sorted((one for one in variants if one.tag in places), key=lambda one: places[one.tag])
 
@@ -286,7 +287,7 @@ def _rows(variants: Iterable[VariantState], rules: FamilyRules) -> list[Variant]
 
 
 def _family(parent: ParentState, rules: FamilyRules) -> Family:
-    # By its place: a parent that may not have the floor's flavors has no such variant.
+    # Use the floor's place: a parent that may not use the floor's flavors has no such variant.
     floor = rules.tag(rules.floor) if rules.floor else None
     return Family(
         active=parent.active,

@@ -1,4 +1,4 @@
-"""What a fact makes of a workload: the new object, what is to be said, and how it went."""
+"""The result of a fact: the new workload, its outbox entries, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from admittance.workload.stored import LogPosition, OutboxEntry, StoredWorkload,
 
 
 class Outcome(StrEnum):
-    """What became of a fact."""
+    """The outcome of a fact."""
 
     APPLIED = "applied"
     IGNORED = "ignored"
-    """Everyday traffic: late, repeated, or it changes nothing."""
+    """Late, repeated, or without effect; this is common."""
     REFUSED = "refused"
-    """Somebody asked for what cannot be."""
+    """An invalid request."""
 
 
 class Change(NamedTuple):
-    """The answer of `admittance.workload.transition`.
+    """The result of `admittance.workload.transitions.transition`.
 
-    ``workload`` None: the object disappears. With an outcome other than APPLIED the workload is
-    the one that came in and nothing is said.
+    ``workload`` None: the object is deleted. With an outcome other than APPLIED the workload is
+    unchanged and ``says`` is empty.
     """
 
     workload: StoredWorkload | None
@@ -36,17 +36,17 @@ class Change(NamedTuple):
 
 
 def applied(workload: StoredWorkload, *says: OutboxEntry) -> Change:
-    """The fact had its effect."""
+    """The change of a fact that took effect."""
     return Change(workload, says)
 
 
 def ignored(workload: StoredWorkload | None, reason: str, message: str = "") -> Change:
-    """The fact changes nothing."""
+    """The change of a fact without effect."""
     return Change(workload, (), Outcome.IGNORED, reason, message)
 
 
 def refused(workload: StoredWorkload | None, reason: str, message: str) -> Change:
-    """The fact asks for what cannot be."""
+    """The change of an invalid request."""
     return Change(workload, (), Outcome.REFUSED, reason, message)
 
 
@@ -63,7 +63,7 @@ def with_log(workload: StoredWorkload, fact: int, says: tuple[OutboxEntry, ...])
 def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
     """The workload with fields of its spec (named as on the wire) replaced; None takes one away.
 
-    This decodes and encodes the whole spec: it serves what users do now and then.
+    It decodes and encodes the whole spec, so it is for rare user requests.
     """
     spec: dict[str, Any] = msgspec.json.decode(workload.spec)
     for name, value in fields.items():

@@ -1,11 +1,12 @@
-"""Rows of ``status.admissionChecks``: kept in step with the checks that are required.
+"""Rows of ``status.admissionChecks``: kept equal to the required checks.
+docs/spec/lifecycle.md#2.3.
 
-LIFECYCLE 2.3. Admission reads the required set from the queue and the rows from the workload, and
-both must match by name: a row that nobody requires is not consulted.
+Admission reads the required checks from the queue and the rows from the workload, matched by name:
+a row of a check that is not required is ignored.
 
-Retry counts outlive their rows: of a check that is not listed at the moment, because no flavor of
-it is assigned, ``status.checkRetryCounts`` remembers the count, also where it is 0. So that map
-also tells which flavors' checks were asked before, and may still have something to say.
+Retry counts outlive their rows: while no flavor of a check is assigned, ``status.checkRetryCounts``
+keeps its count, even 0. So that map also tells which checks were requested before and may still
+send a verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Rows = tuple[CheckState, ...]
 
 
 class RowsAndCounts(NamedTuple):
-    """The rows, and the retry counts of the checks that have none."""
+    """The rows, and the retry counts of the checks without a row."""
 
     rows: Rows
     counts: dict[str, int]
@@ -33,7 +34,7 @@ class RowsAndCounts(NamedTuple):
 def synced(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
 ) -> RowsAndCounts:
-    """Rows for exactly the required checks: missing ones come as Pending, kept ones unchanged."""
+    """Rows for exactly the required checks: new rows are Pending, existing rows are unchanged."""
     have = {row.name: row for row in rows}
     wanted = tuple(have.get(check.name) or _made(check.name, counts, now=now) for check in required)
     return _listed(wanted, counts)
@@ -47,9 +48,9 @@ def frozen(
     *,
     now: datetime,
 ) -> RowsAndCounts:
-    """The rows of a workload that waits for the end of a check's delay: nothing was assigned since
-    they were made, so they stay as they are. Only an administrator's changes count: a check that
-    the queue does not name any more goes, and a required one that has no row comes, Pending."""
+    """The rows of a workload that waits for a check's delay. They stay as they are, except for
+    changes by an administrator: the row of a check that the queue no longer names is removed, and a
+    required check without a row gets a Pending one."""
     kept = [row for row in rows if row.name in named]
     have = {row.name for row in kept}
     kept += [_made(one.name, counts, now=now) for one in required if one.name not in have]
@@ -57,8 +58,8 @@ def frozen(
 
 
 def with_rejected(before: Rows, now: RowsAndCounts) -> RowsAndCounts:
-    """``now`` with the rows of ``before`` that say Rejected: these tell why the workload is turned
-    off, also where nothing requires their checks any more."""
+    """``now`` with the Rejected rows of ``before``: they tell why the workload is deactivated, even
+    if their checks are no longer required."""
     rows = now.rows
     for row in before:
         if row.state == "Rejected":
@@ -83,9 +84,10 @@ def cleared(
     now: datetime,
     woken: bool = False,
 ) -> RowsAndCounts:
-    """Rows of the required checks, all Pending, saying what they were. Retry counts stay.
+    """Pending rows of the required checks, with the previous state in the message. Retry counts
+    stay.
 
-    woken: the wait is over, which is the next attempt of every check that said Retry.
+    ``woken``: the wait is over; this counts as one retry of every check in Retry.
     """
     have = {row.name: row for row in rows}
     left = {**counts, **{row.name: row.retry_count + _more(row, woken) for row in rows}}
@@ -114,8 +116,8 @@ def cleared(
 def listed(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
 ) -> RowsAndCounts:
-    """Rows for a new reservation. What a check said of an earlier one proves nothing of this: of
-    such a row only the count goes on."""
+    """Rows for a new reservation. A verdict on an earlier reservation does not count for this one:
+    only the retry count stays."""
     have = {row.name: row for row in rows}
     left = {**counts, **{row.name: row.retry_count for row in rows}}
     fresh = []
@@ -133,7 +135,7 @@ def _more(row: CheckState, woken: bool) -> int:
 
 
 def _is_unspoken(row: CheckState) -> bool:
-    """Pending since it was made or reset, and nobody has said anything of it."""
+    """Whether it is Pending without any verdict since it was created or reset."""
     return (
         row.state == "Pending"
         and row.verdict_cycle is None
@@ -143,7 +145,7 @@ def _is_unspoken(row: CheckState) -> bool:
 
 
 def all_ready(rows: Rows, required: Iterable[RequiredCheck]) -> bool:
-    """Every required check has a row, and it says Ready."""
+    """Whether every required check has a Ready row."""
     ready = {row.name for row in rows if row.state == "Ready"}
     return all(check.name in ready for check in required)
 
@@ -154,14 +156,14 @@ def row_of(rows: Rows, name: str) -> CheckState | None:
 
 
 def placed(rows: Rows, new: CheckState) -> Rows:
-    """The rows with the one of that name replaced, or added in its place by name."""
+    """The rows with the row of that name replaced, or added in the order of names."""
     if row_of(rows, new.name) is None:
         return tuple(sorted([*rows, new], key=lambda row: row.name))
     return tuple(new if row.name == new.name else row for row in rows)
 
 
 def without_updates(rows: Rows) -> Rows:
-    """The rows without anything that a runner could apply."""
+    """The rows without podSetUpdates."""
     return tuple(replace(row, pod_set_updates=()) if row.pod_set_updates else row for row in rows)
 
 
@@ -175,7 +177,7 @@ _UNASKED: Final = "AdmissionCheck {} is not asked: "
 
 
 def why_not_asked(name: str, context: TransitionContext) -> str:
-    """Why a check of that name cannot be asked, a sentence; "": it can."""
+    """Why the check cannot be requested, as a sentence; "": it can."""
     rules = context.queues.check(name)
     if rules is None:
         return _ABSENT.format(name)
@@ -183,8 +185,8 @@ def why_not_asked(name: str, context: TransitionContext) -> str:
 
 
 def explained(rows: Rows, context: TransitionContext) -> tuple[Rows, set[str]]:
-    """The rows, of which those that cannot be asked say so; and the names of those that said so and
-    can be asked by now."""
+    """The rows with a message where the check cannot be requested, and the names of the checks that
+    can be requested again."""
     found, come = [], set()
     for row in rows:
         why = why_not_asked(row.name, context) if row.state == "Pending" else ""
@@ -192,7 +194,7 @@ def explained(rows: Rows, context: TransitionContext) -> tuple[Rows, set[str]]:
         if why and (not message or _tells_why(row)):
             message = why
         elif not why and _tells_why(row):
-            # From now on it may judge, for as long as its timeout says.
+            # Its timeout starts now.
             row = replace(row, last_transition_time=context.now)  # noqa: PLW2901
             message = ""
             come.add(row.name)
@@ -207,7 +209,7 @@ def _tells_why(row: CheckState) -> bool:
 
 
 def check_requests(names: Iterable[str], context: TransitionContext) -> tuple[OutboxEntry, ...]:
-    """What asks those checks; nothing is said to one that cannot be asked."""
+    """The outbox entries that request these checks, except checks that cannot be requested."""
     return tuple(
         OutboxEntry(what="check_requested", detail=name)
         for name in names

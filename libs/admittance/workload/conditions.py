@@ -1,4 +1,4 @@
-"""Conditions of a workload: read and set, never edited in place."""
+"""Reads and sets conditions of a workload; conditions are immutable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from admittance.workload.stored import StoredWorkload
 
 
 class Type(StrEnum):
-    """Types of conditions; LIFECYCLE 1.2."""
+    """Types of conditions; docs/spec/lifecycle.md#1.2."""
 
     QUOTA_RESERVED = "QuotaReserved"
     ADMITTED = "Admitted"
@@ -24,13 +24,13 @@ class Type(StrEnum):
 
 
 MESSAGE_MAX = 32_768
-"""Characters; after that a message of a condition is cut, as Kubernetes cuts it."""
+"""Longest message of a condition in characters, as in Kubernetes; longer ones are cut."""
 
 Conditions = tuple[Condition, ...]
 
 
 def find(workload: StoredWorkload, kind: str) -> Condition | None:
-    """The condition of that type. An absent one and a False one are different facts."""
+    """The condition of that type; None: absent, which differs from False."""
     for condition in workload.status.conditions:
         if condition.type == kind:
             return condition
@@ -38,13 +38,13 @@ def find(workload: StoredWorkload, kind: str) -> Condition | None:
 
 
 def is_true(workload: StoredWorkload, kind: str) -> bool:
-    """The condition is there and True."""
+    """Whether the condition is present and True."""
     found = find(workload, kind)
     return found is not None and found.status == "True"
 
 
 def is_false(workload: StoredWorkload, kind: str) -> bool:
-    """The condition is there and False."""
+    """Whether the condition is present and False."""
     found = find(workload, kind)
     return found is not None and found.status == "False"
 
@@ -58,7 +58,7 @@ def put(
     *,
     now: datetime,
 ) -> Conditions:
-    """The conditions with one of them set. Its time moves only when its status does."""
+    """The conditions with one of them set. Its transition time changes only with its status."""
     text = "True" if status else "False"
     since: datetime | None = now
     kept: list[Condition] = []
@@ -78,7 +78,8 @@ def put(
 
 
 def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
-    """The condition turned False by a new reservation, keeping what it said; if it was True."""
+    """The conditions with that one set to False by a new reservation, if it was True. Its message
+    is kept."""
     for condition in conditions:
         if condition.type == kind and condition.status == "True":
             return put(

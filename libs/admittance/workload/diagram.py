@@ -1,5 +1,5 @@
 """``python -m admittance.workload.diagram`` writes docs/states.md: the states of a workload and its
-transitions, as the table of moves has them. A test keeps it true."""
+transitions, from the table of moves. A test checks that the page is current."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ What is not in this table changes nothing and is answered with why.
 
 
 def edges() -> dict[tuple[Phase | None, Phase | None], list[str]]:
-    """Every change of phase, with the ids of the transitions that make it. None: not there."""
+    """Every change of phase, with the ids of its transitions. None: the workload does not exist."""
     found: dict[tuple[Phase | None, Phase | None], set[str]] = {
         (None, Phase.PENDING): {"T01"},
         (None, Phase.DEACTIVATED): {"T01"},
@@ -137,8 +137,11 @@ Edge = tuple[Phase, Phase | None]
 
 
 class Step(NamedTuple):
-    """``id``: of LIFECYCLE, a transition or a section. ``to`` "stays": the phase it was in; None:
-    it is gone. ``heard``: the fact about itself; "": it follows from what became of another."""
+    """A step that one member of a family takes because of another member or of policy.
+
+    ``id``: transition or section of docs/spec/lifecycle.md. ``to`` "stays": the same phase; None:
+    deleted. ``heard``: the fact about the member itself; "": the step follows from another member's
+    change."""
 
     id: str
     role: str
@@ -148,7 +151,7 @@ class Step(NamedTuple):
     heard: str = ""
 
     def edges(self) -> set[Edge]:
-        """Every change of phase that it may be."""
+        """Every change of phase that the step can make."""
         if isinstance(self.to, str):
             return {(before, before) for before in self.before}
         return {(before, after) for before in self.before for after in self.to}

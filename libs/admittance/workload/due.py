@@ -1,7 +1,7 @@
-"""What a workload waits for by the clock: one time per kind, a function of the stored object.
+"""The times that a workload waits for: one per kind, computed from the stored object.
 
-A timer only says when to look again. Whoever hears that it is due asks this function anew, so a
-timer that is late, repeated or of an earlier state changes nothing. LIFECYCLE 1.4, 3.2, 6.
+A timer only triggers a new computation. So a timer that is late, repeated or of an earlier state
+changes nothing. docs/spec/lifecycle.md#1.4, #3.2, #6.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class Kind(StrEnum):
     REQUEUE = "requeue"
     """The wait before the workload competes again is over (T20)."""
     PODS_READY = "pods-ready"
-    """Its pods took too long to be ready, or to recover (T13, T14)."""
+    """Its pods were not ready, or not ready again, in time (T13, T14)."""
     EXECUTION = "execution"
     """It ran as long as it may (T15)."""
     DRAIN = "drain"
-    """Nobody said that its job has stopped (T19)."""
+    """No runner reported that its job has stopped (T19)."""
     CHECKS = "checks"
     """A check took too long to judge (`checkTimeoutSeconds`)."""
     FAMILY = "family"
-    """Of a parent: policy wants something else of its variants from then on."""
+    """Of a parent: the desired state of a variant changes."""
 
 
 def due_times(workload: StoredWorkload, now: datetime, queues: TimeRules) -> dict[Kind, datetime]:
-    """When to look at the workload again, and for what. ``now`` only tells the phase.
+    """When the workload is due, by kind. ``now`` only determines the phase.
 
-    A variant has no job: how long that may take to be ready, to run or to stop is its parent's."""
+    A variant has no job, so the times of the job belong to its parent."""
     where = phase(workload, now)
     found: dict[Kind, datetime | None] = {}
     if where in (Phase.BACKOFF, Phase.PENDING):
@@ -56,7 +56,7 @@ def due_times(workload: StoredWorkload, now: datetime, queues: TimeRules) -> dic
 
 
 def owns_job(workload: StoredWorkload) -> bool:
-    """A job is started for it, and stopped."""
+    """Whether a job runs for this workload."""
     return head(workload).role != VARIANT
 
 
@@ -73,7 +73,7 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         return state.requeue_at
-    # No move leaves it so; but whoever finds it so finds it due.
+    # No move leaves this state; if another program wrote it, it is due.
     return requeued.last_transition_time
 
 
@@ -102,8 +102,8 @@ def _checks(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
 
 
 def check_ends(workload: StoredWorkload, queues: TimeRules) -> dict[str, datetime]:
-    """By when each check that may not judge for ever has to have done so: so long after the
-    reservation, or after its row became Pending, where that was later."""
+    """The deadline of each Pending check with a timeout: counted from the reservation, or from when
+    its row became Pending if that was later."""
     ends: dict[str, datetime] = {}
     for row in workload.status.admission_checks:
         rules = queues.check(row.name) if row.state == "Pending" else None

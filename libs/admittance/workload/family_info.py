@@ -1,4 +1,4 @@
-"""What a stored parent or variant tells of its family."""
+"""Reads the family state from a stored parent or variant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def allowed_flavors(workload: StoredWorkload) -> frozenset[str] | None:
-    """The flavors that it may have; None: any."""
+    """The flavors that it may use; None: all."""
     constraints = head(workload).admission_constraints
     if constraints is not None and constraints.allowed_resource_flavors is not None:
         return frozenset(constraints.allowed_resource_flavors)
@@ -31,7 +31,7 @@ def allowed_flavors(workload: StoredWorkload) -> frozenset[str] | None:
 
 
 def parent_state(parent: StoredWorkload) -> ParentState:
-    """What is to be known of a parent. Its role is not looked at."""
+    """The state of a parent. The role is not checked."""
     meta, status, spec = parent.metadata, parent.status, head(parent)
     gate = status.preemption_gate
     return ParentState(
@@ -58,7 +58,7 @@ def parent_state(parent: StoredWorkload) -> ParentState:
 
 
 def variant_state(variant: StoredWorkload) -> VariantState:
-    """What is to be known of a variant. Its role is not looked at."""
+    """The state of a variant. The role is not checked."""
     spec = head(variant)
     name, uid = owner_of(variant)
     return VariantState(
@@ -75,13 +75,13 @@ Gates = tuple[GatePosition, ...]
 
 
 def is_used(gate: GatePosition) -> bool:
-    """Others have gone, or are going, for what its workload has reserved."""
+    """Whether workloads were preempted for the reservation of the gate's workload."""
     return gate.used_at is not None
 
 
 def used(gates: Gates, others_went: bool, now: datetime) -> Gates:
-    """The gates with the note whether others go for the present reservation. Stored, since who went
-    may hold other quota by now, or be gone, and no longer tell."""
+    """The gates with the note whether workloads are preempted for the current reservation. It is
+    stored, since a preempted workload may be deleted or hold other quota later."""
     since = now if others_went else None
     return tuple(
         replace(gate, used_at=since)
@@ -92,13 +92,13 @@ def used(gates: Gates, others_went: bool, now: datetime) -> Gates:
 
 
 def others_go(fact: facts.Assigned) -> bool:
-    """Whether quota of others is taken with the reservation, or they are told to go for it."""
+    """Whether workloads are preempted with or for the reservation."""
     pending = fact.pending_preemption
     return bool(fact.preempts) or (pending is not None and pending.issued)
 
 
 def gate_of(workload: StoredWorkload) -> GatePosition:
-    """The gate of its family, closed where nobody has touched it."""
+    """The preemption gate of its family; closed by default."""
     for gate in workload.status.preemption_gates:
         if gate.name == FAMILY_GATE:
             return gate
@@ -106,7 +106,7 @@ def gate_of(workload: StoredWorkload) -> GatePosition:
 
 
 def shut(workload: StoredWorkload) -> Gates:
-    """Its gates, with that of its family closed. A note of who went for what it has stays."""
+    """Its gates, with the gate of its family closed. The note about preempted workloads stays."""
     return tuple(
         replace(gate, position="Closed") if gate.name == FAMILY_GATE else gate
         for gate in workload.status.preemption_gates
@@ -114,8 +114,8 @@ def shut(workload: StoredWorkload) -> Gates:
 
 
 def sibling(variant: StoredWorkload, place: int) -> Sibling:
-    """What its conditions tell of a variant. An absent QuotaReserved and the reason
-    PendingEvaluation both mean that nobody has looked at it in this attempt."""
+    """The variant as a sibling. An absent QuotaReserved and the reason PendingEvaluation both mean
+    that the scheduler has not evaluated it in this attempt."""
     reserved = find(variant, Type.QUOTA_RESERVED)
     gate = gate_of(variant)
     merely_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)
@@ -130,8 +130,8 @@ def sibling(variant: StoredWorkload, place: int) -> Sibling:
 
 
 def competes(variant: StoredWorkload) -> bool:
-    """It may be tried now, or holds something: it is turned on, and waits for no time of its own.
-    One that does wait delays none of its siblings."""
+    """Whether it competes now or holds quota: it is active and not in backoff. A sibling in backoff
+    delays no other sibling."""
     if variant.metadata.deletion_timestamp is not None or is_true(variant, Type.FINISHED):
         return False
     requeued = find(variant, Type.REQUEUED)

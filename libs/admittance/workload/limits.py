@@ -1,4 +1,4 @@
-"""What a deployment sets about time and retries in the life of a workload. LIFECYCLE 3 and 6."""
+"""A deployment's settings for times and retries of workloads. docs/spec/lifecycle.md#3, #6."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from admittance.api.units import seconds
 
 
 class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long pods may take to be ready, and what becomes of a workload whose pods take longer.
+    """How long pods may take to be ready, and what follows if they take longer.
 
-    ``recovery`` None: pods that were ready once may be gone for ever. ``backoff_limit`` None: it is
-    tried again for ever; 0: never. ``backoff_base`` and ``backoff_max``: seconds.
-    ``block_admission``: nobody gets quota afresh while the pods of an admitted one are not ready.
+    ``recovery`` None: no limit for pods that were ready before. ``backoff_limit`` None: requeued
+    without limit; 0: never. ``backoff_base`` and ``backoff_max``: seconds. ``block_admission``: no
+    workload gets quota while pods of an admitted workload are not ready.
     """
 
     timeout: timedelta = timedelta(minutes=30)
@@ -29,15 +29,14 @@ class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``pods_ready`` None: pods may take as long as they like. ``drain``: after so long without a
-    word from the runner an evicted job's quota is free all the same. ``check_delay``: the longest
-    that a check may put a workload off. ``requeue_after``: the gate ACRequeueAfter; off, every
-    Retry is one without a delay. ``families``: the gate ConcurrentAdmission; off, every workload
-    is regular. ``flavors_max``: so many flavors of a ClusterQueue may each be a variant.
-    ``pacing_max``: the longest that a workload waits since a check says Retry without a delay again
-    and again; 0: it never does.
+    """``pods_ready`` None: pods have no time limit. ``drain``: time after which the quota of an
+    evicted job is free without a report from its runner. ``check_delay``: longest delay that a
+    check may ask for. ``requeue_after``: the gate ACRequeueAfter; off: every Retry is without a
+    delay. ``families``: the gate ConcurrentAdmission; off: every workload is regular.
+    ``flavors_max``: most flavors of a ClusterQueue that become variants. ``pacing_max``: longest
+    wait after repeated Retries without a delay; 0: none.
 
-    The defaults are what held of logs that do not tell, not those of a deployment."""
+    The defaults apply to old logs without these values; a deployment has its own defaults."""
 
     pods_ready: PodsReadyLimits | None = None
     drain: timedelta = timedelta(minutes=5)
@@ -51,9 +50,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 def limits_of(
     configuration: Configuration, *, drain: float = 300.0, check_delay: float = 7 * 86_400.0
 ) -> Limits:
-    """What a deployment's configuration means for workloads. ``drain``, ``check_delay``: seconds.
+    """The limits of a deployment's configuration. ``drain``, ``check_delay``: seconds.
 
-    The durations of configuration are durations: whoever read it has made sure.
+    The configuration is already validated, so its durations can be parsed.
     """
     gates = GATES | configuration.feature_gates
     return Limits(
@@ -68,14 +67,14 @@ def limits_of(
 
 
 def differing(limits: Limits) -> dict[str, Any] | None:
-    """What is not as by default, as the log has it; None: everything is."""
+    """The values that differ from the defaults, as written to the log; None: none differ."""
     default = msgspec.to_builtins(Limits())
     found = msgspec.to_builtins(limits)
     return {name: value for name, value in found.items() if value != default[name]} or None
 
 
 def limits_from(differing: dict[str, Any] | None) -> Limits:
-    """The other way. Raises msgspec.ValidationError for what no Limits have."""
+    """The limits from the values on the log. Raises msgspec.ValidationError for unknown values."""
     return msgspec.convert(differing or {}, Limits)
 
 

@@ -1,4 +1,4 @@
-"""The phase of a workload: derived by one function and never stored. LIFECYCLE 1.3."""
+"""The phase of a workload: derived by one function and never stored. docs/spec/lifecycle.md#1.3."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from admittance.workload.stored import StoredWorkload, head
 
 
 class Phase(StrEnum):
-    """Each with what is true while it lasts."""
+    """Phases of a workload, each with its meaning."""
 
     PENDING = "Pending"
     """Competes for quota."""
     BACKOFF = "Backoff"
     """Waits for a time or an event before it competes again."""
     QUOTA_RESERVED = "QuotaReserved"
-    """Quota is booked; some check has not said Ready."""
+    """Quota is reserved; a check is not Ready."""
     ADMITTED = "Admitted"
     """May run; its pods are not all ready."""
     RUNNING = "Running"
@@ -36,12 +36,13 @@ REJECTION = "DeactivatedDueToAdmissionCheck"
 
 
 def is_reserved(workload: StoredWorkload) -> bool:
-    """Quota is booked for it."""
+    """Whether quota is reserved for it."""
     return is_true(workload, Type.QUOTA_RESERVED)
 
 
 def holds_quota(workload: StoredWorkload) -> bool:
-    """Its admission counts as usage: reserved and not finished, also while it is evicted."""
+    """Whether its admission counts as usage: reserved and not finished, also while being
+    evicted."""
     return (
         workload.status.admission is not None
         and is_reserved(workload)
@@ -50,12 +51,12 @@ def holds_quota(workload: StoredWorkload) -> bool:
 
 
 def is_stopping(workload: StoredWorkload) -> bool:
-    """Evicted, and its quota stays booked until its job has stopped."""
+    """Whether it is evicted and keeps its quota until its job has stopped."""
     return holds_quota(workload) and is_true(workload, Type.EVICTED)
 
 
 def phase(workload: StoredWorkload, now: datetime) -> Phase:
-    """Where the workload is in its life. Used by the command, the metrics and the tests alike."""
+    """The phase of the workload, for the CLI, the metrics and the tests."""
     if is_true(workload, Type.FINISHED):
         return Phase.FINISHED
     evicted = find(workload, Type.EVICTED)

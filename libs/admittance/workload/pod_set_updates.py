@@ -1,7 +1,7 @@
-"""What flavors and checks add to the pods of a workload, and where they contradict each other.
+"""What flavors and checks add to the pods of a workload, and the conflicts between them.
 
-Additions never change what is there: a key that the pod template, a flavor or another check has set
-to another value is a conflict, found before the workload is admitted. LIFECYCLE 2.6.
+An addition never changes an existing value: a key with another value in the pod template, a flavor
+or another check is a conflict, found before the workload is admitted. docs/spec/lifecycle.md#2.6.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _pod_sets = msgspec.json.Decoder(_PodSets)
 
 
 class Added(NamedTuple):
-    """What one pod set gets beside its template."""
+    """What is added to the template of one pod set."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -54,7 +54,7 @@ class Added(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A key that is to have two values. ``check``: of those that set it, the last by name."""
+    """A key with two different values. ``check``: of the checks that set it, the last by name."""
 
     check: str
     message: str
@@ -62,12 +62,12 @@ class Conflict(NamedTuple):
 
 class _Value(NamedTuple):
     value: str
-    whose: str
+    source: str
     check: str = ""
 
 
 class _Keys:
-    """Keys of one kind in one pod set: who set them first, and who would set them otherwise."""
+    """Keys of one kind in one pod set, with the first source of each and conflicting sources."""
 
     def __init__(self, kind: str, pod_set: str, template: Mapping[str, str]) -> None:
         self._what = kind, pod_set
@@ -76,15 +76,15 @@ class _Keys:
         self._clashes: list[tuple[str, _Value, _Value]] = []
         self.added: dict[str, str] = {}
 
-    def put(self, pairs: Mapping[str, str], whose: str, check: str = "") -> None:
+    def put(self, pairs: Mapping[str, str], source: str, check: str = "") -> None:
         for key, value in sorted(pairs.items()):
             if check:
                 self._setters.setdefault(key, []).append(check)
-            known = self._set.setdefault(key, _Value(value, whose, check))
-            if known.whose == whose and known.value == value:
+            known = self._set.setdefault(key, _Value(value, source, check))
+            if known.source == source and known.value == value:
                 self.added[key] = value
             elif check and known.value != value:
-                self._clashes.append((key, known, _Value(value, whose, check)))
+                self._clashes.append((key, known, _Value(value, source, check)))
 
     def conflicts(self) -> Iterator[Conflict]:
         kind, pod_set = self._what
@@ -92,16 +92,16 @@ class _Keys:
             yield Conflict(
                 max(self._setters[key]),
                 f"podSetUpdates contradict each other: {kind} {key!r} of pod set {pod_set!r} is "
-                f"{one.value!r} by {one.whose} and {other.value!r} by {other.whose}",
+                f"{one.value!r} by {one.source} and {other.value!r} by {other.source}",
             )
 
 
 def merged(
     workload: StoredWorkload, flavor: Callable[[str], FlavorParts]
 ) -> tuple[dict[str, Added], tuple[Conflict, ...]]:
-    """What each assigned pod set gets, by name, and the conflicts, of which the first value wins.
+    """The additions of each assigned pod set, by name, and the conflicts; the first value wins.
 
-    Nothing of a workload without an admission.
+    Empty for a workload without an admission.
     """
     admission = workload.status.admission
     if admission is None:
@@ -120,10 +120,10 @@ def merged(
             selector.put(parts.node_labels, f"flavor {name!r}")
             _unite(tolerations, [msgspec.to_builtins(one) for one in parts.tolerations])
         for check, update in _updates(workload, place.name):
-            whose = f"check {check!r}"
-            labels.put(update.labels, whose, check)
-            annotations.put(update.annotations, whose, check)
-            selector.put(update.node_selector, whose, check)
+            source = f"check {check!r}"
+            labels.put(update.labels, source, check)
+            annotations.put(update.annotations, source, check)
+            selector.put(update.node_selector, source, check)
             _unite(tolerations, update.tolerations)
         found[place.name] = Added(
             labels.added, annotations.added, selector.added, tuple(tolerations)

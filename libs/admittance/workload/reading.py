@@ -1,7 +1,7 @@
-"""Reads values of the bucket that any hand may have written: the object, or `Unreadable`. Pure.
+"""Reads values of the bucket, which any program may have written, or raises `Unreadable`. Pure.
 
-A workload that passes here does not stop any service: the names are those of its key, the spec has
-the shape of a spec, and no number or time is beyond what there can be.
+A workload that passes cannot stop a service: its name matches the key, the spec has the right
+shape, and all numbers and times are in range.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from admittance.api.kinds import Manifest
 
 SECONDS_MAX: Final = 2**33
-"""Of the longest time that a job may run: 270 years."""
+"""Longest execution time of a job: 270 years."""
 
 
 def names_of(key: str) -> tuple[str, str]:
@@ -57,8 +57,7 @@ def read(key: str, value: bytes) -> StoredWorkload:
 
 
 def read_whole(key: str, value: bytes) -> StoredWorkload:
-    """As `read`, with the pod sets looked into: for where nothing else looks into them at once.
-    Raises Unreadable."""
+    """As `read`, and also checks the pod sets. Raises Unreadable."""
     from admittance.api.pod_requests import (
         needs,  # late: short commands read workloads and no specs
     )
@@ -98,7 +97,7 @@ def read_manifest(key: str, value: bytes) -> Manifest:
 
 
 def _quotas(queue: ClusterQueue | Cohort) -> None:
-    """Raises Unreadable for what is no quantity."""
+    """Raises Unreadable for an invalid quantity."""
     spec = queue.spec
     weight = spec.fair_sharing.weight if spec.fair_sharing is not None else None
     written = [weight]
@@ -115,8 +114,8 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
 
 
 def _check(key: str, workload: StoredWorkload) -> None:
-    """Raises Unreadable. It runs for every value that every service reads: what holds for nearly
-    all of them is seen at a glance, and only what does not is gone through for its name."""
+    """Raises Unreadable. It runs for every value that a service reads, so the common case is
+    checked first and cheaply; the name of a bad field is only searched on failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
         raise Unreadable(f"it is named {meta.namespace}/{meta.name}")

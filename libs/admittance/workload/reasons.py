@@ -1,5 +1,5 @@
-"""Why a workload without a reservation is not even considered: reasons of QuotaReserved=False that
-the queues, the workload itself or its user give. LIFECYCLE T02, T30.
+"""Why a workload without a reservation is not considered: reasons of QuotaReserved=False from its
+queues, the workload or its user. docs/spec/lifecycle.md#T02, #T30.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class PendingReason(NamedTuple):
 
 
 def gated_by(workload: StoredWorkload) -> str:
-    """The gates that keep it out of its queue, as its annotation names them; "" without any."""
+    """The admission gates in its annotation; "": none."""
     return workload.metadata.annotations.get(GATED_BY, "").strip()
 
 
 def is_held(workload: StoredWorkload) -> bool:
-    """A user keeps it out of its queue."""
+    """Whether a user has put it on hold."""
     reserved = find(workload, Type.QUOTA_RESERVED)
     return reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
 
 
 def pending_reason(workload: StoredWorkload, context: TransitionContext) -> PendingReason | None:
-    """What keeps an active workload out of the running; None: it competes as soon as it may."""
+    """Why an active workload is not considered; None: it competes."""
     gates = gated_by(workload)
     if gates:
         return PendingReason("AdmissionGated", f"The admission is gated by: {gates}")
@@ -45,8 +45,8 @@ def pending_reason(workload: StoredWorkload, context: TransitionContext) -> Pend
 
 
 def required_now(workload: StoredWorkload, context: TransitionContext) -> tuple[RequiredCheck, ...]:
-    """The checks of the workload as long as no flavor is assigned to it. While its queue is missing
-    nobody knows, and those that it has stay."""
+    """The required checks of a workload without an assigned flavor. While its queue is missing, its
+    existing checks stay."""
     queue = context.queues.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
     if queue:
         return context.queues.required_checks(queue, None)
@@ -54,27 +54,27 @@ def required_now(workload: StoredWorkload, context: TransitionContext) -> tuple[
 
 
 PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""Reason of a Pending: the check can say Ready only once the planned victims are gone."""
+"""Reason of a Pending verdict: the check can be Ready only after the planned preemptions."""
 _SPELLINGS: Final[Mapping[str, str]] = {
     "BookQuotaRequired": PREEMPTION_REQUIRED,
     "BookCapacity": PREEMPTION_REQUIRED,
 }
-"""As KEP-993 calls the same in other places."""
+"""Other spellings of the same reason in KEP-993."""
 _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
     "Pending": frozenset({"Pending"}),
     "Ready": frozenset({"Ready"}),
     "Retry": frozenset({"Retry"}),
     "Rejected": frozenset({"Reject", "Rejected"}),
 }
-"""Reasons of the conditions that rows are shown as: they say no more than the state."""
+"""Reasons that only repeat the state."""
 REASON_MAX: Final = 1024
 
 
 def reason_of(
     fact: facts.CheckReported, row: CheckState | None
 ) -> tuple[str, tuple[OutboxEntry, ...]]:
-    """The reason that the row keeps, and what people should know of it: one that means nothing here
-    is kept and noted, once."""
+    """The reason that the row keeps, and notes for users: an unknown reason is kept and noted
+    once."""
     reason = _SPELLINGS.get(fact.reason, fact.reason)[:REASON_MAX]
     if reason in ("", *_OF_STATE.get(fact.state, ())):
         return "", ()

@@ -1,7 +1,7 @@
-"""The workload as the bucket keeps it: metadata, the spec as bytes, and a typed status.
+"""The workload as stored in the bucket: metadata, the spec as bytes, and a typed status.
 
-A spec is decoded once, at the door; after that it travels as the bytes it came in, and whoever
-needs a part of it decodes that part: `head`.
+A spec is decoded once, on submission. After that it stays bytes, and `head` decodes the needed
+part.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
 
 class OutboxEntry(Kept, frozen=True, kw_only=True):
-    """One thing that the last commit had to say. The payload is made from the object, which does
-    not change before all of it is said."""
+    """One message of the last commit. Its payload is made from the workload, which does not change
+    before its outbox is published."""
 
     what: str
     reason: str = ""
@@ -40,7 +40,7 @@ class OutboxEntry(Kept, frozen=True, kw_only=True):
 
 
 class LogPosition(Kept, frozen=True, kw_only=True):
-    """``fact``: sequence of the last fact applied to the object. ``says``: what follows from it."""
+    """``fact``: sequence of the last fact applied to the object. ``says``: the outbox."""
 
     fact: int = 0
     says: tuple[OutboxEntry, ...] = ()
@@ -51,20 +51,23 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
 
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
     ``evicted_revision`` are the facts' revisions that a runner names; ``released_revision`` is that
-    of the last admission that was released, whose result may still come. ``preempted_by``: who took
-    its quota last, until it has quota again. ``preemptions``: who did how often, over reservations.
-    ``submitted_as``: a digest of the message id of the submission, by which it is known when it is
-    said again; "": it had none.
-    ``immediate_retries``: by check, what paces its retries (`admittance.workload.moves.backoff`).
-    ``exit_code``: of the job, where it failed and its runner knows.
+    of the last released admission; its result may still arrive. ``preempted_by``: the last
+    preempting workload, until it has quota again. ``preemptions``: preemptions counted per
+    preempting workload. ``submitted_as``: digest of the submission's message id, to recognise a
+    repeated submission; "": it had none.
+    ``immediate_retries``: by check, the count that paces its retries
+    (`admittance.workload.moves.backoff.paced`). ``exit_code``: of a failed job, if its runner
+    reported it.
 
-    Of a parent: ``variants``, as last seen; ``admitted_variant``: the workload's name of the one
-    that is admitted, also while its job still stops, "" is none; ``migrating_to``: the better one
-    that takes over once the job has stopped; ``family_start``: when the family began, or was reset
-    (None: when the parent was created); ``first_admitted_at``: since then; ``next_change_at``: when
-    time alone changes who may try; ``preemption_gate``: whose gate was opened last.
-    Of a variant: ``stopped_by``: why policy never turns it on (`admittance.family.policy.STOPPED`);
-    ``promised``: the quota that is kept for it until its sibling's job has stopped.
+    Of a parent: ``variants``: rows of its variants. ``admitted_variant``: workload name of the
+    admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant that
+    is admitted once the job has stopped. ``family_start``: when the family was created or reset;
+    None: when the parent was created. ``first_admitted_at``: first admission since then.
+    ``next_change_at``: when time alone changes the desired state of a variant. ``preemption_gate``:
+    the last opened gate.
+
+    Of a variant: ``stopped_by``: why policy keeps it inactive (`admittance.family.policy.STOPPED`).
+    ``promised``: quota kept for it until its sibling's job has stopped.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -102,7 +105,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
 class StoredWorkload(Kept, frozen=True, kw_only=True):
     """``{apiVersion, kind, metadata, spec, status}`` under ``workload.<ns>.<name>``."""
 
-    # Without defaults, so that they are written: whoever reads the bucket wants to see them.
+    # Without defaults, so that they are always written to the bucket.
     api_version: str
     kind: str
     metadata: ObjectMeta = ObjectMeta()
@@ -132,10 +135,10 @@ encode = _encoder.encode
 
 HEADS_MAX = 4096
 HEADED_MAX = 8192
-"""Bytes of a spec whose head is kept: those that nobody needs any more may take some room."""
+"""Longest spec with a cached head, in bytes; this bounds the memory of unused entries."""
 _heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
-"""By the identity of the bytes, which are kept with it, so that no others can come to have it. A
-fact asks dozens of times for the heads of the same few workloads."""
+"""Cache by the identity of the spec bytes; the entry keeps the bytes, so the identity is not
+reused. One fact needs the heads of the same few workloads dozens of times."""
 
 
 def head(workload: StoredWorkload) -> SpecHead:

@@ -1,4 +1,4 @@
-"""What a move asks of the queues around a workload, as values.
+"""What a transition reads about the queues of a workload, as values.
 
 The workload-controller answers from its catalog; tests answer with a table.
 """
@@ -26,9 +26,9 @@ class RequiredCheck(NamedTuple):
 
 
 class CheckRules(NamedTuple):
-    """What an AdmissionCheck says about its verdicts. ``retry``: the delay where its controller
-    asks for none. ``timeout_seconds``: how long it may judge; None: for ever. ``missing``: a
-    sentence that names the object of its parameters, where there is none; then it is not asked."""
+    """Rules of an AdmissionCheck. ``retry``: delays of a Retry without one. ``timeout_seconds``:
+    time limit for its verdict; None: no limit. ``missing``: sentence that its parameters object
+    does not exist; then the check is not requested."""
 
     name: str
     controller: str
@@ -39,7 +39,7 @@ class CheckRules(NamedTuple):
 
 
 def check_rules(check: AdmissionCheck) -> CheckRules:
-    """What that object says."""
+    """The rules of an AdmissionCheck."""
     spec = check.spec
     return CheckRules(
         check.metadata.name,
@@ -51,9 +51,9 @@ def check_rules(check: AdmissionCheck) -> CheckRules:
 
 
 class InactiveReason(NamedTuple):
-    """Why a queue takes nobody: the reason and message of QuotaReserved=False.
+    """Why a queue admits no workloads: reason and message of QuotaReserved=False.
 
-    ``drains``: admitted workloads are evicted, too; ``evicted_as`` is then the reason.
+    ``drains``: admitted workloads are evicted too, with the reason ``evicted_as``.
     """
 
     reason: str
@@ -70,7 +70,7 @@ class FlavorParts(NamedTuple):
 
 
 class TimeRules(Protocol):
-    """What bears on times: `admittance.workload.due` asks for no more."""
+    """The part of QueueView that `admittance.workload.due` needs."""
 
     @property
     def limits(self) -> Limits:
@@ -78,7 +78,7 @@ class TimeRules(Protocol):
         ...
 
     def check(self, name: str) -> CheckRules | None:
-        """What the AdmissionCheck of that name says; None: there is none."""
+        """The rules of the AdmissionCheck with that name; None: it does not exist."""
         ...
 
 
@@ -96,30 +96,31 @@ class QueueView(TimeRules, Protocol):
     def required_checks(
         self, cluster_queue: str, admission: Admission | None
     ) -> tuple[RequiredCheck, ...]:
-        """The checks of a workload with that admission, sorted by name. LIFECYCLE 2.2."""
+        """The checks of a workload with that admission, sorted by name.
+        docs/spec/lifecycle.md#2.2."""
         ...
 
     def named_checks(self, cluster_queue: str) -> frozenset[str]:
-        """Every check that the queue names anywhere, also of flavors that nobody got."""
+        """Every check that the queue names, also for flavors that are not assigned."""
         ...
 
     def edition(self, namespace: str, queue: str, check: str) -> str:
-        """A word that changes with every edit of the LocalQueue, the ClusterQueue behind it, the
-        AdmissionCheck and its parameters, and with nothing else."""
+        """A token that changes with every edit of the LocalQueue, its ClusterQueue, the
+        AdmissionCheck or its parameters, and only then."""
         ...
 
     def flavor(self, name: str) -> FlavorParts:
-        """What the ResourceFlavor adds to pods; nothing where there is none."""
+        """What the ResourceFlavor adds to pods; empty if it does not exist."""
         ...
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
-        """Flavors of the admission that its ClusterQueue does not list any more; without a
-        ClusterQueue none, since nobody then knows."""
+        """Flavors of the admission that its ClusterQueue no longer lists; none if the ClusterQueue
+        does not exist."""
         ...
 
     def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
-        """What the ClusterQueue behind a LocalQueue says of families; None: workloads are regular
-        there, or everywhere, since the gate ConcurrentAdmission is off."""
+        """The family rules of the ClusterQueue behind a LocalQueue; None: its workloads are
+        regular, or the gate ConcurrentAdmission is off."""
         ...
 
 
@@ -135,8 +136,8 @@ class TransitionContext(NamedTuple):
 
 
 class QueueChanged(Fact, frozen=True, kw_only=True):
-    """A queue, flavor or check around the workload changed. Not on the wire: the controller makes
-    it of ``admit.object.applied`` for each workload that it may concern. ``asks``: checks whose
-    parameters changed: whoever has not judged yet is asked again, with the new ones."""
+    """A queue, flavor or check of the workload changed. Not on the wire: the controller makes it
+    from ``admit.object.applied`` for each affected workload. ``asks``: checks with changed
+    parameters; those without a verdict are requested again."""
 
     asks: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
-"""The legal moves: in which phase which fact is acted on, and by what. LIFECYCLE 1.4.
+"""The table of moves: which function handles a fact in which phase. docs/spec/lifecycle.md#1.4.
 
-What is not in the table changes nothing: late, repeated and foreign facts are everyday traffic,
-and are answered with why.
+A fact that is not in the table changes nothing: late, repeated and foreign facts are common, and
+their outcome says why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from admittance.workload.transition_context import QueueChanged, TransitionConte
 
 
 class Way(NamedTuple):
-    """One outcome of a move. ``to`` None: the workload is gone."""
+    """One possible result of a move. ``to`` None: the workload is deleted."""
 
     id: str
     to: Phase | None
@@ -34,7 +34,7 @@ def ways(id: str, *to: Phase | None) -> tuple[Way, ...]:
 
 
 class Transition(NamedTuple):
-    """What happens, by whom, and what becomes of three fields of the status."""
+    """What happens, and the effect on three fields of the status."""
 
     what: str
     admission: str
@@ -82,7 +82,7 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T17b": Transition("its runner or node was lost", "cleared", _CLEARED, _KEPT),
     "T18": Transition("its queue is stopped or missing before it was admitted", "cleared", _CLEARED,
                       _KEPT),
-    "T19": Transition("the job has stopped, or nobody said so in time: its quota is free",
+    "T19": Transition("the job has stopped, or no runner said so in time: its quota is free",
                       "cleared", "what they add to pods is dropped", _KEPT),
     "T20": Transition("the wait is over", "none",
                       "all Pending, next cycle; retry count + 1 where Retry",
@@ -103,16 +103,17 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T30": Transition("a user holds it or lets it go", _KEPT, _KEPT, _KEPT),
     "2.6": Transition("a verdict is written down", _KEPT, "that row", _KEPT),
 }  # fmt: skip
-"""Ids of LIFECYCLE 1.4; ``2.6``: a verdict that moves nothing else. What only a parent and its
-variants do (T24): `admittance.workload.diagram`."""
+"""Ids of docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only its row. Transitions of
+families only (T24): `admittance.workload.diagram.STEPS`."""
 
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, TransitionContext], Change]
-"""Any: the key of the table has settled the type."""
+"""Any: the key of the table determines the type."""
 
 
 RUNNER_ENDED: Final = "RunnerEnded"
-"""Reason of a stop that ends no admission: by the time it is heard, another runner may have it."""
+"""Reason of a stop that does not end the admission, since another runner may already have the
+job."""
 
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
@@ -139,7 +140,7 @@ def _lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionCont
     if fact.reason == RUNNER_ENDED:
         return _given_back(workload)
     if fact.reason != "NodeFailures":
-        return ignored(workload, "NotEvicted", "nobody asked to stop it")
+        return ignored(workload, "NotEvicted", "it was not asked to stop")
     return reservation.lost(workload, fact, context)
 
 
@@ -151,15 +152,15 @@ _LIVING: Final = (*_WAITING, *_HOLDING)
 
 
 class Legal(NamedTuple):
-    """What is done where a fact comes in a phase, and what may come of it: nothing else does.
-    Whatever is answered without a change is no way."""
+    """The move for a fact in a phase, and all its possible results. A result without a change is
+    not listed."""
 
     move: Move
     ways: tuple[Way, ...] = ()
 
 
 _STAYS: Final = ()
-"""Among the phases of a transition: that in which the fact was heard."""
+"""No target phases: the phase stays the same."""
 
 
 def _rows(
@@ -168,7 +169,8 @@ def _rows(
     move: Move,
     *found: tuple[str, tuple[Phase | None, ...]],
 ) -> dict[Any, Legal]:
-    """Rows of the table, one for each phase. found: id and targets; none: it stays."""
+    """Rows of the table, one for each phase. ``found``: id and target phases; no targets: the phase
+    stays."""
     return {
         (where, fact): Legal(
             move, tuple(way for id, to in found for way in ways(id, *(to or (where,))))
@@ -294,9 +296,9 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
 
 
 def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionContext) -> Change:
-    """What fact makes of workload, and what is to be said.
+    """The change that the fact makes to the workload.
 
-    A uid in the fact that is not the workload's is a namesake's: nothing changes.
+    A fact with another uid is about another workload of the same name and changes nothing.
     """
     if isinstance(fact, Arrived):
         return arrive(workload, fact, context)

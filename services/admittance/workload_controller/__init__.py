@@ -1,9 +1,10 @@
 """Keeps a workload's life: pending, quota reserved, admitted, finished.
 
-Decides: what every fact makes of its workload (`admittance.workload.transitions`), and whether a
-decision of a scheduler still holds.
-Hears: all facts about workloads, verdicts, decisions, due timers, barriers, changed objects.
-Says: ``quota_reserved``, ``admitted``, ``evicted``, ``requeued``, ``rejected``, ``pending``,
+Decides: the transition of every fact (`admittance.workload.transitions`), and whether a decision of
+a scheduler is still valid.
+Consumes: facts about workloads, verdicts, decisions, due timers, barriers, changed objects.
+Publishes: ``quota_reserved``, ``admitted``, ``evicted``, ``requeued``, ``rejected``, ``pending``,
 ``check.requested``, ``check.withdrawn``, ``object.applied``, ``object.deleted``.
-Owns: the bucket. Nobody else writes a workload or a manifest.
+Owns: the bucket. No other service writes a workload or a manifest.
+Leadership: one active leader; a stale leader's puts expect revisions that are gone.
 """

@@ -1,7 +1,7 @@
-"""Hears the heartbeats of check controllers, and writes what follows from them.
+"""Receives the heartbeats of check controllers, and writes the Active conditions.
 
-One write at a time and a pause after each: whatever is sent, however often, only what became of it
-is written. Between two heartbeats nothing runs but the clock of the next one that may be missing.
+One write at a time, with a pause after each, so that frequent heartbeats cause few writes. Between
+heartbeats the task sleeps until the next controller would count as lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PAUSE_SECONDS: Final = 0.5
 """After a write, until the next."""
 OVERSLEPT_SECONDS: Final = 5.0
-"""Woken later than that, we were not there to hear anybody."""
+"""Woken later than that, the process was suspended and could hear no heartbeats."""
 BEAT_MAX: Final = 64 * 1024
 """Bytes of a heartbeat that are read."""
 
@@ -44,11 +44,10 @@ _PREFIX: Final = len(ALIVE_CHECK)
 
 
 def beat_of(data: bytes, *, known: bool) -> CheckAlive | None:
-    """The heartbeat that a message is; None: it is none.
+    """Decodes a heartbeat; None: the message is not one.
 
-    One that cannot be read proves nothing. An empty one only goes on with what a controller has
-    begun: for one that never sent heartbeats (not ``known``) a stray message would begin a silence
-    that closes its queues.
+    An empty message counts only for a controller that has sent heartbeats before (``known``). For
+    another controller a stray empty message would start the timeout that makes its checks inactive.
     """
     if len(data) > BEAT_MAX or not (data or known):
         return None
@@ -59,7 +58,8 @@ def beat_of(data: bytes, *, known: bool) -> CheckAlive | None:
 
 
 class HeartbeatListener:
-    """The listening of one leader. ``every_seconds``: how often heartbeats are expected."""
+    """Listens for heartbeats while this instance leads. ``every_seconds``: the expected
+    interval."""
 
     def __init__(self, bus: Bus, manifests: ManifestWriter, every_seconds: float) -> None:
         self._bus = bus
@@ -73,8 +73,8 @@ class HeartbeatListener:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> asyncio.Task[None]:
-        """Listens from now on; the task that writes down what is heard, which ends only when it
-        fails or a newer epoch writes."""
+        """Starts to listen. Returns the task that writes the conditions; it ends only if it fails
+        or a newer epoch writes."""
         now = clock.monotonic()
         checks = self._checks()
         self._beats.expect(
@@ -92,26 +92,26 @@ class HeartbeatListener:
         return self._task
 
     async def stop(self) -> None:
-        """Listens no longer."""
+        """Stops listening."""
         if self._on_reconnected in self._bus.reconnected:
             self._bus.reconnected.remove(self._on_reconnected)
         if self._subscription is not None:
             await self._bus.nc.deafen(self._subscription)
         if self._task is not None:
-            # What it raised instead has ended the leader.
+            # An error of the task has already ended the leader.
             await asyncio.gather(end(self._task), return_exceptions=True)
 
     def look(self) -> None:
-        """AdmissionChecks came, went or changed."""
+        """Called when AdmissionChecks were created, changed or deleted."""
         names = {check.spec.controller_name for check in self._checks()}
         self._controllers = {token(name).encode(): name for name in names}
         self._beats.forget(names)
         self._dirty.set()
 
     def known(self, planned: Iterable[PlannedWrite]) -> list[PlannedWrite]:
-        """The plan of an apply with what is known so far: a new AdmissionCheck whose controller
-        has told that it cannot evaluate it, or whose parameters are missing, is inactive from its
-        first moment on."""
+        """The planned writes with Active conditions filled in: an AdmissionCheck is created
+        inactive if its controller reports that it cannot evaluate it, or if its parameters are
+        missing."""
         every = list(planned)
         coming = {one.key for one in every}
         return [self._known(one, coming) for one in every]
@@ -146,7 +146,7 @@ class HeartbeatListener:
             self._dirty.set()
 
     def _on_reconnected(self) -> None:
-        # Nobody could be heard.
+        # No heartbeat could arrive while disconnected.
         self._beats.expect_all(clock.monotonic())
 
     async def _keep(self) -> None:
@@ -162,10 +162,10 @@ class HeartbeatListener:
             except AdmittanceError as error:
                 log.info("heartbeats_not_written", error=str(error))
                 self._dirty.set()
-            # A crowd of heartbeats is one write.
+            # Many heartbeats at once are one write.
             await asyncio.sleep(PAUSE_SECONDS)
             now = clock.monotonic()
-            # Counted from the look: who was lost during the pause must not be overlooked.
+            # Counted from before the pause: a controller lost during the pause must not be missed.
             due = self._beats.next_loss(looked)
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if due is None else max(0.0, due - now)):

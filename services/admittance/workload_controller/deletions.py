@@ -1,8 +1,8 @@
-"""What is deleted while others need it goes as soon as nobody does any more.
+"""Removes objects that were deleted while in use, once nothing uses them.
 
-Such an object is marked (``metadata.deletionTimestamp``) and stays as it is: a check or a flavor
-until no ClusterQueue names it, a ClusterQueue, which takes nobody in from then on, until no
-workload holds its quota. Applying it again takes the mark off.
+Such an object is marked (``metadata.deletionTimestamp``). A check or a flavor stays until no
+ClusterQueue names it. A marked ClusterQueue admits no workload and stays until no workload holds
+its quota. Applying the object again removes the mark.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from admittance.runtime.tasks import end, set_within
 from admittance.workload_controller.manifests import ManifestWriter
 
 PAUSE_SECONDS: Final = 0.25
-"""Between two looks: a ClusterQueue's users are counted over all workloads."""
+"""Between two searches: the users of a ClusterQueue are counted over all workloads."""
 TIDY_SECONDS: Final = 30.0
-"""Between two looks at durables that have to outlive their manifests."""
+"""Between two checks of durables that outlive their manifests."""
 
 log = structlog.get_logger()
 
 
 class Deletions:
-    """Removes what is marked, for one leader, once nobody needs it."""
+    """Removes marked objects while this instance leads."""
 
     def __init__(self, manifests: ManifestWriter) -> None:
         self._manifests = manifests
@@ -43,18 +43,18 @@ class Deletions:
         self.task = asyncio.create_task(self._keep(), name="deletions")
 
     def look(self) -> None:
-        """Something changed that a marked object may have waited for."""
+        """Called after a change that may free a marked object."""
         if self._manifests.controller.objects.terminating:
             self._dirty.set()
 
     async def stop(self) -> None:
-        """Removes nothing any more."""
-        # What it raised instead has ended the leader.
+        """Stops removing objects."""
+        # An error of the task has already ended the leader.
         await asyncio.gather(end(self.task), return_exceptions=True)
 
     async def _keep(self) -> None:
         await self._manifests.caught_up.wait()
-        # A predecessor may have died in the middle of it.
+        # A previous leader may have ended before it removed them all.
         self.look()
         while True:
             await set_within(self._dirty, TIDY_SECONDS)
@@ -73,7 +73,7 @@ class Deletions:
         if not unneeded(self._manifests.controller):
             return
         async with self._manifests.lock:
-            # A queue that goes may have been the last one that named a check.
+            # Removing a queue can free the checks that only it named.
             while free := unneeded(self._manifests.controller):
                 for key, kept in free:
                     await self._manifests.remove(key, kept)
@@ -85,9 +85,9 @@ class Deletions:
 
 
 KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})
-"""How the kind of a request is spelled, in small letters."""
+"""Spellings of the kind of a provisioning request, in lower case."""
 TIMES: Final = 10
-"""The check writes records too."""
+"""Attempts, since the provisioning check writes the same records."""
 TAKEN_BACK: Final = "provisioning-check takes it back first"
 
 
@@ -101,7 +101,7 @@ async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> 
         try:
             record = read_record(key, entry.value)
         except Unreadable:
-            # Written by another hand.
+            # Written by another program, so it is deleted at once.
             message, outcome = bucket.delete_message(key, expected=entry.revision), "deleted"
         else:
             if record.metadata.deletion_timestamp is not None:

@@ -1,12 +1,12 @@
-"""Keeps one durable per check controller that any AdmissionCheck names, and one per class of
-capacity that any ProvisioningRequestConfig names.
+"""Keeps one durable consumer per check controller that an AdmissionCheck names, and one per
+provisioning class that a ProvisioningRequestConfig names.
 
-It is there before the manifest is, so nothing that the program is asked can be missed. A new leader
-compares what the server has with what the bucket asks for, since its predecessor may have died
-between the two.
+It is created before the manifest is written, so the program misses no request. A new leader
+compares the server's durables with the manifests, since the previous leader may have ended between
+the two writes.
 
-That of a class outlives the last manifest that names it for as long as something was asked of its
-provider, or it has yet to hear that something was taken back: what is booked would never be freed.
+The durable of a class outlives the last manifest that names it while its provider has requests or
+unread withdrawals: otherwise booked capacity would never be freed.
 """
 
 from __future__ import annotations
@@ -30,30 +30,29 @@ from admittance.runtime.errors import Refused
 DurableKey: TypeAlias = tuple[PeerDurables, str]
 
 UNHEARD_SECONDS: Final = 86_400.0
-"""What nobody has read by then, of a class that no manifest names, is nobody's."""
+"""A class that no manifest names loses its durable after this time, read or not."""
 
 log = structlog.get_logger()
 
 
 class Durables:
-    """The durables as one leader made or found them."""
+    """The durables that one leader has made or found."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._made: set[DurableKey] = set()
         self._owed: dict[DurableKey, float] = {}
-        """Those that no manifest names and that stay for a while, and since when."""
+        """Durables that no manifest names and that are kept for a while, and since when."""
 
     @property
     def owes(self) -> bool:
-        """Some are to be deleted later: `after` is to be called now and then."""
+        """Whether some are to be deleted later: then call `after` from time to time."""
         return bool(self._owed)
 
     async def settle(self, objects: Objects) -> None:
-        """Makes every durable that is missing, and deletes those that nobody needs. Raises
-        Unavailable.
+        """Makes the missing durables and deletes the unused ones. Raises Unavailable.
 
-        What the server refuses to make is logged: others still want their requests.
+        A durable that the server refuses is logged, and the others are still made.
         """
         wanted = named(objects)
         there = {
@@ -105,13 +104,13 @@ class Durables:
         log.info("durable_removed", durable=kind.durable(name))
 
     async def _is_owed(self, provisioning_class: str) -> bool:
-        """Its provider has to hear of something, or will have to."""
-        # Requests first: where one is gone, all that there is to hear of it is on the log.
+        """Whether its provider still has requests or unread messages."""
+        # Read the requests first: once a request is gone, its last messages are on the log.
         for entry in await bucket.read_all(self._bus, f"{CAPACITY}.>"):
             try:
                 record = read_record(entry.key, entry.value)
             except Unreadable:
-                continue  # written by another hand
+                continue  # written by another program
             if record.spec.provisioning_class_name == provisioning_class:
                 return True
         found = (await provider_durables.there(self._bus)).get(provisioning_class, {})
@@ -119,7 +118,7 @@ class Durables:
 
 
 def named(objects: Objects) -> set[DurableKey]:
-    """Every program that a manifest names."""
+    """The durables that the manifests require."""
     kinds = ("admissioncheck", "provisioningrequestconfig")
     found = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
     return {one for one in found if one is not None}

@@ -1,4 +1,4 @@
-"""What the active workload-controller answers at once: manifests, history, settlement."""
+"""The request-reply endpoints of the active workload-controller: manifests, history, settlement."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ from admittance.workload_controller.manifests import ManifestWriter
 
 SERVICE: Final = "workload-controller"
 WORKLOADS_MAX: Final = 200
-"""Names that one question about events may have: a parent and its variants are no more."""
+"""Most workload names in one events request; a parent and its variants are fewer."""
 
 log = structlog.get_logger()
 
 
 class Endpoints:
-    """The endpoints of one leader. Manifests are written under its lock, between two batches."""
+    """The endpoints of one leader. Manifests are written under the writer's lock, between two
+    batches."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Endpoints:
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
-        """Answers from now on."""
+        """Starts to serve."""
         self._service = await micro.serve(
             self._bus,
             SERVICE,
@@ -74,7 +75,7 @@ class Endpoints:
         )
 
     async def stop(self) -> None:
-        """Answers nobody any more."""
+        """Stops serving."""
         if self._service is not None:
             await self._service.stop()
             self._service = None
@@ -167,8 +168,8 @@ ABOUT_WORKLOADS: Final = (
     "admit.provisioning.*.*",
     "admit.timer.due.*",
 )
-"""What stands before namespace and name of a workload. Other subjects end alike: an object of
-another kind may have the name."""
+"""Subject prefixes before namespace and name of a workload. Subjects of other kinds end alike, so
+they are not matched by a wildcard."""
 
 
 ANSWER_MAX: Final = 900_000
@@ -183,7 +184,7 @@ def _entry(one: Past) -> LogEntry:
 
 
 def together(entries: Sequence[LogEntry]) -> list[LogEntry]:
-    """The first of the entries, as many as fit into one answer; one at least, if there is any."""
+    """The first entries, as many as fit into one answer; at least one if there are any."""
     size = 0
     for count, one in enumerate(entries):
         size += len(one.data) + len(one.subject) + 100
@@ -193,8 +194,8 @@ def together(entries: Sequence[LogEntry]) -> list[LogEntry]:
 
 
 def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
-    """The subjects of a history, from tokens. With names, of these workloads alone; else of all
-    that is in the namespace, or ("") of everything."""
+    """The subjects of a history, from tokens. With names: only these workloads; otherwise
+    everything in the namespace, or ("") everything."""
     if names:
         where = namespace or "*"
         return [f"{about}.{where}.{name}" for name in names for about in ABOUT_WORKLOADS]

@@ -1,10 +1,11 @@
-"""Manifests are written by one leader, and it knows which of its writes went through.
+"""Ensures that only the current leader writes manifests, and that it knows which writes were
+stored.
 
-A decision is judged by the queues that are in the bucket before it. So no manifest may land there
-unknown to the leader: neither one that a predecessor has on its way, nor one of its own that was
-given up. Every write of manifests therefore goes in one atomic batch with a guard key, expecting
-the guard's last revision; whoever moves the guard, by leading or by giving up, makes all that is
-on its way too late.
+A decision is judged by the queues that are in the bucket before it. So no manifest may be stored
+without the leader's knowledge: neither a late write of a previous leader, nor a write of its own
+that it gave up. Every write of manifests is therefore one atomic batch with a guard key that
+expects the guard's last revision. Moving the guard, at takeover or when giving up a write, makes
+every earlier write fail.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PAUSE_SECONDS: Final = 0.02
 
 
 class Guard:
-    """The guard as one leader holds it. ``epoch``: of its lease; the guard's value names it."""
+    """The guard of one leader. ``epoch``: its lease epoch, which is the guard's value."""
 
     def __init__(self, bus: Bus, epoch: int) -> None:
         self._bus = bus
@@ -35,7 +36,7 @@ class Guard:
         self._revision: int | None = None
 
     async def take(self) -> None:
-        """From here on nothing that was on its way before is stored. Raises Superseded."""
+        """Moves the guard, so that no earlier write can be stored any more. Raises Superseded."""
         while True:
             try:
                 self._revision = await self._bus.publish(self._put())
@@ -43,7 +44,7 @@ class Guard:
             except StaleRevision:
                 pass
             except Unavailable:
-                # Without it we would not know what is still to come.
+                # Without the guard an earlier write could still be stored.
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             with suppress(Unavailable, Refused):
@@ -53,7 +54,7 @@ class Guard:
     async def _look(self) -> None:
         entry = await bucket.get(self._bus, KEY)
         value = entry.value if entry is not None else None
-        # An epoch is a place on the log: there is none behind its end.
+        # An epoch is a log sequence, so a greater one than the log's end is invalid.
         epoch = number(value, most=await lease_store.end_of_log(self._bus))
         if epoch is not None and epoch > self._epoch:
             raise Superseded(f"epoch {epoch} writes manifests")
@@ -68,10 +69,11 @@ class Guard:
         return bucket.put_message(KEY, value, expected=self._revision)
 
     async def write(self, puts: Sequence[Outgoing]) -> int:
-        """All of it or nothing; the revision of the last put, those before it just below.
+        """Writes all puts or none. Returns the revision of the last put; the others precede it
+        without gaps.
 
-        Raises StaleRevision, and Unavailable: then some may be there, but nothing will come any
-        more once `take` was done.
+        Raises StaleRevision, or Unavailable: then the puts may be stored, but not after a later
+        `take`.
         """
         last = await self._bus.atomic([self._put(), *puts])
         self._revision = last - len(puts)

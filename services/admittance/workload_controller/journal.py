@@ -1,8 +1,8 @@
-"""Tells which facts are in which revisions, so that what a decision saw can be rebuilt later.
+"""Records which facts are in which revisions, so that the state a decision saw can be rebuilt
+later.
 
-Told behind the commit and never waited for: what was committed is told together as soon as the word
-before it is on its way to nobody any more. What a leader could not tell because it fell, its heir
-tells when it reads the bucket, as adopted.
+Commits are recorded in the background and in batches; no commit waits for it. Commits that a failed
+leader did not record are recorded by the next leader as adopted when it reads the bucket.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEY_EXTRA: Final = 60
 ADOPTED_MAX: Final = 2_000
 """Workloads adopted in one commit."""
 UNTOLD_MAX: Final = 200_000
-"""Keys that wait to be told while the bus does not take them; more than that is a gap."""
+"""Most keys waiting while the bus is unavailable; beyond that the journal has a gap."""
 GATHER_SECONDS: Final = 0.01
 PAUSE_SECONDS: Final = 1.0
 
@@ -45,16 +45,16 @@ read_commits = Reader(Commits)
 
 
 class JournalPosition(NamedTuple):
-    """What leaders have told of so far: the newest revision of a workload, and the sequence of the
-    last word in its stream; 0: nobody ever did."""
+    """The end of the journal: the newest recorded revision of a workload, and the sequence of the
+    last journal message; 0: the journal is empty."""
 
     newest: int = 0
     sequence: int = 0
 
 
 async def told_so_far(bus: Bus) -> JournalPosition:
-    """What any leader has told of. A word that cannot be read tells of nothing: then a checkpoint
-    is written at once, from which everything can be had."""
+    """The end of the journal, written by any leader. If its last message cannot be read, the
+    position is 0 and a new checkpoint is written at once."""
     try:
         found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
         bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}") if found is not None else {}
@@ -74,7 +74,7 @@ async def told_so_far(bus: Bus) -> JournalPosition:
 
 
 def untold(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[Adopted]:
-    """The workloads that were written behind that revision, as they were found and loaded."""
+    """The loaded workloads with a revision greater than ``after``."""
     found = []
     for entry in entries:
         if entry.revision <= after or not entry.key.startswith(PREFIX):
@@ -86,13 +86,13 @@ def untold(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[A
 
 
 class Journal:
-    """The word of one leader. ``through`` and ``newest``: how far the log is in the bucket, and the
-    newest revision of a workload there. ``told``: where its last word is in its stream."""
+    """The journal of one leader. ``through``: the last fact applied to the bucket. ``newest``: the
+    newest revision of a workload there. ``told``: sequence of the last journal message."""
 
     def __init__(
         self, bus: Bus, epoch: int, floor: int, newest: int, *, begins: bool = False
     ) -> None:
-        """``begins``: there was no workload before, so that nothing need be known but facts."""
+        """``begins``: no workload existed before, so a replay needs only facts."""
         self._bus = bus
         self._epoch = epoch
         self._floor = floor
@@ -116,7 +116,7 @@ class Journal:
         *,
         unsure: bool = False,
     ) -> None:
-        """A commit, by bucket keys and their revisions."""
+        """Adds a commit: bucket keys and their revisions."""
         if not unsure:
             self.through = max(self.through, through)
         revisions = [revision for _, revision in written]
@@ -141,7 +141,7 @@ class Journal:
         self._wake.set()
 
     async def run(self) -> None:
-        """Tells what is noted, until cancelled."""
+        """Publishes the added commits, until cancelled."""
         told = LogThrottle()
         while True:
             await self._wake.wait()
@@ -156,7 +156,7 @@ class Journal:
                 self._wake.set()
 
     async def flush(self) -> None:
-        """Tells all that is noted. Raises Refused or Unavailable: then it is still noted."""
+        """Publishes all added commits. Raises Refused or Unavailable; the commits are then kept."""
         while self._untold:
             part, keys = self._part()
             self._said = max(self._said, *(_newest(one) for one in part))
@@ -174,7 +174,7 @@ class Journal:
                 self.told = await self._bus.publish(word)
                 self._begins = self._gap = False
             except TooBig:
-                # One commit of a great many of the longest names: not worth a second form.
+                # One commit with very many long names; it is left out as a gap.
                 log.warning("commit_too_long_to_tell", keys=keys)
                 self._gap = True
             self._number += 1
@@ -183,7 +183,7 @@ class Journal:
                 self._keys -= keys
 
     def _part(self) -> tuple[list[Committed], int]:
-        """What goes into one message, and how many keys that are."""
+        """The commits of the next message, and their number of keys."""
         keys = length = 0
         for count, one in enumerate(self._untold):
             long = sum(map(len, one.keys)) + sum(len(found.key) for found in one.adopted)

@@ -1,4 +1,4 @@
-"""Writes manifests: all or none, known before anything else is decided, and told to the log."""
+"""Writes manifests: all or none, and publishes a message about each."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class ManifestWriter:
         self._on_written = on_written
 
     async def write(self, planned: list[PlannedWrite]) -> list[Applied]:
-        """Writes what is planned; what to tell of each, with its revision. Raises StaleRevision,
-        Refused or Unavailable."""
+        """Writes the planned objects; returns the result of each, with its revision. Raises
+        StaleRevision, Refused or Unavailable."""
         results = [one.told for one in planned]
         todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
         await self._durables.before(one.object for _, one in todo)
@@ -74,8 +74,8 @@ class ManifestWriter:
                 written.append((one, kept))
                 before = self.controller.objects.get(one.key)
                 statements.append(statement(self.controller, kept, before=before))
-            # Said before it is known: if that fails, it is read from the bucket as another's, and
-            # what is read from there and was not known is stated.
+            # Publish before recording it: if publishing fails, the follower of the bucket finds the
+            # object unknown and publishes its message.
             await state(self._bus, statements)
             for one, kept in written:
                 if kept.revision > self.controller.objects.expected(one.key):
@@ -85,7 +85,7 @@ class ManifestWriter:
         return results
 
     async def remove(self, key: str, kept: StoredObject) -> None:
-        """Deletes the object at key. Raises as `write`."""
+        """Deletes the object at key. Raises the same errors as `write`."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
         said = statement(self.controller, kept._replace(revision=revision), deleted=True)
@@ -97,20 +97,20 @@ class ManifestWriter:
 
     @property
     def owes(self) -> bool:
-        """Durables are left that are to go later: `tidy` is to be called now and then."""
+        """Whether durables remain to be deleted later: then call `tidy` from time to time."""
         return self._durables.owes
 
     async def tidy(self) -> None:
-        """Deletes durables that nobody needs any more."""
+        """Deletes durables that no manifest requires."""
         try:
             await self._durables.after(self.controller.objects)
         except (Refused, Unavailable) as error:
-            # The object is gone all the same; the next look finds what is left over.
+            # The object is deleted anyway; the next call finds the remaining durable.
             log.warning("durable_not_removed", error=str(error))
 
     async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:
-        """Writes manifests, all or none. Where that failed or nobody answered, it is known before
-        anything else is decided what is there, and nothing of it will come any more."""
+        """Writes manifests, all or none. If the write failed or was not answered, loads the stored
+        objects and moves the guard, so that the write cannot be stored later."""
         try:
             return await self._guard.write(puts)
         except (StaleRevision, Unavailable):

@@ -1,4 +1,4 @@
-"""What a new leader does before it reads facts: the secret, the bucket, what went unsaid."""
+"""The start of a new leader: it reads the secret and the bucket, and finds unpublished messages."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _applied = Reader(ObjectApplied)
 async def open_controller(
     bus: Bus, floor: int, limits: Limits, durables: Durables, on_written: Callable[[], None]
 ) -> tuple[Controller, list[str], asyncio.Task[None], OpeningState]:
-    """The controller with the bucket read, the keys of workloads with something unsaid, a task
-    that goes on reading manifests: one that a predecessor wrote while it fell must not be missed;
-    and what nobody told of. ``on_written`` is called when that task reads some
-    that were not known."""
+    """Returns the controller with the bucket loaded, the keys of workloads with an unpublished
+    outbox, the task that follows the manifests, and the state of the journal. The task finds
+    manifests that a failing previous leader wrote late; it calls ``on_written`` for unknown
+    ones."""
     controller = Controller(await deployment_secret(bus), limits)
     told = await told_so_far(bus)
     adopted: list[Adopted] = []
@@ -70,7 +70,7 @@ async def open_controller(
                 said = [one for one in learned if one is not None]
                 await _state(bus, said)
                 if any(one.subject.startswith(_CHECKS) for one in said):
-                    # Written by hand, past our door.
+                    # Written directly to the bucket, not through the endpoints.
                     await durables.settle(controller.objects)
                 if said:
                     on_written()
@@ -88,15 +88,15 @@ def _load(controller: Controller, entries: list[Entry]) -> None:
 
 
 def tell_unreadable(controller: Controller) -> None:
-    """Logs what was found in the bucket that cannot be read."""
+    """Logs the unreadable values of the bucket."""
     while controller.unreadable:
         key, reason = controller.unreadable.popitem()
         log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))
 
 
 async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
-    """States the manifests that were written but, the writer dying between, not stated. ``newest``:
-    the newest revision of the bucket; a statement that names a later one states nothing."""
+    """Publishes the messages that a manifest's writer did not publish before it ended.
+    ``newest``: newest revision of the bucket; a message that names a later one is ignored."""
     wanted = list(statements(controller))
     missed: list[Message] = []
     for start in range(0, len(wanted), 200):
@@ -109,7 +109,7 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
 
 
 def _revision_of(stated: Past, newest: int) -> int:
-    """The revision that a statement is of; 0: it cannot be read, or there is no such revision."""
+    """The revision that a message names; 0: it is unreadable, or no such revision exists."""
     try:
         revision = _applied(stated.data).revision
         if not 0 <= revision <= newest:
@@ -121,7 +121,7 @@ def _revision_of(stated: Past, newest: int) -> int:
 
 
 async def _state(bus: Bus, missed: list[Message]) -> None:
-    """Says them until the log has them."""
+    """Publishes them until the log has them."""
     outgoing = [Outgoing(said.subject, said.data, {"Nats-Msg-Id": said.id}) for said in missed]
     while outgoing:
         try:

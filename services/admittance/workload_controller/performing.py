@@ -1,4 +1,4 @@
-"""Performs commits, in the order that is told in `commit`."""
+"""Performs commits, in the order described in `admittance.control.commit`."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from admittance.workload_controller.tally import Tally
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
-"""Times that a batch is decided anew because somebody else moved its workloads."""
+"""Attempts to fold a batch again because another writer moved its workloads."""
 OUTCOMES_MAX: Final = 20_000
 
 log = structlog.get_logger()
 
 
 class CommitWriter:
-    """The commits of one leader. ``outcomes``: what became of the newest facts.
-    ``tally`` None: nobody asks for figures."""
+    """Performs the commits of one leader. ``outcomes``: results of the newest facts. ``tally``
+    None: metrics are off."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class CommitWriter:
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
     async def perform(self, batch: list[LogMessage]) -> None:
-        """The order of a commit is told in `commit`."""
+        """Folds a batch and performs its commits."""
         controller = self._controller
         rest = batch
         attempts = 0
         loaded: dict[str, None] = {}
-        """Read from the bucket for this batch: of those that have ended nobody holds on to them."""
+        """Keys read from the bucket for this batch; finished ones are dropped after it."""
         while rest:
             now = clock.now()
             for key in controller.missing(rest):
@@ -107,7 +107,7 @@ class CommitWriter:
             rest = commit.rest
 
     async def _put(self, commit: Commit, now: datetime) -> tuple[list[Message], list[str]]:
-        """What the puts that went through have to say, and the keys that must be decided anew."""
+        """Returns the messages of the stored puts, and the keys that must be decided again."""
         controller = self._controller
         messages: list[Message] = []
         unsure: list[str] = []
@@ -122,9 +122,9 @@ class CommitWriter:
                 _tell(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
                 await persist(partial(self._reload, put.key))
-                # Our own put, after all, or that of a predecessor who may not have said what
-                # follows from it. And what came behind it in the batch was judged by what we knew:
-                # a decision made from that very put would be dropped, and assumed for ever.
+                # It can be this leader's own put, or one of a previous leader that did not publish
+                # its outbox. Later facts of the batch were judged by the old state: a decision made
+                # from that put would be ignored, and the scheduler would assume it forever.
                 messages += controller.outbox(put.key, now)
                 unsure.append(put.key)
             else:
@@ -148,9 +148,9 @@ class CommitWriter:
             await self._mend(key, before, entry.revision)
 
     async def _mend(self, key: str, before: VersionedWorkload, revision: int) -> None:
-        """Writes a workload over what cannot be read at its key. Only the leader knows how it was:
-        so with the guard, which a leader that was superseded does not hold. What it had to say is
-        said. Raises StaleRevision or Unavailable; Superseded."""
+        """Writes the held workload over an unreadable value. The write uses the guard, so a
+        superseded leader cannot overwrite a newer value. Its outbox is already published. Raises
+        StaleRevision, Unavailable or Superseded."""
         assert before.workload is not None, "the caller looked"
         workload = with_log(before.workload, before.fact, ())
         put = bucket.put_message(key, stored.encode(workload), expected=revision)
@@ -171,11 +171,11 @@ class CommitWriter:
 
 
 def _tell(put: Put, revision: int) -> None:
-    """The one log line of a workload's write: what follows from it, or that it was noted."""
+    """Writes the log line of a workload's write, named after the last outbox entry."""
     _, namespace, name = put.key.split(".")
     says = put.workload.status.log.says if put.workload is not None else ()
     what = [say.what for say in says if not say.what.startswith("check_")]
-    # What follows from nothing but a fact that everybody heard is told to who looks closely.
+    # A write without an outbox entry only repeats a fact of the log, so it is a debug line.
     tell = log.info if what else log.debug
     tell(
         f"workload_{what[-1]}" if what else "workload_written",
@@ -192,21 +192,22 @@ def _delivery(heard: LogMessage) -> Delivery:
 
 
 MARKER_SECONDS: Final = 7 * 86_400.0
-"""A delete marker outlives any pause of a stale writer, but not everything."""
+"""Life of a delete marker: longer than any pause of a stale writer."""
 
 Outcome: TypeAlias = int | Refused | None
 """The revision of a put, why it was refused, or None: that is unknown."""
 
 
 class WorkloadWriter:
-    """Writes workloads. ``finished_seconds``: for how long one that has finished is kept."""
+    """Writes workloads. ``finished_seconds``: how long a finished workload is kept."""
 
     def __init__(self, bus: Bus, *, finished_seconds: float) -> None:
         self._bus = bus
         self._finished_seconds = finished_seconds
 
     async def write(self, puts: Sequence[Put]) -> list[tuple[Put, Outcome]]:
-        """What became of each: first of those that go alone, then group by group."""
+        """Writes the puts; returns the outcome of each: puts without a group first, then group by
+        group."""
         alone, groups = parted(puts)
         outcomes = await self._alone(alone)
         for batch in packed(groups, BATCH_MAX):
@@ -222,8 +223,9 @@ class WorkloadWriter:
             return [None] * len(puts)
 
     async def together(self, groups: list[list[Put]]) -> list[Outcome]:
-        """Likewise of groups, each of which is written as a whole or not at all. They share a
-        batch; if that is refused each goes alone: the server does not say which key was stale."""
+        """Writes groups, each as a whole or not at all; returns the outcome of each put. Groups
+        share a batch. If the server refuses it, each group is written alone, since the server does
+        not say which key was stale."""
         puts = list(chain.from_iterable(groups))
         try:
             last = await self._bus.atomic([self._message(put) for put in puts])
@@ -250,19 +252,19 @@ class WorkloadWriter:
 
 
 async def state(bus: Bus, messages: Iterable[Message]) -> None:
-    """States messages until the log has them, pipelined."""
+    """Publishes messages until the log has them, pipelined."""
     outgoing = [outgoing_of(message) for message in messages]
     outcomes = await bus.publish_all(outgoing)
     for one, outcome in zip(outgoing, outcomes, strict=True):
         if isinstance(outcome, TooBig):
-            # It is so at every try; and everybody else's facts are behind it.
+            # A retry would fail too, and block the facts of all other workloads.
             log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
         elif isinstance(outcome, Refused):
             raise outcome
 
 
 def outgoing_of(message: Message) -> Outgoing:
-    """The message with the headers that every fact of ours carries."""
+    """The message with the standard headers of a fact."""
     headers = {HEADER_MSG_ID: message.id, HEADER_SCHEMA: SCHEMA_VERSION}
     if message.trace:
         headers[HEADER_TRACE] = follow(message.trace)
@@ -270,7 +272,7 @@ def outgoing_of(message: Message) -> Outgoing:
 
 
 async def echo(bus: Bus, echoes: Iterable[Echo]) -> None:
-    """Puts the echoes of barriers; one is the same whoever repeats it."""
+    """Writes the echoes of barriers. Writing an echo again changes nothing."""
     puts = []
     for one in echoes:
         key, value = echo_put(one)

@@ -1,11 +1,11 @@
-"""Writes checkpoints now and then, and throws away those that are not kept.
+"""Writes checkpoints periodically, and deletes old ones.
 
-    1. parts   under the checkpoint's own subject; nobody looks for them yet
-    2. made    one message: from here on the checkpoint is one
-    3. purge   what is not kept any more: first the word, then the parts
+    1. parts   under the checkpoint's own subject; no reader uses them yet
+    2. made    one message that completes the checkpoint
+    3. purge   old checkpoints: first the message, then the parts
 
-A crash within 1 leaves parts that nobody looks for; they go when their time is over. A crash within
-3 leaves parts without a word, or a word whose parts are counted, and found missing.
+A crash within 1 leaves parts without a message; they expire. A crash within 3 leaves parts without
+a message, or a message with missing parts, which the reader detects by their number.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.workload_controller.journal import ADOPTED_MAX, PREFIX, Journal, JournalPosition
 
 SLICE: Final = 200
-"""Rows packed at a time, in another thread: some milliseconds."""
+"""Rows packed per step in another thread; a step takes some milliseconds."""
 FACTS_MAX: Final = 500_000
-"""Facts after which a checkpoint is due whatever the time, so that no replay takes too long."""
+"""Facts after which a checkpoint is due before its time, so that no replay takes too long."""
 LOOK_SECONDS: Final = 30.0
 AHEAD: Final = timedelta(minutes=10)
 """How far the clock of a leader may be ahead of the server's."""
@@ -46,8 +46,8 @@ _made = Reader(CheckpointMade)
 
 
 class CheckpointWriter:
-    """Checkpoints of one leader. ``take``: the snapshot between two commits, under ``lock``;
-    ``through``: how far the log is dealt with."""
+    """Writes the checkpoints of one leader. ``take``: makes a snapshot, under ``lock``.
+    ``through``: the last applied fact."""
 
     def __init__(
         self,
@@ -64,7 +64,8 @@ class CheckpointWriter:
         self._every = every_seconds
 
     async def run(self, *, at_once: bool = False) -> None:
-        """Writes one whenever it is due; until cancelled. ``at_once``: the first one is."""
+        """Writes a checkpoint whenever one is due, until cancelled. ``at_once``: the first one is
+        due now."""
         due = at_once
         while True:
             try:
@@ -72,12 +73,12 @@ class CheckpointWriter:
                     await self.write()
                     due = False
             except (Refused, Unavailable) as error:
-                # Such as by a full disk: nothing that the facts should wait for.
+                # For example a full disk; facts do not wait for checkpoints.
                 log.warning("checkpoint_failed", error=str(error))
             await asyncio.sleep(min(LOOK_SECONDS, self._every))
 
     async def _is_due(self) -> bool:
-        # One that says to be of facts to come is not of ours.
+        # A checkpoint of later facts than the log has is not valid.
         made = [one for one in await checkpoints(self._bus) if one.through <= self._through()]
         newest = made[-1] if made else None
         facts = self._through() - (newest.through if newest is not None else 0)
@@ -89,12 +90,12 @@ class CheckpointWriter:
         return since is not None and (clock.now() - since).total_seconds() >= self._every
 
     async def _first(self) -> datetime | None:
-        """Since when there is anything to remember."""
+        """Time of the first message on the log."""
         found = await past(self._bus, ["admit.>"], limit=1)
         return found[0].time if found else None
 
     async def write(self) -> CheckpointMade:
-        """Writes a checkpoint. Raises Refused or Unavailable; then there is none."""
+        """Writes a checkpoint. Raises Refused or Unavailable; it is then incomplete."""
         began = clock.monotonic()
         async with self._lock:
             taken = self._take()
@@ -138,7 +139,7 @@ class CheckpointWriter:
 
 
 async def checkpoints(bus: Bus) -> list[CheckpointMade]:
-    """The checkpoints that there are, oldest first. Raises Refused or Unavailable."""
+    """All checkpoints, oldest first. Raises Refused or Unavailable."""
     made, aside = await all_checkpoints(bus)
     for one in aside:
         log_set_aside(one)
@@ -146,8 +147,7 @@ async def checkpoints(bus: Bus) -> list[CheckpointMade]:
 
 
 async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside]]:
-    """The checkpoints that there are, oldest first, and what cannot be one. Raises Refused or
-    Unavailable."""
+    """All checkpoints, oldest first, and the unreadable messages. Raises Refused or Unavailable."""
     filters = [f"{subjects.CHECKPOINT_MADE}*"]
     made: list[CheckpointMade] = []
     aside: list[SetAside] = []
@@ -170,7 +170,7 @@ def _read(one: Past) -> CheckpointMade:
         raise Unreadable("its id is another one than its subject's")
     if made.id != f"{made.through}-{made.revision}" or made.time.tzinfo is None:
         raise Unreadable("its id does not say what is in it")
-    # A later one would be the newest for ever, and none would be due any more.
+    # A checkpoint in the future would stay the newest, and no other would become due.
     if made.time > one.time + AHEAD:
         raise Unreadable(f"it is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
     return made
@@ -180,8 +180,8 @@ CLOSE_SECONDS: Final = 2.0
 
 
 class OpeningState(NamedTuple):
-    """How the bucket was found by a new leader. ``told``: the newest revision that any leader told
-    of, and where. ``adopted``: what was written since. ``newest``: the newest revision of all."""
+    """The bucket as a new leader finds it. ``told``: the end of the journal. ``adopted``: workloads
+    written after it. ``newest``: the newest revision."""
 
     told: JournalPosition
     adopted: list[Adopted]
@@ -189,7 +189,7 @@ class OpeningState(NamedTuple):
 
 
 class HistoryRecorder:
-    """Journal and checkpoints of one leader. ``lock`` is held while something is committed."""
+    """The journal and the checkpoints of one leader. ``lock`` is held during a commit."""
 
     def __init__(
         self,
@@ -215,13 +215,13 @@ class HistoryRecorder:
         self.recorder = CheckpointWriter(
             bus, lock, lambda: self.journal.through, self._take, every_seconds
         )
-        # What was written before anybody told of it can be had from a checkpoint only.
+        # Workloads written before the journal began are only in a checkpoint.
         self._at_once = not found.told.newest and some
         self._adopted = found.adopted if found.told.newest else []
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, now: datetime) -> None:
-        """Tells what a predecessor could not, and goes on from there."""
+        """Records the commits that the previous leader did not, and starts the background tasks."""
         for start in range(0, len(self._adopted), ADOPTED_MAX):
             part = self._adopted[start : start + ADOPTED_MAX]
             self.journal.note(self.journal.through, now, (), part, unsure=True)
@@ -236,7 +236,8 @@ class HistoryRecorder:
     def note(
         self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
     ) -> None:
-        """A commit went through, but for what is unsure and was read anew."""
+        """Records a commit. ``unsure``: reloaded keys, after a put that was refused or not
+        answered."""
         adopted = []
         for key in unsure:
             known = self._controller.workloads.get(key)
@@ -246,7 +247,7 @@ class HistoryRecorder:
         self.journal.note(through, now, written, adopted, unsure=bool(unsure))
 
     async def close(self) -> None:
-        """Tells what is left to tell, if the bus takes it at once."""
+        """Publishes the remaining commits if the bus accepts them at once."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -260,5 +261,5 @@ class HistoryRecorder:
 
 def _told(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        # The facts matter more: the leader goes on, without.
+        # Facts matter more: the leader continues without it.
         log.error("memory_lost", what=task.get_name(), error=repr(task.exception()))

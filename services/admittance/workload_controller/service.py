@@ -1,7 +1,7 @@
-"""Receive, fold, commit: the workload-controller on the bus.
+"""Receives facts, folds them and performs the commits: the workload-controller on the bus.
 
-One instance is active; the others stand by and take over when its heartbeat runs out. A stale one
-is harmless: its puts expect revisions that are gone.
+One instance is active; the others stand by and take over when its lease expires. A stale leader is
+harmless: its puts expect revisions that are gone.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from admittance.workload_controller.tally import Tally
 
 SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
-"""Facts between two looks for tombstones that nobody needs any more."""
+"""Facts between two searches for delete markers that can be forgotten."""
 EXPIRY_SECONDS: Final = 3600.0
-"""After its time is over, until a finished workload is certainly gone from the bucket."""
+"""Time after its expiry when a finished workload is certainly gone from the bucket."""
 
 FILTERS: Final = [
     *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
@@ -62,7 +62,7 @@ log = structlog.get_logger()
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Stands by until it is our turn, then leads; until stop is set."""
+    """Stands by until this instance becomes leader, then leads; returns when ``stop`` is set."""
     leading = LeaderElector(
         bus,
         SERVICE,
@@ -115,7 +115,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 await first_of(stopping, watch, work, event=leading.changed)
                 if any(task.done() for task in (stopping, watch, work)):
                     break
-            # What ends only because it is closed has not ended by itself.
+            # Ask before close, since close ends the task as well.
             ended = work.done()
             await leader.close()
             active.clear()
@@ -130,7 +130,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 with suppress(Superseded):
                     await end(work)
     finally:
-        # First, since what follows may be cancelled while it waits for the bus.
+        # First, since the awaits below can be cancelled while they wait for the bus.
         watch.cancel()
         stopping.cancel()
         await figures.aclose()
@@ -148,7 +148,7 @@ def _limits(settings: Settings) -> Limits:
 
 
 class ActiveController:
-    """The one that leads: reads the log from where its predecessor stopped."""
+    """The active leader: reads the log from where the previous leader stopped."""
 
     def __init__(
         self, bus: Bus, settings: Settings, epoch: int, tally: Tally | None = None
@@ -179,11 +179,12 @@ class ActiveController:
         return self._puller.pending
 
     async def run(self) -> None:
-        """Leads until a newer epoch reads in our place: raises Superseded."""
+        """Leads until a newer epoch reads the log; then raises Superseded."""
         try:
             await self._lead()
         except asyncio.CancelledError:
-            # Such as without hearing of manifests: decisions would be judged by old ones.
+            # A part has failed, for example the follower of manifests: decisions would be judged by
+            # old manifests.
             if self._failed is not None:
                 raise self._failed from None
             raise
@@ -258,7 +259,7 @@ class ActiveController:
             leading.cancel()
 
     async def close(self) -> None:
-        """Ends what was begun; the log keeps our place."""
+        """Stops all tasks. The durable consumer keeps the position on the log."""
         self.ready = False
         if self._endpoints is not None:
             await self._endpoints.stop()
@@ -274,8 +275,8 @@ class ActiveController:
             await self._memory.close()
 
     async def settled(self, sequence: int) -> SettledReply:
-        """Waits until the fact at sequence had its effect; what became of it. Raises Unavailable
-        when that takes too long: we lag, or there is no such fact."""
+        """Waits until the fact at ``sequence`` is applied; returns its outcome. Raises Unavailable
+        after `SETTLE_SECONDS`: the leader lags, or no such fact exists."""
         assert self.controller is not None, "endpoints are served by a leader"
         assert self._performing is not None, "endpoints are served by a leader"
         try:

@@ -1,9 +1,9 @@
-"""Counts what the commits of a leader come to: LIFECYCLE 8, as far as a workload's life goes.
+"""The metrics of workloads, counted from the commits of a leader: docs/spec/lifecycle.md#8.
 
-Everything is read off what was written anyway, the workload before and after, and off what became
-of verdicts that changed nothing. Labels are names of objects that exist, and words of ours.
+They are derived from each written workload, before and after, and from the outcomes of verdicts
+without effect. Labels are names of existing objects and fixed words.
 
-A family counts as one workload, by its parent. Only verdicts count where they fall: checks judge
+A family counts as one workload, by its parent. Only verdicts count for variants, since checks judge
 variants.
 """
 
@@ -36,7 +36,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 class Tally:
-    """The figures of one process, over all times that it leads."""
+    """The metrics of one process, over all its terms as leader."""
 
     def __init__(self) -> None:
         check = ("check", "controller", "cluster_queue")
@@ -48,7 +48,7 @@ class Tally:
             "stale_check_updates", "Verdicts without effect, and why", ("check", "why")
         )
         self.forced = Counter(
-            "forced_releases", "Jobs that nobody said had stopped in time", ("cluster_queue",)
+            "forced_releases", "Jobs that no runner reported as stopped in time", ("cluster_queue",)
         )
         self.evicted = Counter(
             "evicted_workloads",
@@ -77,7 +77,7 @@ class Tally:
     def written(
         self, controller: Controller, before: StoredWorkload | None, after: StoredWorkload
     ) -> None:
-        """A workload was written."""
+        """Counts the write of a workload."""
         status = after.status
         for say in status.log.says:
             match say.what:
@@ -105,7 +105,7 @@ class Tally:
         batch: Iterable[LogMessage],
         outcomes: Mapping[int, SettledReply],
     ) -> None:
-        """What became of facts that had no effect."""
+        """Counts verdicts without effect."""
         if not outcomes:
             return
         for heard in batch:
@@ -161,25 +161,26 @@ class Tally:
 
 
 def _tag(parent: StoredWorkload, variant: str) -> str:
-    """Which variant that is: a flavor, or an explicit variant's name."""
+    """The tag of the variant: a flavor, or an explicit variant's name."""
     return next((row.variant for row in parent.status.variants if row.name == variant), UNKNOWN)
 
 
 def _counted_as(one: EvictionCount) -> tuple[str, str]:
-    """Reason and cause. That a job moves up is no loss, and is to be told apart."""
+    """Reason and cause as counted. A migration to a better variant is counted apart from other
+    evictions."""
     if (one.reason, one.underlying_cause) == (OF_PARENT, MIGRATION):
         return MIGRATION, ""
     return one.reason, one.underlying_cause
 
 
 def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float | None:
-    """What a Retry between the two asked for; None: there was none."""
+    """The delay of a Retry between the two rows; None: no Retry."""
     if new is not None and new.state == "Retry":
         moved = old is None or old.state != "Retry"
         if moved or (old is not None and old.last_transition_time != new.last_transition_time):
             return float(new.requeue_after_seconds or 0)
         return None
-    # Without a delay it came, and the wait was over, in one write.
+    # A Retry without a delay comes and ends in one write.
     if old is None or old.state == "Retry":
         return None
     return 0.0 if max(count, new.retry_count if new is not None else 0) > old.retry_count else None
@@ -191,7 +192,7 @@ def _controller(controller: Controller, check: str) -> str:
 
 
 def _queue(controller: Controller, before: StoredWorkload | None, after: StoredWorkload) -> str:
-    """The ClusterQueue whose quota it has or had; else the one that it waits in."""
+    """The ClusterQueue that its quota is or was from; otherwise the one it waits in."""
     for workload in (after, before):
         if workload is not None and workload.status.admission is not None:
             return workload.status.admission.cluster_queue
