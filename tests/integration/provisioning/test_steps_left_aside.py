@@ -65,7 +65,7 @@ def tell(number: int, answer: Answer) -> Step:
 async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: Bus) -> None:
     core, told = Core(), Told()
     controller = AdmissionCheckController(CONTROLLER)
-    controller.speaks_by(told)
+    controller.report_through(told)
     reading = BucketWatch(bus, core.observed, lambda: None, lambda: None)
     performing = StepPerformer(bus, core, controller, reading)
     records = [a_record(number) for number in range(4)]
