@@ -1,4 +1,4 @@
-"""A budget in ten lines: in each namespace so many workloads may start within so many seconds."""
+"""A budget in ten lines: a namespace may start a number of workloads per time."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from admittance.checks import AdmissionCheckController, Ready, Request, Retry
 
 budget = AdmissionCheckController("example.com/allowance")
 started: dict[str, dict[tuple[str, int], float]] = defaultdict(dict)
-"""By namespace: who was let through, in which cycle, and when. Known to this one process: for
-something that outlives it, and is shared by several, see the sample `budget`."""
+"""By namespace: when each (uid, cycle) was let through. In memory only; the sample
+`budget` keeps it in a file."""
 
 
 @budget.check
 async def decide(request: Request) -> Ready | Retry:
     starts, seconds = request.parameters["starts"], request.parameters["perSeconds"]
     known = started[request.namespace]
-    recent = {who: at for who, at in known.items() if at > time() - seconds}
+    recent = {key: at for key, at in known.items() if at > time() - seconds}
     started[request.namespace] = recent
-    who = request.uid, request.cycle  # the same question may come twice, and costs once
-    if who in recent or len(recent) < starts:
-        recent.setdefault(who, time())
+    key = request.uid, request.cycle  # a repeated request counts once
+    if key in recent or len(recent) < starts:
+        recent.setdefault(key, time())
         return Ready(f"{len(recent)} of {starts} starts in {seconds} s")
     until = min(recent.values()) + seconds
     when = strftime("%H:%M:%SZ", gmtime(until + 1))

@@ -1,7 +1,7 @@
-"""A person has to agree: `admit approve workload NAME`, or `admit deny`.
+"""A person approves a workload with `admit approve workload NAME`, or denies it with `admit deny`.
 
-All that is left for a program is to say what is waited for. The command states the verdict itself,
-with who and when.
+This program reports what the workload waits for. The command publishes the verdict itself, with
+the person's name and the time.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ approval = AdmissionCheckController("admittance.dev/approval")
 
 @approval.check
 async def ask(request: Request) -> Verdict:
-    # While this program was away, somebody may have answered: a Pending now would overrule that.
+    # A person may have answered while this program was down: Pending would overrule that.
     which = f"workload {request.name} -n {request.namespace} --check {request.check}"
     waits = Pending(f"waits for a person: admit approve {which}, or admit deny {which}")
     return await answered(request) or waits
 
 
 async def answered(request: Request) -> Verdict | None:
-    """What was said of this very reservation last, if that settles it."""
-    whose = f"{token(request.namespace)}.{token(request.name)}"
-    subject = f"admit.check.reported.{token(approval.name)}.{whose}"
+    """The last verdict about this reservation, if it is final."""
+    workload = f"{token(request.namespace)}.{token(request.name)}"
+    subject = f"admit.check.reported.{token(approval.name)}.{workload}"
     try:
         message = await (await connected()).jetstream().get_last_msg("ADMITTANCE", subject)
     except NotFoundError:
         return None
     except (Error, nats.errors.Error, OSError):
-        return None  # nobody can tell; then it is asked for once more
+        return None  # unknown: the person is asked once more
     said = json.loads(message.data or b"{}")
     same = (said.get("uid"), said.get("check"), said.get("cycle"))
     if same != (request.uid, request.check, request.cycle):

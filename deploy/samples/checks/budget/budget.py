@@ -27,19 +27,19 @@ from weeks import week_of
 from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Withdrawal
 
 ANSWER_SECONDS = 5.0
-"""Prometheus has so long to answer."""
+"""Limit for an answer of Prometheus."""
 UNKNOWN_SECONDS = 60.0
-"""When it does not, it is asked again after so long. Nobody starts on a guess, and what runs goes
-on."""
+"""Without an answer it is asked again after so long. Meanwhile nothing starts, and running jobs
+continue."""
 
 
 class Budget(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The spec of a Budget. ``limits``: per namespace; one that is not there has no limit.
 
     ``query`` answers one number, what was spent since the week began; ``$namespace`` and
-    ``$elapsed`` (as ``3600s``) are filled in. ``maxDelaySeconds``: who is held asks again after so
-    long at the latest, so that a raised budget is noticed; else when the week turns.
-    ``spreadSeconds``: over so long those who were held come back, at random.
+    ``$elapsed`` (as ``3600s``) are filled in. ``maxDelaySeconds``: a held workload asks again
+    after so long at the latest, so that a raised budget is noticed; else when the week turns.
+    ``spreadSeconds``: held workloads come back at a random time within so long.
     """
 
     prometheus: str
@@ -138,7 +138,7 @@ async def forget(withdrawal: Withdrawal) -> None:
 
 
 async def look() -> None:
-    """Changes its mind: whoever runs over budget is put off until the week turns."""
+    """Says Retry for workloads that run over budget, until the week turns."""
     groups = defaultdict(list)
     for reference, parameters in running.all():
         budgets.setdefault(reference.check, msgspec.json.decode(parameters, type=Budget))

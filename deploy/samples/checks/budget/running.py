@@ -1,4 +1,4 @@
-"""Who was let through and may still be stopped: in memory, and in a file for after a restart."""
+"""Workloads that were let through and may still be stopped: in memory, and in a file."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
 
 class Running:
-    """Everybody who was kept and not forgotten since.
+    """The workloads that were kept and not forgotten since.
 
-    The file is written line by line, so no more is lost than a line that was being written when
-    the machine died.
+    The file is written line by line, so a crash loses at most the line that was being written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,7 +32,7 @@ class Running:
         self._read()
 
     def compact(self) -> None:
-        """Makes the file anew, without those who are gone."""
+        """Rewrites the file without forgotten workloads."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
         fresh.write_bytes(b"".join(map(_line, self._entries.values())))

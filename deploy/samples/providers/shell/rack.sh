@@ -85,7 +85,7 @@ heard() { # $payload on the subject $1
     free
     note "$id: freed"
   else
-    # What nobody can read is acknowledged all the same, or it would come again for ever.
+    # An unreadable message is acknowledged as well, or it would be delivered without end.
     note "unreadable: $1"
   fi
 }
@@ -96,7 +96,7 @@ serve() { # one connection, until it ends
     "$class" "$login" >&3
   printf 'SUB %s 1\r\n' "$inbox" >&3
   ask
-  # Twice as long as anything may take: the durable is not there, say, so nobody answers.
+  # Twice as long as any answer may take: the durable does not exist, for example.
   while IFS= read -r -t $((2 * beat)) line <&3 || { (($? > 128)) && ask && line=; }; do
     case $line in
       PING*) printf 'PONG\r\n' >&3 ;;
