@@ -1,9 +1,9 @@
-"""Families of concurrent admission as the picture has them: a parent, and the variants that try
-for it. Whichever is heard of first, they find each other by the uid of the parent.
+"""Puts workloads into their families: a parent and its variants, found by the uid of the parent,
+in any order of arrival.
 
-A parent holds no quota and is never tried; its variants are workloads like others, but for what
-the modules `siblings` (who may be tried now) and `motion` (how one takes over from another) say.
-Source: LIFECYCLE 4.
+A parent holds no quota and is never tried. A variant is a workload like any other, except for the
+rules in `siblings` (which variant may be tried now) and `migration` (how a variant takes over).
+Source: `docs/spec/lifecycle.md#4`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def keep(world: SchedulerState, member: WorkloadInfo, facts: Facts) -> None:
-    """The member is of that family from now on; of none, where it is regular."""
+    """Puts the workload into the family that its facts name; a regular workload has none."""
     uid = ""
     if facts.parent is not None:
         uid = member.uid
@@ -42,7 +42,7 @@ def keep(world: SchedulerState, member: WorkloadInfo, facts: Facts) -> None:
             family = world.families[uid] = Family(uid)
         member.family = family
     if facts.parent is not None:
-        # The strings that everybody has are kept once.
+        # Strings that all variants share are stored once.
         family.parent = member
         family.state = facts.parent._replace(
             namespace=member.key[0],
@@ -57,14 +57,15 @@ def keep(world: SchedulerState, member: WorkloadInfo, facts: Facts) -> None:
 
 
 def _move_out(world: SchedulerState, member: WorkloadInfo) -> None:
-    """Before it becomes something else: where it waits, it is found as what it was."""
+    """Takes the workload out of its queue before its family changes: the queue finds it by its
+    family."""
     if member.queue is not None:
         world.take_out(member)
         member.signature = 0
 
 
 def leave(world: SchedulerState, member: WorkloadInfo) -> Family | None:
-    """The member is of no family any more. Returns the one that it was of, if somebody is left."""
+    """Takes the workload out of its family. Returns the family if any member is left."""
     family = member.family
     if family is None:
         return None

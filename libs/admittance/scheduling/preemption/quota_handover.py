@@ -1,10 +1,11 @@
-"""Quota that is handed on in one decision: assumed as a whole, and undone as a whole.
+"""Hands quota from victims to their preemptor in one decision, which holds or fails as a whole.
 
-The one who gets it and all who give it up are written in one batch or not at all. Those who give
-are written first: once the picture hears of the one who gets, it has heard of all of them.
+The receiver and all givers are written in one batch or not at all. The givers are written first, so
+that the scheduler has seen all of them when it sees the receiver.
 
-Until then it is not certain that anything was given up. So nobody else is decided about in the
-domain meanwhile: whoever counted on what is left over of it would be over quota if it is refused.
+Until then it is not certain that the quota was given up, so the scheduler decides about no other
+workload of the domain: a workload that takes what is left over would be over quota if the batch is
+refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def hand_on(
     world: SchedulerState, domain: Domain, member: WorkloadInfo, givers: Iterable[WorkloadInfo]
 ) -> None:
-    """The givers hold nothing from now on; to be done before the member is charged."""
+    """Releases the quota of the givers for the receiver. To be called before it is charged."""
     assert domain not in world.joints
     joint = world.joint_of[member] = world.joints[domain] = Joint(member, domain)
     for giver in givers:
@@ -37,14 +38,14 @@ def hand_on(
 
 
 def heard_of(world: SchedulerState, giver: WorkloadInfo) -> Queue:
-    """The picture says itself what the giver holds: the decision is no longer asked. Returns the
+    """Takes a giver out of the handover, since its stored state now says what it holds. Returns the
     queue whose quota it gave."""
     joint = world.joint_of.pop(giver)
     return joint.given.pop(giver).charge.queue
 
 
 def end(world: SchedulerState, joint: Joint) -> None:
-    """Whoever has not been heard of holds again exactly what it held."""
+    """Ends the handover. Givers without a new stored state hold again exactly what they held."""
     del world.joint_of[joint.member]
     del world.joints[joint.domain]
     for giver, (charge, ranked) in joint.given.items():

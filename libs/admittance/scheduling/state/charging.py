@@ -1,8 +1,9 @@
-"""What a family holds together, kept true by what its variants hold: see `overlap`.
+"""Charges a workload for its quota and gives the quota back, with what depends on that: the shared
+quota of its family, plans of preemption, and the usage of its LocalQueue.
 
-As long as a family holds anything, what its other variants would get is another question than for
-anybody else: what the family has already is not asked for again. So they wait in classes of their
-own, and are looked at anew whenever that changes. Source: LIFECYCLE 4.6, story 7 of 4.11.
+While a family holds quota, its other variants ask only for what the family does not hold yet. They
+wait in classes of their own and are tried again when the quota of the family changes. Source:
+`docs/spec/lifecycle.md#4.6, #4.11`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 
 def enter(world: SchedulerState, member: WorkloadInfo) -> None:
-    """The member of a family is charged from now on, in full; what the family holds already counts
-    once."""
+    """Adds a charged variant to the shared quota of its family, which counts once."""
     family = member.family
     assert family is not None and member.charge is not None
     overlap = family.held
@@ -37,8 +37,10 @@ def enter(world: SchedulerState, member: WorkloadInfo) -> None:
 
 
 def withdraw(member: WorkloadInfo) -> Family:
-    """The member's charge was taken back in full, or is its own from now on. Returns the family
-    that is to hear of that, by `changed`, when it has come about."""
+    """Takes a variant out of the shared quota of its family and returns the family.
+
+    The charge of the variant has been given back in full, or no longer belongs to the family. The
+    caller calls `changed` with the family once the charge is removed."""
     family, overlap = member.family, member.overlap
     assert family is not None and overlap is not None and member.charge is not None
     overlap.leave(member, member.charge.cells)
@@ -50,13 +52,13 @@ def withdraw(member: WorkloadInfo) -> Family:
 
 
 def judge(world: SchedulerState, family: Family) -> None:
-    """Who of the family is admitted may have changed, and so who counts in shares."""
+    """Chooses again which variant counts in shares, after the admitted variant may have changed."""
     if family.held is not None:
         family.held.count(_counts(world, family.held))
 
 
 def changed(world: SchedulerState, family: Family) -> None:
-    """What the family holds is something else now: those that wait are looked at anew."""
+    """Puts the waiting variants into their classes again, after the quota of the family changed."""
     judge(world, family)
     waiting: list[tuple[Queue, WorkloadInfo]] = []
     for one in family.variants:
@@ -70,13 +72,13 @@ def changed(world: SchedulerState, family: Family) -> None:
 
 
 def _counts(world: SchedulerState, held: Overlap[WorkloadInfo]) -> WorkloadInfo | None:
-    """Whose quota counts in shares: that of the admitted variant, else of the best one."""
+    """Returns the variant that counts in shares: the admitted one, else the best one."""
     members = list(held.members)
     if len(members) < 2:
         return members[0] if members else None
     admitted = [one for one in members if one.admitted_at is not None]
     if admitted:
-        # Of two, the one that takes over while the picture has not heard the other out.
+        # With two, one takes over and the end of the other one is not known yet.
         return max(admitted, key=lambda one: (one.admitted_at, one.uid))
     return min(members, key=lambda one: (_place(world, one), one.uid))
 
@@ -98,7 +100,7 @@ def charge(
     admission: Admission,
     cells: list[tuple[Cell, int]],
 ) -> None:
-    """The member holds these amounts from now on."""
+    """Charges the workload for these amounts."""
     for cell, amount in cells:
         cell.charge(amount)
     member.charge = Charge(queue, admission, cells)
@@ -117,8 +119,7 @@ def charge(
 
 
 def release(world: SchedulerState, member: WorkloadInfo) -> Queue | None:
-    """The member holds nothing any more; exactly what was charged is given back. Returns the
-    queue that it held quota of."""
+    """Gives back exactly what the workload was charged. Returns the queue of that quota."""
     held = member.charge
     if held is None:
         return None
@@ -146,6 +147,6 @@ def release(world: SchedulerState, member: WorkloadInfo) -> Queue | None:
 
 
 def _concerns_a_plan(world: SchedulerState, member: WorkloadInfo) -> bool:
-    """Somebody plans with what it holds. What one of a family has of its own depends on what
-    the others hold."""
+    """Returns whether a plan of preemption depends on what the workload holds. The quota of a
+    variant depends on what its siblings hold."""
     return member.pending is not None or member.key in world.planned or member.overlap is not None

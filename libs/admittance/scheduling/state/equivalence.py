@@ -1,8 +1,11 @@
-"""The running order of a ClusterQueue: classes, and above them LocalQueues where usage counts.
+"""Classes of equal waiting workloads, their order in a ClusterQueue, and when to say why they wait.
 
-Without admission fair sharing all classes are in one order. With it, each LocalQueue has a lane of
-its own, and the lane of the one that used least goes first; so a usage that moves costs one step in
-the order of lanes, however many wait. Source: SCHEDULING 3.2 and 8.
+Workloads of one shape and priority share a class, and only a class has a place in the order: that
+of its first workload. A scan that finds nothing parks the whole class, whatever its size.
+
+Without admission fair sharing all classes are in one order. With it, each LocalQueue has a lane,
+and the lane of the LocalQueue that used least goes first. A change of usage then costs one step in
+the order of lanes, however many workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the scheduler has decided and assumes, and what the log has not confirmed yet: quota that is
-handed on in one decision, and admissions whose pods are not ready."""
+"""Decisions that the scheduler assumes and the log has not confirmed: quota that is handed on in
+one decision, and admissions whose pods are not ready."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What one of them held, and its place among the possible victims."""
+    """What a giver held, and its place among the possible victims."""
 
     charge: Charge
     ranked: Ranked | None
 
 
 class Joint:
-    """``member`` gets what ``given`` held; those of whom the picture has heard since are not in it
-    any more."""
+    """A handover of quota: ``member`` gets what the workloads in ``given`` held. A giver leaves
+    ``given`` when its new stored state arrives."""
 
     __slots__ = ("_overlaps", "domain", "given", "member")
 
@@ -34,7 +34,7 @@ class Joint:
         self._overlaps: dict[Family, Overlap[WorkloadInfo]] = {}
 
     def turn_back(self, *, again: bool = False) -> None:
-        """Charges as if it did not hold, and again as if it did."""
+        """Charges as if the handover had failed; with ``again``, as if it held."""
         (put_back if again else take_out)(self.member)
         sign = -1 if again else 1
         for giver, given in self.given.items():
@@ -52,7 +52,7 @@ WAITS_FOR_PODS_READY: Final = Refusal(
 
 
 class Starting:
-    """Who was admitted and is not ready; nobody, unless ``counts``."""
+    """Admitted workloads whose pods are not ready; empty unless ``counts``."""
 
     def __init__(self, counts: bool) -> None:
         self._counts = counts
@@ -60,19 +60,19 @@ class Starting:
         self._assumed: dict[WorkloadInfo, Domain | None] = {}
 
     def blocks(self, domain: Domain) -> bool:
-        """Nobody may get quota afresh in the domain now."""
+        """Returns whether no workload of the domain may get new quota now."""
         if self._known:
             return True
         return bool(self._assumed) and domain in self._assumed.values()
 
     def begins(self, member: WorkloadInfo, domain: Domain | None) -> None:
-        """It is about to be admitted, as far as is assumed."""
+        """Notes that the workload is assumed to be admitted."""
         if self._counts:
             self._assumed[member] = domain
 
     def heard(self, member: WorkloadInfo, starting: bool) -> bool:
-        """Whether it is written that the member was admitted and is not ready. True: others may go
-        on."""
+        """Notes whether the stored workload is admitted and not ready. Returns whether other
+        workloads may get quota again."""
         if not self._counts:
             return False
         was = member in self._assumed or member in self._known

@@ -1,7 +1,7 @@
-"""For whom others were told to go: read from what is written, so that a new leader knows it, too.
+"""Preemptors whose victims still stop, read from stored workloads so that a new leader knows them.
 
-Who decides keeps the preemptor at the head of its queue; that is memory only. Its successor, or
-whoever stands by, finds it in the status of those who had to go. Source: SCHEDULING 3.8, 8 (e).
+The leader keeps such a preemptor at the head of its queue, in memory only. A standby or the next
+leader finds the preemptor in the status of its victims. Source: `docs/spec/scheduling.md#3.8, #8`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Promises = dict[str, dict[WorkloadInfo, None]]
 """By the uid of a preemptor: the workloads that were preempted for it."""
 
 WAITING: Final = "WaitingForPreemptedWorkloads"
-"""The reason that the status of a preemptor gives meanwhile."""
+"""Reason in the status of a preemptor while its victims stop."""
 
 
 def note(
@@ -26,7 +26,7 @@ def note(
     giver: WorkloadInfo,
     by: PreemptedBy | None,
 ) -> None:
-    """The giver's status says now by whom it was preempted; None: by nobody since it had quota."""
+    """Notes the preemptor in the status of a victim; None: the status names none."""
     before = giver.preempted_by
     giver.preempted_by = by
     if before is not None and (by is None or by.by_uid != before.by_uid):
@@ -44,8 +44,8 @@ def note(
 
 
 def restore(promises: Promises, preemptor: WorkloadInfo) -> None:
-    """Keeps the preemptor's place at the head of its queue, where others are going for it and
-    nobody here decides: who decides knows better."""
+    """Keeps the preemptor at the head of its queue while its victims stop. Does nothing where this
+    process leads the domain: the leader has kept the place itself."""
     queue = preemptor.queue
     if queue is None or queue.strict or queue.domain is None or queue.domain.owned:
         return
@@ -61,7 +61,7 @@ def restore(promises: Promises, preemptor: WorkloadInfo) -> None:
 
 
 def _since(promises: Promises, preemptor: WorkloadInfo) -> datetime | None:
-    """When the last one was told to go for it; None: nobody who counts."""
+    """Returns when the last victim was preempted for it; None: no victim counts."""
     return max(
         (
             giver.preempted_by.at

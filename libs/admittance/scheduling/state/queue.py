@@ -1,6 +1,7 @@
-"""The containers of one ClusterQueue: who competes, who is parked, who holds quota.
+"""The containers of one ClusterQueue (workloads that compete, are parked, or hold quota) and of one
+cohort tree.
 
-A flush wakes classes, not workloads. Source: SCHEDULING 3 and 8.1 points 5 and 6.
+A flush wakes classes, not workloads. Source: `docs/spec/scheduling.md#3, #8.1` points 5 and 6.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""Quota that several variants of one family hold and that counts once: of each flavor and resource
-the most that any of them holds, since no two of them ever run.
+"""Quota that two or more workloads hold and that counts once. This is the only module that corrects
+such quota.
 
-Every variant is charged in full, as if it were alone, and what is counted too much is taken off at
-once; so whoever takes one out of the picture for a while frees what its going would free, and all
-may be put back in any order. All variants of a family are of one ClusterQueue: what they have in
-common is in the same cells of it, and nothing above has to be looked at. Source: LIFECYCLE 4.6.
+`Overlap`: the variants of one family. Of each flavor and resource the largest amount counts, since
+no two variants run. Every variant is charged in full, and the surplus is taken off at once. So a
+variant can be taken out for a while, which frees what its end would free, and variants can be put
+back in any order. All variants are in one ClusterQueue and so in the same cells. Source:
+`docs/spec/lifecycle.md#4.6`.
+
+`Tie`: a reservation and the victims that it plans to preempt. At every node above both, the larger
+side counts; the surplus is taken off there. Source: `docs/spec/lifecycle.md#2.7`.
 """
 
 from __future__ import annotations
@@ -49,9 +53,9 @@ _NOTHING: Final[dict[Cell, int]] = {}
 class Overlap(Generic[Member]):
     """What the variants of one family hold.
 
-    ``members``: those that hold something. ``counts``: the variant whose quota counts in
-    shares and in the usage of LocalQueues; None: nobody is there. ``shares``: somebody asks for
-    shares. Invariant: at every cell those that are in the picture count together as much as the
+    ``members``: the variants that hold quota. ``counts``: the variant whose quota counts in shares
+    and in the usage of LocalQueues; None: no variant holds quota. ``shares``: fair sharing is on.
+    Invariant: at every cell the variants that are not taken out count together as much as the
     largest of them.
     """
 
@@ -83,14 +87,14 @@ class Overlap(Generic[Member]):
     # Who holds what. ------------------------------------------------------------------------
 
     def join(self, member: Member, cells: Amounts) -> None:
-        """The member holds this from now on; it has been charged, in full."""
+        """Adds a variant that has been charged in full."""
         self.members[member] = None
         for cell, amount in cells:
             self._rows.setdefault(cell, {})[member] = amount
             self._renew(cell)
 
     def leave(self, member: Member, cells: Amounts) -> None:
-        """The member holds this no longer; it has been taken back, in full, or is all its own."""
+        """Removes a variant whose charge was given back in full, or counts in full from now on."""
         del self.members[member]
         self._out -= {member}
         for cell, _ in cells:
@@ -115,7 +119,7 @@ class Overlap(Generic[Member]):
     # Taken out for a while. -----------------------------------------------------------------
 
     def loosen(self, member: Member) -> None:
-        """The member is taken out of the picture; what is counted of it in full has been."""
+        """Takes the variant out for a while; its full charge has been taken out already."""
         self._out |= {member}
         self._renew_all(member)
 
