@@ -14,7 +14,7 @@ from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.sdk import heartbeats
-from admittance.sdk.heartbeats import Changes
+from admittance.sdk.heartbeats import ChangeSignal
 
 BAD_SECONDS: Final = 60.0
 """How long parameters that were wrong once count as wrong. An inactive check is asked nothing, so
@@ -29,7 +29,7 @@ class Activity:
         self._whole = CheckActive()
         self._checks: dict[str, CheckActive] = {}
         self._bad: dict[str, tuple[float, CheckActive]] = {}
-        self.changes = Changes()
+        self.changes = ChangeSignal()
 
     def put(self, check: str, state: CheckActive) -> None:
         """What the check's author says, about one check or ("") all."""

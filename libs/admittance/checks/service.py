@@ -42,9 +42,9 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
 from admittance.sdk import process
-from admittance.sdk.bounds import sayable
+from admittance.sdk.limits import clipped
 from admittance.sdk.outbox import Outbox
-from admittance.sdk.requests import Asked, Heard, Hearing
+from admittance.sdk.requests import IncomingMessage, RequestConsumer, RequestSource
 
 AGAIN_SECONDS: Final = 5.0
 """Delay of a redelivery after a bug ended the work on it."""
@@ -100,14 +100,16 @@ class CheckService:
         self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox(bus)
-        asked = Asked(
+        source = RequestSource(
             check_durable(controller.name),
             f"admit.check.withdrawn.{token(controller.name)}.*.*",
             "no AdmissionCheck names this controller yet, or Admittance is down",
         )
-        self._hearing = Hearing(bus, asked, self._on_heard, room=max(4, 2 * controller.concurrency))
+        self._consumer = RequestConsumer(
+            bus, source, self._on_message, room=max(4, 2 * controller.concurrency)
+        )
         self._judging = Judge(
-            self._hearing,
+            self._consumer,
             judge=self._judge,
             say=self.say,
             freed=controller.free if controller.has_withdrawn else None,
@@ -118,11 +120,11 @@ class CheckService:
         """Judges until stop is set."""
         controller = self._controller
         controller.report_through(self.say_about)
-        await process.at_work(
+        await process.run_until_stopped(
             self._start(),
             (
                 self._outbox.run(),
-                self._hearing.keep(),
+                self._consumer.keep(),
                 beat(
                     self._bus,
                     controller.name,
@@ -133,12 +135,12 @@ class CheckService:
                 ),
             ),
             stop=stop,
-            failed=self._hearing.failed,
+            failed=self._consumer.failed,
             end=self._leave,
         )
 
     async def _start(self) -> None:
-        await self._hearing.start()
+        await self._consumer.start()
         log.info("check_controller_started", controller=self._controller.name)
 
     async def _leave(self) -> None:
@@ -150,14 +152,14 @@ class CheckService:
     async def _end(self) -> None:
         stopping = asyncio.create_task(self._judging.stop(self._controller.grace_seconds))
         await asyncio.sleep(0)  # deliveries that arrive from here on are handed back
-        await self._hearing.drain()
+        await self._consumer.drain()
         await stopping
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._outbox.emptied()
         await asyncio.sleep(0)  # tasks that waited for the log acknowledge their deliveries
-        await self._hearing.stop()
-        log.info("check_controller_ended", handed_back=self._hearing.held)
+        await self._consumer.stop()
+        log.info("check_controller_ended", handed_back=self._consumer.held)
 
     # Verdicts. ------------------------------------------------------------------------------
 
@@ -199,41 +201,41 @@ class CheckService:
 
     # Deliveries. -----------------------------------------------------------------------------
 
-    def _on_heard(self, heard: Heard) -> None:
+    def _on_message(self, message: IncomingMessage) -> None:
         try:
-            fact = decode(heard.subject, heard.data)
+            fact = decode(message.subject, message.data)
             if isinstance(fact, CheckRequested):
-                self._on_requested(fact, heard)
+                self._on_requested(fact, message)
             elif isinstance(fact, CheckWithdrawn):
                 identity = Identity(*same_as(fact))
-                self._judging.withdrawn(identity, fact.reason, heard.reply)
+                self._judging.withdrawn(identity, fact.reason, message.reply)
         except (Undecodable, msgspec.MsgspecError) as error:
-            log.error("not_understood", subject=heard.subject, reason=str(error))
-            self._hearing.never(heard.reply)
+            log.error("not_understood", subject=message.subject, reason=str(error))
+            self._consumer.never(message.reply)
         except Exception:
             # A bug, perhaps only of this version: another replica may handle the delivery.
-            log.exception("not_taken", subject=heard.subject)
-            self._hearing.again(heard.reply, AGAIN_SECONDS)
+            log.exception("not_taken", subject=message.subject)
+            self._consumer.again(message.reply, AGAIN_SECONDS)
 
-    def _on_requested(self, fact: CheckRequested, heard: Heard) -> None:
+    def _on_requested(self, fact: CheckRequested, message: IncomingMessage) -> None:
         identity = Identity(*same_as(fact))
         shape = self._controller.shape
         try:
-            request = request_of(fact, heard.headers, shape)
+            request = request_of(fact, message.headers, shape)
         except BadParameters as error:
-            request = bare_request_of(fact, heard.headers)
+            request = bare_request_of(fact, message.headers)
             request.attach(self, self._loop)
             self._controller.activity.bad_parameters(fact.check, str(error))
-            self._judging.bad_parameters(identity, request, heard.reply, str(error))
+            self._judging.bad_parameters(identity, request, message.reply, str(error))
             return
         request.attach(self, self._loop)
         self._controller.activity.good_parameters(fact.check)
         self._judging.good_parameters(
             fact.check,
-            lambda: request_of(fact, heard.headers, shape).parameters,
+            lambda: request_of(fact, message.headers, shape).parameters,
             bytes(fact.parameters),
         )
-        self._judging.requested(identity, request, heard.reply)
+        self._judging.requested(identity, request, message.reply)
 
     async def _judge(self, request: Request) -> Verdict | None:
         structlog.contextvars.bind_contextvars(
@@ -259,7 +261,9 @@ async def serve(
     async def work(bus: Bus, settings: Settings) -> None:
         await CheckService(controller, bus, settings).run(stop)
 
-    await process.serve(_peer(controller), work, stop=stop, url=url, creds=creds, settings=settings)
+    await process.serve(
+        _program(controller), work, stop=stop, url=url, creds=creds, settings=settings
+    )
 
 
 def run(controller: CheckController, *, url: str | None, creds: str | None) -> None:
@@ -268,11 +272,11 @@ def run(controller: CheckController, *, url: str | None, creds: str | None) -> N
     async def serving(stop: asyncio.Event, settings: Settings) -> None:
         await serve(controller, url=url, creds=creds, stop=stop, settings=settings)
 
-    process.run(_peer(controller), serving, url=url)
+    process.run(_program(controller), serving, url=url)
 
 
-def _peer(controller: CheckController) -> process.Peer:
-    return process.Peer("check", controller.name, "controller")
+def _program(controller: CheckController) -> process.Program:
+    return process.Program("check", controller.name, "controller")
 
 
 class _Metadata(msgspec.Struct):
@@ -344,7 +348,7 @@ def message_of(
         check=about.check,
         cycle=about.cycle,
         state=verdict.state,
-        message=sayable(verdict.message),
+        message=clipped(verdict.message),
         reason=verdict.reason if isinstance(verdict, Pending) else "",
         requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
         pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),

@@ -15,7 +15,7 @@ import msgspec
 
 from admittance.api.units import seconds
 from admittance.events.shapes import PodSetUpdate
-from admittance.sdk.bounds import updates_of
+from admittance.sdk.limits import updates_of
 
 REASON_MAX: Final = 1024
 

@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.events.base import WHOLE_MAX
 from admittance.events.shapes import PodSetUpdate
-from admittance.sdk.bounds import bounded, updates_of
+from admittance.sdk.limits import bounded, updates_of
 
 DETAILS_MAX: Final = 64
 VALUE_MAX: Final = 32_768

@@ -17,7 +17,7 @@ from admittance.events.system import ProviderAlive
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.sdk import heartbeats
-from admittance.sdk.heartbeats import Changes
+from admittance.sdk.heartbeats import ChangeSignal
 
 log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ class ProviderState(Protocol):
     def activity(self) -> tuple[bool, str]: ...
 
     @property
-    def changes(self) -> Changes: ...
+    def changes(self) -> ChangeSignal: ...
 
     @property
     def understands(self) -> tuple[str, ...]: ...

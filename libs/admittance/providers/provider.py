@@ -19,7 +19,7 @@ from admittance.providers.answers import (
     Status,
 )
 from admittance.providers.request import Cancellation, Request
-from admittance.sdk.heartbeats import Changes
+from admittance.sdk.heartbeats import ChangeSignal
 from admittance.sdk.threads import Threads, from_thread
 
 CONCURRENCY: Final = 1000
@@ -53,7 +53,7 @@ class Provider:
         self.grace_seconds = grace_seconds
         self.activity = (True, "")
         """Whether it can provide, and, if not, why. One value, since any thread may change it."""
-        self.changes = Changes()
+        self.changes = ChangeSignal()
         self._concurrency = concurrency
         self._requested: Callable[..., Any] | None = None
         self._cancelled: Callable[..., Any] | None = None

@@ -30,7 +30,7 @@ from admittance.providers.status_store import CANCELLED, StatusPublisher, Status
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, passes
 from admittance.runtime.tasks import go_on
-from admittance.sdk.requests import Hearing
+from admittance.sdk.requests import RequestConsumer
 
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
@@ -50,8 +50,8 @@ class OpenDeliveries:
     """Deliveries that are not acknowledged yet, by request id. A request can have several. An empty
     reply needs no acknowledgement."""
 
-    def __init__(self, hearing: Hearing) -> None:
-        self._hearing = hearing
+    def __init__(self, consumer: RequestConsumer) -> None:
+        self._consumer = consumer
         self._replies: dict[str, list[str]] = {}
 
     def take(self, request_id: str, reply: str) -> bool:
@@ -70,23 +70,23 @@ class OpenDeliveries:
     def done(self, request_id: str) -> None:
         """Acknowledges the deliveries of a request."""
         for reply in self._replies.pop(request_id, ()):
-            self._hearing.done(reply)
+            self._consumer.done(reply)
 
     def again(self, request_id: str, delay_seconds: float = 0.0) -> None:
         """Asks the server to redeliver them, after the delay."""
         for reply in self._replies.pop(request_id, ()):
-            self._hearing.again(reply, delay_seconds)
+            self._consumer.again(reply, delay_seconds)
 
     def let_wait(self, request_id: str) -> None:
         """Makes room for other deliveries while this request waits."""
         for reply in self._replies.get(request_id, ()):
-            self._hearing.let_wait(reply)
+            self._consumer.let_wait(reply)
 
     def hand_back(self) -> None:
         """Asks the server to redeliver all of them to another replica."""
         for replies in self._replies.values():
             for reply in replies:
-                self._hearing.again(reply)
+                self._consumer.again(reply)
 
 
 class CapacityReleaser:

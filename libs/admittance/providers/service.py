@@ -34,7 +34,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from admittance.sdk import process
 from admittance.sdk.outbox import Outbox
-from admittance.sdk.requests import Asked, Heard, Hearing
+from admittance.sdk.requests import IncomingMessage, RequestConsumer, RequestSource
 
 PROGRESS_SECONDS: Final = 2.0
 """How often the server is told which deliveries are under way. It redelivers any other after 6 s.
@@ -72,21 +72,21 @@ class ProviderService:
         self._bus = bus
         self._settings = settings
         self._outbox = Outbox(bus)
-        asked = Asked(
+        source = RequestSource(
             provider_durable(provider.name),
             f"admit.provisioning.cancelled.{token(provider.name)}.*.*",
             "no ProvisioningRequestConfig names this class yet, or Admittance is down",
         )
-        self._hearing = Hearing(
+        self._consumer = RequestConsumer(
             bus,
-            asked,
-            self._on_heard,
+            source,
+            self._on_message,
             room=max(4, 2 * provider.concurrency),
             progress_seconds=PROGRESS_SECONDS,
         )
         self._store = StatusStore(bus, provider.name)
-        self._requests = OpenDeliveries(self._hearing)
-        self._cancellations = OpenDeliveries(self._hearing)
+        self._requests = OpenDeliveries(self._consumer)
+        self._cancellations = OpenDeliveries(self._consumer)
         self._releaser = CapacityReleaser(
             provider.free,
             self._store,
@@ -122,15 +122,15 @@ class ProviderService:
             with suppress(TimeoutError):
                 # wait_for runs it as a task, so that our cancellation does not cancel it.
                 await asyncio.wait_for(self._end(), provider.grace_seconds + 10.0)
-            await self._hearing.stop()
+            await self._consumer.stop()
             provider.report_through(None)
             await answering.stop()
 
-        await process.at_work(
+        await process.run_until_stopped(
             self._start(),
             (
                 self._outbox.run(),
-                self._hearing.keep(),
+                self._consumer.keep(),
                 self._worker.watch_accepted(),
                 beat(
                     self._bus,
@@ -140,17 +140,17 @@ class ProviderService:
                 ),
             ),
             stop=stop,
-            failed=self._hearing.failed,
+            failed=self._consumer.failed,
             end=leave,
         )
 
     async def _start(self) -> None:
-        await self._hearing.start()
+        await self._consumer.start()
         log.info("provider_started", provisioning_class=self._provider.name)
 
     async def _end(self) -> None:
         self._stopping = True
-        await self._hearing.drain()
+        await self._consumer.drain()
         running = [*self._worker.running, *self._releaser.running]
         if running:
             await asyncio.wait(running, timeout=self._provider.grace_seconds)
@@ -168,21 +168,21 @@ class ProviderService:
 
     # Hearing. -----------------------------------------------------------------------------
 
-    def _on_heard(self, heard: Heard) -> None:
+    def _on_message(self, message: IncomingMessage) -> None:
         try:
-            fact = decode(heard.subject, heard.data)
+            fact = decode(message.subject, message.data)
         except (Undecodable, msgspec.MsgspecError) as error:
-            log.error("not_understood", subject=heard.subject, reason=str(error))
-            self._hearing.never(heard.reply)
+            log.error("not_understood", subject=message.subject, reason=str(error))
+            self._consumer.never(message.reply)
             return
-        if self._stopping and heard.reply:
-            self._hearing.again(heard.reply)
+        if self._stopping and message.reply:
+            self._consumer.again(message.reply)
         elif isinstance(fact, ProvisioningRequested):
-            self._worker.on_requested(fact, heard.reply)
+            self._worker.on_requested(fact, message.reply)
         elif isinstance(fact, ProvisioningCancelled) and (
-            heard.reply or self._worker.knows(fact.id) or self._hearing.is_full
+            message.reply or self._worker.knows(fact.id) or self._consumer.is_full
         ):
-            self._releaser.on_cancelled(fact, heard.reply)
+            self._releaser.on_cancelled(fact, message.reply)
 
     async def _query(self, data: bytes, _: str) -> ProviderReply:
         asked = _query(data)
@@ -216,7 +216,9 @@ async def serve(
     async def work(bus: Bus, settings: Settings) -> None:
         await ProviderService(provider, bus, settings).run(stop)
 
-    await process.serve(_peer(provider), work, stop=stop, url=url, creds=creds, settings=settings)
+    await process.serve(
+        _program(provider), work, stop=stop, url=url, creds=creds, settings=settings
+    )
 
 
 def run(provider: CapacityProvider, *, url: str | None, creds: str | None) -> None:
@@ -225,8 +227,8 @@ def run(provider: CapacityProvider, *, url: str | None, creds: str | None) -> No
     async def serving(stop: asyncio.Event, settings: Settings) -> None:
         await serve(provider, url=url, creds=creds, stop=stop, settings=settings)
 
-    process.run(_peer(provider), serving, url=url)
+    process.run(_program(provider), serving, url=url)
 
 
-def _peer(provider: CapacityProvider) -> process.Peer:
-    return process.Peer("provider", provider.name, "provisioning_class")
+def _program(provider: CapacityProvider) -> process.Program:
+    return process.Program("provider", provider.name, "provisioning_class")

@@ -28,7 +28,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
 from admittance.runtime.telemetry.set_aside import log_set_aside
-from admittance.sdk.bounds import sayable
+from admittance.sdk.limits import clipped
 from admittance.sdk.outbox import Outbox
 
 CANCELLED: Final = "cancelled"
@@ -156,7 +156,7 @@ class StatusPublisher:
             if before is not None:
                 if before.status == CANCELLED:
                     return False
-                if before.status == status.word and before.message == sayable(status.message):
+                if before.status == status.word and before.message == clipped(status.message):
                     await self.repeat(before)
                     return True
                 if before.status in FINAL_STATUSES and status.word != "capacity_revoked":
@@ -227,7 +227,7 @@ def _stored(identity: dict[str, Any], status: Status, seq: int) -> StoredStatus:
         **identity,
         status=status.word,
         seq=seq,
-        message=sayable(status.message),
+        message=clipped(status.message),
         details=dict(status.details),
         pod_set_updates=status.updates() if isinstance(status, Provisioned) else (),
         retryable=failed.retryable if failed is not None else True,

@@ -1,4 +1,4 @@
-"""Heartbeats: said so often, and at once where something changed, in whatever thread."""
+"""Heartbeats: published periodically, and at once after a change in any thread."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Final
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.tasks import set_within
-from admittance.sdk.bounds import sayable
+from admittance.sdk.limits import clipped
 
 PAUSE_SECONDS: Final = 1.0
-"""However often something changes, once a second is enough."""
+"""Shortest pause between two heartbeats."""
 MESSAGE_MAX: Final = 1024
-"""Characters; of a longer message no more is kept by whoever hears it."""
+"""Characters of a message that receivers keep."""
 
 
-class Changes:
-    """Tells event loops that something changed. `tell` may be called in any thread, also while
-    nobody listens."""
+class ChangeSignal:
+    """Tells event loops about a change. `tell` may be called in any thread, also without
+    listeners."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._heard: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def tell(self) -> None:
-        """Something changed."""
+        """Signals a change."""
         with self._lock:
             for loop, changed in self._heard:
-                # Where the loop has ended, nobody listens any more.
+                # RuntimeError: the loop has ended, so its listener is gone.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(changed.set)
 
     @contextmanager
     def heard(self) -> Iterator[asyncio.Event]:
-        """An event of the running loop, set by each change."""
+        """An event of the running loop that each change sets."""
         listener = asyncio.get_running_loop(), asyncio.Event()
         with self._lock:
             self._heard.append(listener)
@@ -48,9 +48,9 @@ class Changes:
 
 
 async def beat(
-    bus: Bus, subject: str, changes: Changes, now: Callable[[], bytes], *, seconds: float
+    bus: Bus, subject: str, changes: ChangeSignal, now: Callable[[], bytes], *, seconds: float
 ) -> None:
-    """Says ``now()`` on subject every so many seconds, and where something changed; for ever."""
+    """Publishes ``now()`` every ``seconds`` and after each change, until cancelled."""
     pause = min(PAUSE_SECONDS, seconds / 2)
     with changes.heard() as changed:
         while True:
@@ -62,5 +62,5 @@ async def beat(
 
 
 def shortened(message: str) -> str:
-    """A message as a heartbeat takes it: of any length it would close the connection."""
-    return sayable(message, MESSAGE_MAX)
+    """A message cut for a heartbeat: one too long would close the connection."""
+    return clipped(message, MESSAGE_MAX)

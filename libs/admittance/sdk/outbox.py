@@ -1,4 +1,4 @@
-"""Answers on their way to the log: pipelined, in order, each one told when the log has it."""
+"""Publishes answers to the log: pipelined, in order, each with a future for its outcome."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = structlog.get_logger()
 
 
 class Outbox:
-    """Publishes what is put in, many at once. ``run`` it as a task.
+    """Publishes messages, many at once. `run` it as a task.
 
-    Messages bear ids, so one whose acknowledgement was lost, or that the log does not take
-    now (`Busy`), is simply said again: until the bus answers, however long that takes.
+    Messages have ids, so a message whose acknowledgement was lost, or that the log refused as
+    `Busy`, is published again until the bus answers.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -32,8 +32,8 @@ class Outbox:
         self._empty.set()
 
     def put(self, message: Outgoing) -> asyncio.Future[None]:
-        """Takes message; done when the log has it. Its exception: Refused, said by the server, but
-        never Busy."""
+        """Queues a message. The future is done when the log has it, or fails with Refused (but
+        never Busy)."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((message, done))
         self._empty.clear()
@@ -41,11 +41,11 @@ class Outbox:
         return done
 
     async def emptied(self) -> None:
-        """Waits until everything that was put in is on the log, or refused."""
+        """Waits until every queued message is on the log or refused."""
         await self._empty.wait()
 
     async def run(self) -> None:
-        """Publishes, for ever."""
+        """Publishes until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -74,7 +74,7 @@ class Outbox:
     def _settle(
         self, taken: list[tuple[Outgoing, asyncio.Future[None]]], outcomes: list[int | Refused]
     ) -> tuple[list[tuple[Outgoing, asyncio.Future[None]]], AdmittanceError] | None:
-        """Those that the log may take later, and why not now; None: there are none."""
+        """The messages to publish again and the reason; None if all are settled."""
         again = []
         reason: Refused | None = None
         for one, outcome in zip(taken, outcomes, strict=True):

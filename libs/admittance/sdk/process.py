@@ -1,4 +1,4 @@
-"""A program as a process: connected, however long that takes; at work until it is asked to end."""
+"""Runs a check or provider as a process: connects with retries, and works until asked to end."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ANEW_PAUSE: Final = 1.0
 log = structlog.get_logger()
 
 
-class Peer(NamedTuple):
-    """Who it is. ``kind``: check or provider. ``field``: what the log calls its ``name``."""
+class Program(NamedTuple):
+    """A program. ``kind``: check or provider. ``field``: the log field of its ``name``."""
 
     kind: str
     name: str
@@ -38,7 +38,7 @@ class Peer(NamedTuple):
 
 
 async def serve(
-    peer: Peer,
+    program: Program,
     work: Callable[[Bus, Settings], Awaitable[None]],
     *,
     stop: asyncio.Event,
@@ -46,14 +46,14 @@ async def serve(
     creds: str | None,
     settings: Settings | None = None,
 ) -> None:
-    """Connects and works. Returns when work does, or when stop was set before it began. Work that
-    the bus cannot do now (`errors.passes`) begins anew, with a connection of its own. ``url``,
-    ``creds``, ``settings``: else they are of the environment. Raises SetupError for a wrong one."""
-    settings = settings or Settings.from_env(peer.kind, url=url)
+    """Connects and works. Returns when the work does, or if stop was set before it began. Work that
+    fails because of the bus (`errors.passes`) starts again with a new connection. ``url``,
+    ``creds`` and ``settings`` default to the environment; a wrong one raises SetupError."""
+    settings = settings or Settings.from_env(program.kind, url=url)
     if creds is not None:
         settings = msgspec.structs.replace(settings, creds=creds)
     told = LogThrottle()
-    while (bus := await _connected(peer, settings, stop)) is not None:
+    while (bus := await _connected(program, settings, stop)) is not None:
         try:
             await work(bus, settings)
             return
@@ -61,51 +61,51 @@ async def serve(
             if not passes(error):
                 raise
             if told.due(clock.monotonic()):
-                log.warning("begins_anew", **{peer.field: peer.name}, reason=str(error))
+                log.warning("begins_anew", **{program.field: program.name}, reason=str(error))
         finally:
             await bus.close()
         await set_within(stop, ANEW_PAUSE)
 
 
-async def _connected(peer: Peer, settings: Settings, stop: asyncio.Event) -> Bus | None:
-    """A connection; None when stop was set before there was one."""
+async def _connected(program: Program, settings: Settings, stop: asyncio.Event) -> Bus | None:
+    """A connection; None if stop was set first."""
     pause = CONNECT_PAUSE_MIN
     told = LogThrottle()
     while not stop.is_set():
         try:
             return await Bus.connect(
-                settings.url, name=f"{peer.kind} {peer.name}", creds=settings.creds
+                settings.url, name=f"{program.kind} {program.name}", creds=settings.creds
             )
         except (SetupError, Unavailable) as error:
             if told.due(clock.monotonic()):
-                log.warning("not_connected_yet", **{peer.field: peer.name}, reason=str(error))
+                log.warning("not_connected_yet", **{program.field: program.name}, reason=str(error))
         await set_within(stop, pause)
         pause = min(pause * 2, CONNECT_PAUSE_MAX)
     return None
 
 
 def run(
-    peer: Peer,
+    program: Program,
     serving: Callable[[asyncio.Event, Settings], Awaitable[None]],
     *,
     url: str | None,
 ) -> None:
-    """``serving`` as a whole process, with its logs, until SIGINT or SIGTERM."""
+    """Runs ``serving`` as a process with its own logs, until SIGINT or SIGTERM."""
     collect_garbage_less_often()
-    uvloop.run(_run(peer, serving, url))
+    uvloop.run(_run(program, serving, url))
 
 
 async def _run(
-    peer: Peer, serving: Callable[[asyncio.Event, Settings], Awaitable[None]], url: str | None
+    program: Program, serving: Callable[[asyncio.Event, Settings], Awaitable[None]], url: str | None
 ) -> None:
-    settings = Settings.from_env(peer.kind, url=url)
-    logs.configure(peer.name, settings.instance, settings.json_logs, level=settings.log_level)
+    settings = Settings.from_env(program.kind, url=url)
+    logs.configure(program.name, settings.instance, settings.json_logs, level=settings.log_level)
     stop = asyncio.Event()
     stop_on_signals(stop)
     await serving(stop, settings)
 
 
-async def at_work(
+async def run_until_stopped(
     start: Coroutine[Any, Any, None],
     beside: Iterable[Coroutine[Any, Any, None]],
     *,
@@ -113,9 +113,9 @@ async def at_work(
     failed: asyncio.Future[None],
     end: Callable[[], Awaitable[None]],
 ) -> None:
-    """Starts, and goes on until stop is set; ``end`` is awaited in any case, while those in
-    ``beside`` still run. None of these ends by itself: whichever does has a bug to tell of, and so
-    has ``failed``; their error is raised."""
+    """Runs ``start``, then waits until stop is set. ``end`` is always awaited, while ``beside``
+    still run. The coroutines of ``beside`` and ``failed`` end only with an error, which is
+    raised."""
     tasks = [asyncio.create_task(work) for work in beside]
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(start)
@@ -137,8 +137,8 @@ async def at_work(
 
 
 def secret(settings: Settings) -> bytes:
-    """What keys message ids: the same for all replicas that have the same credentials, and nobody
-    else's to guess."""
+    """The key of message ids: equal for all replicas with the same credentials, and not guessable
+    by other programs."""
     if settings.creds is None:
         return b""
     try:

@@ -1,9 +1,9 @@
-"""What is asked of a program: heard through its durable, held as long as it is worked on.
+"""Receives the requests of a check or provider from its durable consumer.
 
-The durable is made by the workload-controller, when a manifest names the program; a role outside
-the services never makes one. Until it is there we ask again and again. A delivery is acknowledged
-when its answer is on the log; until then the server is told every few seconds that it is worked on,
-and what this process leaves unfinished comes again, to whichever replica asks next.
+The workload-controller creates the durable when a manifest names the program; programs outside the
+services may not create one, so they wait for it. A delivery is acknowledged when its answer is on
+the log. Until then the server is told every few seconds that work on it goes on. A delivery that
+this process does not finish goes to the replica that pulls next.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription
 
 PROGRESS_SECONDS: Final = 7.0
-"""How often the server is told. What it is not told about for 30 s comes again."""
+"""How often the server is told about work under way. It redelivers any other after 30 s."""
 ABSENT_PAUSE_MAX: Final = 2.0
 ABSENT_TOLD: Final = 30.0
-"""Seconds between two lines of the log about a durable that is not there."""
+"""Seconds between two log lines about a missing durable."""
 DONE: Final = b"+ACK"
 WORKING: Final = b"+WPI"
 NEVER: Final = b"+TERM"
@@ -35,9 +35,9 @@ NEVER: Final = b"+TERM"
 log = structlog.get_logger()
 
 
-class Heard(NamedTuple):
-    """A message for the program. ``reply`` names its delivery; empty: it came by the way, and
-    is nobody's to acknowledge."""
+class IncomingMessage(NamedTuple):
+    """A message for the program. ``reply`` identifies its delivery; empty for a message of the
+    plain subscription, which needs no acknowledgement."""
 
     subject: str
     data: bytes
@@ -45,34 +45,34 @@ class Heard(NamedTuple):
     reply: str
 
 
-class Asked(NamedTuple):
-    """Where a program hears what it is asked. ``durable``: of the log. ``beside``: the subject that
-    every replica listens to all the same, since the one that gets the delivery need not be the one
-    that works on it. ``absent``: why the durable may not be there, for the log."""
+class RequestSource(NamedTuple):
+    """Where a program receives its requests. ``durable``: the consumer of the log. ``beside``: a
+    subject that every replica also subscribes to, because the replica that gets a delivery need not
+    be the one that works on its request. ``absent``: for the log, why the durable may be missing.
+    """
 
     durable: str
     beside: str
     absent: str
 
 
-class Hearing:
-    """Deliveries of one program. ``receive`` gets each message, and must not block; whoever took
-    it says `done`, `again` or `never` in the end.
+class RequestConsumer:
+    """Deliveries of one program. ``receive`` gets each message and must not block; its caller ends
+    the delivery with `done`, `again` or `never`.
 
-    ``room``: how many deliveries this process holds at most, but for those that it was told to
-    `let_wait`.
+    ``room``: how many deliveries this process holds at most, not counting those that `let_wait`.
     """
 
     def __init__(
         self,
         bus: Bus,
-        asked: Asked,
-        receive: Callable[[Heard], None],
+        asked: RequestSource,
+        receive: Callable[[IncomingMessage], None],
         *,
         room: int,
         progress_seconds: float | None = None,
     ) -> None:
-        """``progress_seconds``: how often the server is told; None: `PROGRESS_SECONDS`."""
+        """``progress_seconds``: how often the server is told about work under way."""
         self._bus = bus
         self._asked = asked
         self._receive = receive
@@ -88,26 +88,26 @@ class Hearing:
 
     @property
     def held(self) -> int:
-        """Deliveries that nothing has become of yet."""
+        """The number of open deliveries."""
         return len(self._held)
 
     @property
     def is_full(self) -> bool:
-        """No delivery is asked for before one of those that are held is settled, or rests."""
+        """Whether the next delivery is pulled only after an open one ends or waits."""
         return len(self._held) - len(self._resting) >= self._room
 
     async def start(self) -> None:
-        """Asks for what is there, and listens."""
+        """Subscribes and starts to pull."""
         self._beside = await self._bus.nc.listen(self._asked.beside, self._on_beside)
         await self._pull.start()
 
     @property
     def failed(self) -> asyncio.Future[None]:
-        """Done with the error when nothing can be heard any more."""
+        """Gets the error when no more messages can be received."""
         return self._pull.failed
 
     async def keep(self) -> None:
-        """Tells the server what is still worked on, for ever."""
+        """Tells the server about work under way, until cancelled."""
         while True:
             pause = (self._progress or PROGRESS_SECONDS) / 2
             await asyncio.sleep(pause)
@@ -118,34 +118,34 @@ class Hearing:
                 self._send(reply, WORKING)
 
     async def drain(self) -> None:
-        """Asks for no more. What is on its way is still received."""
+        """Stops pulling. Deliveries on their way are still received."""
         await self._pull.drain()
 
     async def stop(self) -> None:
-        """Hears nothing any more; what was said of deliveries is sent."""
+        """Stops receiving and sends the outstanding acknowledgements."""
         await self._pull.stop()
         if self._beside is not None:
             await self._bus.nc.deafen(self._beside)
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
-    # What becomes of a delivery. ----------------------------------------------------------
+    # Acknowledgements. ----------------------------------------------------------
 
     def done(self, reply: str) -> None:
-        """It is dealt with."""
+        """Acknowledges a delivery."""
         self._settle(reply, DONE)
 
     def never(self, reply: str) -> None:
-        """Nobody can deal with it; it is not to come again."""
+        """Ends a delivery that no replica can handle."""
         self._settle(reply, NEVER)
 
     def again(self, reply: str, delay_seconds: float = 0.0) -> None:
-        """Somebody else is to deal with it, soon."""
+        """Asks the server to redeliver it, after the delay."""
         delay = b' {"delay": %d}' % int(delay_seconds * 1e9) if delay_seconds else b""
         self._settle(reply, b"-NAK" + delay)
 
     def let_wait(self, reply: str) -> None:
-        """It is not worked on for a while, so another one may come beside it."""
+        """Makes room for another delivery while this one waits."""
         if reply in self._held and reply not in self._resting:
             self._resting.add(reply)
             self._pull.taken(1)
@@ -165,7 +165,7 @@ class Hearing:
             self._sending = asyncio.ensure_future(self._flush())
 
     async def _flush(self) -> None:
-        # One that gets lost is no harm: the delivery comes again, and is recognised.
+        # A lost acknowledgement is harmless: the redelivery is recognised.
         try:
             while self._out:
                 out, self._out = self._out, []
@@ -173,15 +173,15 @@ class Hearing:
         finally:
             self._sending = None
 
-    # What comes in. -----------------------------------------------------------------------
+    # Messages. -----------------------------------------------------------------------
 
     def _on_delivery(self, raw: RawMessage) -> None:
         reply = raw.reply.decode()
         self._held[reply] = clock.monotonic()
-        self._receive(Heard(text_of(raw.subject), raw.data, Headers(raw.headers), reply))
+        self._receive(IncomingMessage(text_of(raw.subject), raw.data, Headers(raw.headers), reply))
 
     def _on_beside(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
-        self._receive(Heard(text_of(subject), data, Headers(headers), ""))
+        self._receive(IncomingMessage(text_of(subject), data, Headers(headers), ""))
 
     async def _find(self) -> str:
         name = self._asked.durable

@@ -1,4 +1,4 @@
-"""Calls of somebody's functions: plain ones each in a thread, which holds up neither the event loop
+"""Calls the author's functions: plain functions run in threads, which block neither the event loop
 nor the end of the process."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Up to ``most`` threads, made as they are needed. They are daemons: a call that hangs would
-    keep Python's own pool, and with it the process, from ending."""
+    """Up to ``most`` daemon threads, created as needed. Python's own thread pool would wait for a
+    hanging call and keep the process from ending."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -27,17 +27,17 @@ class Threads:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     async def outcome(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What somebody's function answers, or raises: one that is a coroutine in the event loop, a
-        plain one in a thread."""
+        """Returns or raises what the function does: a coroutine function runs in the event loop, a
+        plain function in a thread."""
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
         answer = await self.call(function, *arguments)
-        # A callable that makes a coroutine without looking like one.
+        # A callable that returns a coroutine without being a coroutine function.
         return await answer if inspect.isawaitable(answer) else answer
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What function answers, or raises. Cancelled, it waits for the function all the same,
-        since nothing ends a thread; cancelled twice, it does not."""
+        """Returns or raises what the function does, in a thread. After a first cancellation it
+        still waits for the function, because nothing ends a thread; after a second it does not."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -53,7 +53,7 @@ class Threads:
                 told: tuple[Callable[..., None], Any] = (outcome.set_exception, _shown(error))
             else:
                 told = (outcome.set_result, answer)
-            # Where the loop has ended, nobody waits any more.
+            # RuntimeError: the loop has ended, so no caller waits.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, *told)
 
@@ -80,12 +80,12 @@ class Threads:
         while True:
             self._calls.get()()
             with self._lock:
-                # Calls that wait are taken without having been promised an idle thread.
+                # A queued call that got no idle thread must not raise the count above the made ones.
                 self._idle = min(self._idle + 1, self._made)
 
 
 def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None) -> T:
-    """What a call in the event loop answers, waited for by a thread. Raises RuntimeError where that
+    """Runs a call in the event loop and waits for it in this thread. Raises RuntimeError if the
     loop does not run, and in the loop's own thread, which would wait for itself."""
     try:
         here = asyncio.get_running_loop()
@@ -101,7 +101,7 @@ def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | 
 
 
 def _shown(error: BaseException) -> BaseException:
-    # A future takes no StopIteration, and an exit is not the loop's.
+    # A future refuses StopIteration, and an exit must not end the loop.
     if isinstance(error, StopIteration | KeyboardInterrupt | SystemExit):
         return RuntimeError(f"the function raised {error!r}")
     return error

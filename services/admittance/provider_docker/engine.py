@@ -11,7 +11,7 @@ from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import MANAGED, Found, Room, Worker, found_of
 from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
-from admittance.sdk.bounds import whole
+from admittance.sdk.limits import run_to_completion
 
 CALL_SECONDS: Final = 60
 NEEDED: Final = "provider-docker needs the package docker: pip install 'admittance[docker]'"
@@ -136,7 +136,7 @@ class Engine:
 
     async def _call(self, work: Callable[[Any], T]) -> T:
         async with self._room:
-            return await whole(asyncio.to_thread(self._work, work))
+            return await run_to_completion(asyncio.to_thread(self._work, work))
 
     def _work(self, work: Callable[[Any], T]) -> T:
         import docker

@@ -24,7 +24,7 @@ from admittance.provider_kubernetes.cluster import (
     Unauthorized,
 )
 from admittance.providers.health import InactiveReasons
-from admittance.sdk.bounds import whole
+from admittance.sdk.limits import run_to_completion
 
 PAUSE_MIN: Final = 0.2
 PAUSE_MAX: Final = 10.0
@@ -71,7 +71,7 @@ class Rights:
         try:
             while True:
                 try:
-                    answer = await whole(call(*arguments))
+                    answer = await run_to_completion(call(*arguments))
                 except Away as error:
                     wait = error.after if error.after is not None else pause
                     reason = str(error)

@@ -121,7 +121,7 @@ async def test_a_program_that_gets_no_answer_begins_anew(
         if troubles:
             raise troubles.pop()
 
-    peer = process.Peer("check", "patient", "controller")
+    peer = process.Program("check", "patient", "controller")
     await within(process.serve(peer, work, stop=asyncio.Event(), url=nats_server.url, creds=None))
     assert len(buses) == 4
     assert all(bus.nc.is_closed for bus in buses)

@@ -13,7 +13,7 @@ from admittance.checks.service import message_of
 from admittance.events.base import MESSAGE_MAX, WHOLE_MAX
 from admittance.providers import Accepted, Provisioned
 from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting
-from admittance.sdk.bounds import sayable
+from admittance.sdk.limits import clipped
 
 LONG = {f"key-{number}": "x" * VALUE_MAX for number in range(DETAILS_MAX)}
 UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]
@@ -82,7 +82,7 @@ def test_of_details_of_somebody_else_those_are_taken_that_fit() -> None:
     ],
 )
 def test_a_message_of_any_length_can_be_said(message: str) -> None:
-    assert len(sayable(message)) <= MESSAGE_MAX
+    assert len(clipped(message)) <= MESSAGE_MAX
     about = Reference(namespace="ns", name="w", check="c", cycle=1)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     said = message_of("a", about, Rejected(message), ordinal=1, secret=b"", now=now)

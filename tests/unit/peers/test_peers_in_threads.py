@@ -11,12 +11,12 @@ import pytest
 
 from admittance.checks import AdmissionCheckController, Ready, Request
 from admittance.providers import Provider, Provisioned
-from admittance.sdk.heartbeats import MESSAGE_MAX, Changes, shortened
+from admittance.sdk.heartbeats import MESSAGE_MAX, ChangeSignal, shortened
 from admittance.sdk.threads import from_thread
 
 
 async def test_a_change_told_in_a_thread_wakes_an_event_loop_that_sleeps() -> None:
-    changes = Changes()
+    changes = ChangeSignal()
     with changes.heard() as changed:
         thread = threading.Timer(0.05, changes.tell)
         thread.start()
@@ -42,7 +42,7 @@ def test_changes_are_heard_in_one_loop_after_another_and_told_without_any() -> N
 
 
 def test_what_a_loop_that_has_ended_left_behind_hinders_nobody() -> None:
-    changes = Changes()
+    changes = ChangeSignal()
     loop = asyncio.new_event_loop()
 
     hearing = changes.heard()

@@ -1,4 +1,4 @@
-"""What an answer says: cut where nobody minds, refused where its author has to know."""
+"""Limits of an answer: messages are cut, structured values that are too long are refused."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from admittance.events.base import MESSAGE_MAX, too_long
 from admittance.events.shapes import PodSetUpdate
 
 
-def sayable(message: str, most: int = MESSAGE_MAX) -> str:
-    """A message as it is said: cut, and text where it was none (as names of files may be)."""
+def clipped(message: str, most: int = MESSAGE_MAX) -> str:
+    """A message cut to ``most`` characters, with undecodable characters (as in file names)
+    replaced."""
     return message[:most].encode("utf-8", "replace").decode()
 
 
 def bounded(what: str, value: Any) -> None:
-    """Raises ValueError, a sentence about ``what``, where value is too long as a whole, or is
-    nothing that can be said."""
+    """Raises ValueError, with a sentence about ``what``, if the value is too long or cannot be
+    encoded."""
     try:
         found = too_long(what, value)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
@@ -45,9 +46,9 @@ def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSe
 T = TypeVar("T")
 
 
-async def whole(call: Awaitable[T]) -> T:
-    """Does what it does to its end, also when we are cancelled: a call that was given up may still
-    be carried out, and what it makes would be found by nobody who frees at once."""
+async def run_to_completion(call: Awaitable[T]) -> T:
+    """Runs a call to completion even if the caller is cancelled: an abandoned call might still
+    create something, after the release that should free it."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
