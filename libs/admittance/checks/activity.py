@@ -1,4 +1,4 @@
-"""Heartbeats: that a controller lives, and which of its checks it cannot evaluate, and why."""
+"""Which checks a controller cannot evaluate and why, and the heartbeat that says so."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from admittance.sdk import heartbeats
 from admittance.sdk.heartbeats import ChangeSignal
 
 BAD_SECONDS: Final = 60.0
-"""How long parameters that were wrong once count as wrong. An inactive check is asked nothing, so
-that they are right again can only be seen by being asked again."""
+"""How long wrong parameters make a check inactive. An inactive check gets no requests, so only a
+request after this time can show that the parameters were corrected."""
 
 
 class Activity:
-    """Whether the controller, and each of its checks, can evaluate. Any thread may say so."""
+    """Whether the controller, and each of its checks, can evaluate. Safe to call from any
+    thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +33,7 @@ class Activity:
         self.changes = ChangeSignal()
 
     def put(self, check: str, state: CheckActive) -> None:
-        """What the check's author says, about one check or ("") all."""
+        """Sets what the author says about one check, or about all (``check`` empty)."""
         short = msgspec.structs.replace(state, message=heartbeats.shortened(state.message))
         with self._lock:
             if not check:
@@ -44,7 +45,7 @@ class Activity:
         self.changes.tell()
 
     def bad_parameters(self, check: str, message: str) -> None:
-        """Its parameters were wrong in a request of just now."""
+        """Records a request with wrong parameters."""
         why = heartbeats.shortened(message)
         state = CheckActive(active=False, reason="BadParametersRef", message=why)
         with self._lock:
@@ -54,14 +55,14 @@ class Activity:
             self.changes.tell()
 
     def good_parameters(self, check: str) -> None:
-        """Its parameters were right in a request of just now."""
+        """Records a request with valid parameters."""
         with self._lock:
             known = self._bad.pop(check, None)
         if known is not None:
             self.changes.tell()
 
     def beat(self, instance: str, program: str) -> CheckAlive:
-        """The heartbeat of now."""
+        """The current heartbeat."""
         now = clock.monotonic()
         with self._lock:
             self._bad = {k: bad for k, bad in self._bad.items() if now - bad[0] < BAD_SECONDS}
@@ -81,7 +82,8 @@ class Activity:
 async def beat(
     bus: Bus, controller: str, activity: Activity, *, instance: str, program: str, seconds: float
 ) -> None:
-    """Says so often, and whenever something changed, that the controller lives; for ever."""
+    """Publishes the controller's heartbeat every ``seconds`` and at each change, until
+    cancelled."""
     subject = f"{ALIVE_CHECK}{token(controller)}"
 
     def now() -> bytes:

@@ -1,4 +1,4 @@
-"""`AdmissionCheckController`: what the author of a check holds in the hand."""
+"""`AdmissionCheckController`: the class with which you write a check."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from admittance.sdk.threads import Threads, from_thread
 CONCURRENCY: Final = 100
 THREADS: Final = 16
 GRACE_SECONDS: Final = 7.0
-"""Less than the ten seconds after which a container is ended by force."""
+"""Less than the ten seconds after which a container is killed."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AdmissionCheckController:
-    """A controller of admission checks: the name that AdmissionChecks name, and what judges.
+    """Controls the AdmissionChecks whose ``controllerName`` is ``name``.
 
-    ``parameters``: a msgspec Struct that ``request.parameters`` is to be; without it, they are a
-    dict. ``concurrency``: how many judgements one process makes at once; 100, or 16 where the check
-    is a plain function, which runs in a thread. ``grace_seconds``: how long a judgement that is
-    under way may take to end when the process is asked to.
+    ``parameters``: the msgspec Struct of ``request.parameters``; a dict without it.
+    ``concurrency``: the judgements that one process makes at once; by default 100, or 16 for a
+    plain function, which runs in a thread. ``grace_seconds``: how long judgements under way may
+    take to finish when the process ends.
     """
 
     def __init__(
@@ -56,20 +56,20 @@ class AdmissionCheckController:
         self._say: Callable[[Request | Reference, Verdict], Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # What an author says. -----------------------------------------------------------------
+    # For the author. -----------------------------------------------------------------
 
     def check(self, function: F) -> F:
-        """Decorates the function that judges: takes a `Request`, answers a verdict."""
+        """Decorates the function that judges: it takes a `Request` and returns a verdict."""
         if self._check is not None:
             raise ValueError(f"{self.name} has a check already: {self._check.__qualname__}")
         self._check = function
         return function
 
     def withdrawn(self, function: F) -> F:
-        """Decorates the function that is told, by a `Withdrawal`, that a request was taken back.
+        """Decorates the function that frees what was booked for a withdrawn request.
 
-        It is told at least once, perhaps by two replicas, and perhaps of a request that this
-        process never saw: freeing twice must be harmless.
+        It is called at least once, perhaps by two replicas, and perhaps for a request that this
+        process never received: freeing twice must be harmless.
         """
         if self._withdrawn is not None:
             raise ValueError(f"{self.name} has such a callback already")
@@ -77,22 +77,22 @@ class AdmissionCheckController:
         return function
 
     def inactive(self, message: str, *, reason: str = "NotReady", check: str = "") -> None:
-        """From now on the heartbeat says that ``check`` (empty: every one of ours) cannot be
-        evaluated: its queues reserve nothing more until `active` is called. Any thread may."""
+        """Makes ``check`` (empty: all checks) inactive: its queues reserve no quota until `active`
+        is called. Any thread may call this."""
         self.activity.put(check, CheckActive(active=False, reason=reason, message=message))
 
     def active(self, check: str = "") -> None:
-        """It can be evaluated again."""
+        """Makes the check active again."""
         self.activity.put(check, CheckActive())
 
     # Judging. -----------------------------------------------------------------------------
 
     async def judge(self, request: Request) -> Verdict | None:
-        """What the check answers to request: no bus, no retries; for tests, and for the helper.
-        None: it said what it had to say by `report`, or will (`Later`).
+        """Calls the check's function once, without a bus; for tests and for the service. Returns
+        its verdict, or None if it uses `report` instead (`Later`).
 
-        A dict of parameters is made the Struct that the controller was given. Raises BadParameters,
-        whatever the check raises, and TypeError when it answers what is no verdict.
+        Converts a dict of parameters to the controller's Struct. Raises BadParameters, what the
+        check raises, and TypeError if it returns anything else than a verdict.
         """
         if self._check is None:
             raise RuntimeError(f"{self.name} has no check: decorate a function with @….check")
@@ -109,15 +109,15 @@ class AdmissionCheckController:
         raise TypeError(f"the check answered {answer!r}: return Pending, Ready, Retry or Rejected")
 
     async def free(self, withdrawal: Withdrawal) -> None:
-        """Calls the withdrawn callback, if there is one."""
+        """Calls the withdrawn callback, if one is decorated."""
         if self._withdrawn is not None:
             await self._threads.outcome(self._withdrawn, withdrawal)
 
     async def report(self, about: Request | Reference, verdict: Verdict) -> bool:
-        """Says verdict about a request of earlier, known by what ``request.reference`` gave.
+        """Publishes a verdict on an earlier request, identified by its ``request.reference``.
 
-        False: nobody waits for this any more, as far as we know. Raises RuntimeError when the
-        controller does not run.
+        False: the verdict no longer counts, as far as this process knows. Raises RuntimeError if
+        the controller is not running.
         """
         if isinstance(about, Request) and is_too_late(about, verdict):
             return False
@@ -126,10 +126,10 @@ class AdmissionCheckController:
         return bool(await self._say(about, verdict))
 
     def report_from_thread(self, about: Request | Reference, verdict: Verdict) -> bool:
-        """`report`, where no event loop runs: in a plain function, or in a thread of your own."""
+        """`report` outside the event loop: in a plain function or a thread of your own."""
         return from_thread(self.report(about, verdict), self._loop)
 
-    # What the helper asks. ----------------------------------------------------------------
+    # For the service. ----------------------------------------------------------------
 
     @property
     def has_check(self) -> bool:
@@ -143,14 +143,14 @@ class AdmissionCheckController:
 
     @property
     def concurrency(self) -> int:
-        """Judgements that one process makes at once."""
+        """The judgements that one process makes at once."""
         if self._concurrency is not None:
             return self._concurrency
         return CONCURRENCY if inspect.iscoroutinefunction(self._check) else THREADS
 
     @property
     def program(self) -> str:
-        """What runs here, for the heartbeat: replicas of one program say the same."""
+        """The name of the program, for the heartbeat: equal for all its replicas."""
         function = self._check
         if function is None:
             return ""
@@ -161,7 +161,7 @@ class AdmissionCheckController:
         return f"{file}:{getattr(function, '__qualname__', type(function).__name__)}"
 
     def report_through(self, say: Callable[[Request | Reference, Verdict], Any] | None) -> None:
-        """Where `report` goes from now on, in the running event loop; None: nowhere."""
+        """Connects `report` to a function of the running event loop; None disconnects it."""
         self._say = say
         self._loop = asyncio.get_running_loop() if say is not None else None
 
@@ -176,15 +176,15 @@ class AdmissionCheckController:
     ) -> None:
         """Judges until stop is set or this is cancelled; for a program with a loop of its own.
 
-        ``url``, ``creds``: else ADMIT_NATS_URL and ADMIT_NATS_CREDS. While nobody answers there, it
-        is tried again and again.
+        ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS. Retries while no
+        server answers.
         """
         from admittance.checks.service import serve
 
         await serve(self, url=url, creds=creds, stop=stop or asyncio.Event())
 
     def run(self, url: str | None = None, *, creds: str | None = None) -> None:
-        """Judges until SIGINT or SIGTERM. `serve` has the arguments."""
+        """Judges until SIGINT or SIGTERM. Arguments as in `serve`."""
         from admittance.checks.service import run
 
         run(self, url=url, creds=creds)

@@ -1,20 +1,17 @@
-"""Requests and withdrawals, as they come, made into calls of the check's function.
+"""Turns requests and withdrawals, as they are delivered, into calls of the check's function.
 
-What holds, for each replica:
+Rules within one replica:
 
-- A workload is judged by one check one judgement at a time, the newest cycle last. A cycle that
-  was not begun when a newer one came is never begun; one that was begun goes on, since its Retry
-  may still count.
-- A withdrawal because of another check's Retry ends no judgement. Any other one cancels it (a
-  function in a thread cannot be: its answer is dropped), and nothing more is said but a Retry or a
-  Rejected that the check reports itself.
-- The withdrawn callback runs when the judgement has ended, or, beside it, where that goes on.
-- A function that fails answers nothing: it is called again, after 1, 2, 4, … 60 s.
-- A delivery is acknowledged when its verdict is on the log, and not before. One and the same
-  request heard again is acknowledged, and judged once.
-- A request that comes again with other parameters is judged anew, with these; the judgement that is
-  under way ends first. So is one that comes after the check was taken off the queue and listed
-  again in the same cycle.
+- A check judges one workload one judgement at a time, the newest cycle last. A judgement that has
+not begun when a newer cycle arrives is dropped. One that has begun continues, because its Retry may
+still count. - A withdrawal because of another check's Retry ends no judgement. Any other withdrawal
+cancels it (a function in a thread cannot be cancelled: its answer is dropped). After that only a
+Retry or Rejected that the check itself reports is published. - The withdrawn callback runs after
+the judgement has ended, or beside a judgement that continues. - A function that raises gives no
+answer. It is called again after 1, 2, 4, … 60 s. - A delivery is acknowledged once its verdict is
+on the log. A duplicate of a request is acknowledged and not judged again. - A request with other
+parameters is judged again with these, after the judgement under way has ended. So is a request
+after the queue dropped the check and listed it again in the same cycle.
 """
 
 from __future__ import annotations
@@ -44,15 +41,17 @@ from admittance.runtime.errors import Refused
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
 BAD_KEPT: Final = 10_000
-"""Requests with wrong parameters that are judged again once these are right."""
+"""Requests with wrong parameters that are kept until the parameters are corrected."""
 
 log = structlog.get_logger()
 
 
 class Judge:
-    """``judge`` calls the check's function; ``say`` puts a verdict on the log and answers whether
-    it counted; ``freed`` is the withdrawn callback, if there is one. ``concurrency``: how many
-    calls are under way at once."""
+    """Judges requests, ``concurrency`` at a time.
+
+    ``judge`` calls the check's function. ``say`` publishes a verdict and returns whether it counts.
+    ``freed`` is the withdrawn callback, or None.
+    """
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Judge:
     # Requests. ----------------------------------------------------------------------------
 
     def requested(self, identity: Identity, request: Request, reply: str) -> None:
-        """A request came."""
+        """Handles a delivered request."""
         if self._stopping:
             self._desk.again(reply)
             return
@@ -88,7 +87,7 @@ class Judge:
             if not known.unlisted or request.revision <= known.revision:
                 self._desk.done(reply)
                 return
-            # The queue lists the check again, in the same cycle: it is asked anew.
+            # The queue lists the check again in the same cycle: judge again.
             self._memory.forget(identity)
             known = None
         if known is not None and known.judged and known.parameters == request.raw:
@@ -104,7 +103,7 @@ class Judge:
         newest = line.next or line.first
         same = newest if newest.identity == identity else self._under_way(identity)
         if same is not None and not is_over(same.request) and same.request.raw == request.raw:
-            # It came again while it is judged, most likely since this process was asleep.
+            # A redelivery during the judgement, most likely because this process was suspended.
             self._desk.done(same.reply)
             same.reply = reply
             return
@@ -117,12 +116,12 @@ class Judge:
         line.next = Judgement(identity, request, reply)
         line.first.request.superseded = True
         if line.first.task is None:
-            # Not begun, or between two attempts: the newer one has its turn now.
+            # Not begun, or between two attempts: the newer request replaces it now.
             self._drop(line.first)
 
     def bad_parameters(self, identity: Identity, request: Request, reply: str, why: str) -> None:
-        """A request came whose parameters are wrong: it is told so, and judged when a later request
-        of the same check shows that they are right."""
+        """Reports wrong parameters. The request is judged when a later request of the same check
+        has valid parameters."""
         self._memory.asked(identity, request.raw)
         self._memory.judged(identity)
         if len(self._bad) < BAD_KEPT:
@@ -132,8 +131,8 @@ class Judge:
     def good_parameters(
         self, check: str, parameters: Callable[[], object], raw: bytes = b"null"
     ) -> None:
-        """The parameters of check are right: those who waited for that are judged with them.
-        ``raw``: as they came."""
+        """Judges the requests that waited for valid parameters of this check. ``raw``: the encoded
+        parameters."""
         for identity in [one for one in self._bad if one.check == check] if self._bad else ():
             request = self._bad.pop(identity)
             request.parameters = parameters()
@@ -144,8 +143,8 @@ class Judge:
     # Withdrawals. -------------------------------------------------------------------------
 
     def withdrawn(self, identity: Identity, reason: str, reply: str) -> None:
-        """A request was taken back. ``reply`` empty: heard by the way; then the callback is run
-        only if this replica has judged or judges it."""
+        """Handles a withdrawal. With an empty ``reply`` (it came by the plain subscription) the
+        callback runs only if this replica called the check."""
         if self._stopping and reply:
             self._desk.again(reply)
             return
@@ -165,7 +164,7 @@ class Judge:
             if under_way is not None:
                 self._cancel(under_way)
         if reply or ours:
-            # A judgement that goes on is not waited for.
+            # The callback does not wait for a judgement that continues.
             ending = None if reason == BY_OTHER_CHECK or under_way is None else under_way.task
             self._freeing.free(identity, reason, reply, after=ending)
 
@@ -181,7 +180,7 @@ class Judge:
         if judgement.task is None:
             self._drop(judgement)
         elif not judgement.task.cancelling():
-            # Once, though a withdrawal is heard twice: what it puts in order it may put in order.
+            # Only once, even if the withdrawal is delivered twice: its cleanup must not be cut.
             judgement.task.cancel()
 
     # One judgement. -----------------------------------------------------------------------
@@ -227,7 +226,7 @@ class Judge:
         return verdict
 
     def _attempted(self, judgement: Judgement, task: asyncio.Task[None]) -> None:
-        # Here, since what is cancelled before its first step never takes one.
+        # In the callback, because a task that is cancelled before its first step never runs.
         self._leave(judgement)
         if task.cancelled():
             if self._stopping and not is_over(judgement.request):
@@ -235,14 +234,14 @@ class Judge:
             self._end(judgement)
 
     def _leave(self, judgement: Judgement) -> None:
-        """Its call is over: the next one has its place."""
+        """Gives the place of a finished call to the next one."""
         if judgement.calls:
             judgement.calls = False
             self._active -= 1
             self._pump()
 
     async def _failed(self, judgement: Judgement, error: Exception) -> None:
-        """Nothing is answered for it; the function is called again after a pause."""
+        """Schedules another call after a pause. No verdict is published for the failed call."""
         self._leave(judgement)
         request = judgement.request
         judgement.attempts += 1
@@ -266,7 +265,7 @@ class Judge:
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
         if judgement.attempts == 1 and not request.said:
-            # Of the error only its kind: its words may hold what is nobody's business.
+            # Only the kind of the error: its text may hold what others must not read.
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:
                 await self._say(request, Pending(why))
@@ -282,7 +281,7 @@ class Judge:
         self._desk.done(reply)
 
     def _drop(self, judgement: Judgement) -> None:
-        """It is never to be judged, or not again."""
+        """Drops a judgement that must not be called (again)."""
         if judgement.timer is not None:
             judgement.timer.cancel()
         if judgement in self._queue:
@@ -290,7 +289,7 @@ class Judge:
         self._end(judgement)
 
     def _end(self, judgement: Judgement) -> None:
-        """Its turn is over."""
+        """Ends a judgement and begins the next one of its queue."""
         key = judgement.identity._replace(cycle=0)
         line = self._lines.get(key)
         again = line.next if line is not None and line.first is judgement else None
@@ -311,8 +310,8 @@ class Judge:
     # The end. -----------------------------------------------------------------------------
 
     async def stop(self, grace_seconds: float) -> None:
-        """Begins nothing more, hands back what was not begun, and waits for what is under way; what
-        takes longer than grace_seconds is cancelled and handed back, too."""
+        """Hands back what has not begun, and waits for judgements under way. After
+        ``grace_seconds`` the rest is cancelled and handed back too."""
         self._stopping = True
         for line in list(self._lines.values()):
             for one in (line.next, line.first):
@@ -322,13 +321,13 @@ class Judge:
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for line in self._lines.values():
-            # Before it has ended: a function in a thread may never.
+            # Handed back before its end, because a function in a thread may never end.
             if line.first.calls and not is_over(line.first.request):
                 self._desk.again(line.first.reply)
         for task in list(self._running):
             task.cancel()
         if self._running:
-            # A function in a thread ends when it ends; nobody waits for that.
+            # A function in a thread may take longer; it is not waited for.
             await asyncio.wait(self._running, timeout=1.0)
         self._freeing.hand_back()
 

@@ -1,4 +1,4 @@
-"""What a check is asked: one workload, as far as a check needs to know it."""
+"""The request that a check judges: one workload, with what a check needs to know about it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from admittance.sdk.threads import from_thread
 BY_OTHER_CHECK: Final = "AdmissionCheck"
 """The reason of a withdrawal that ends no judgement: another check said Retry."""
 CHECK_REMOVED: Final = "CheckRemoved"
-"""The reason of a withdrawal after which the same cycle may be asked about again: the queue does
-not list the check any more."""
+"""The reason of a withdrawal after which the same cycle may be requested again: the queue no longer
+lists the check."""
 
 
 class BadParameters(ValueError):
@@ -24,8 +24,8 @@ class BadParameters(ValueError):
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Which request it was: enough to say something about it later, from a file or a database, also
-    after a restart."""
+    """Identifies a request: enough to report a verdict later, from a file or a database, also after
+    a restart."""
 
     namespace: str
     name: str
@@ -36,10 +36,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was taken back, and why: free what you booked for it.
+    """A request that was withdrawn, and why: free what you booked for it.
 
-    ``reason`` "AdmissionCheck": another check said Retry; a judgement under way goes on, for its
-    own Retry still counts.
+    ``reason`` "AdmissionCheck": another check said Retry; a judgement under way continues,
+    because its own Retry still counts.
     """
 
     namespace: str
@@ -51,7 +51,8 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload:
-    """The workload as it was submitted: ``labels``, and ``spec`` in the manifest's words."""
+    """The workload as submitted: its ``labels`` and its ``spec`` with the manifest's field
+    names."""
 
     def __init__(
         self, spec: Mapping[str, Any] | bytes = b"{}", labels: Mapping[str, str] | None = None
@@ -64,7 +65,7 @@ class Workload:
     def spec(self) -> dict[str, Any]:
         """podSets, queueName, priority, …"""
         if self._spec is None:
-            # Not before somebody asks: most checks never look at it.
+            # Decoded on first use: most checks never read it.
             self._spec = dict(msgspec.json.decode(self._bytes or b"{}") or {})
         return self._spec
 
@@ -75,7 +76,7 @@ class Workload:
 
 
 class Speaker(Protocol):
-    """Says verdicts on the bus."""
+    """Publishes verdicts on the bus."""
 
     async def say(self, request: Request, verdict: Verdict) -> bool: ...
 
@@ -83,11 +84,11 @@ class Speaker(Protocol):
 class Request:
     """One workload to judge, for one check, in one cycle of its admission.
 
-    ``cycle`` counts up whenever everything is judged anew. ``retry_count``: how often this check
-    has sent the workload back, since it last said Ready. ``parameters``: the ``spec`` of the object
+    ``cycle`` increases whenever all checks judge again. ``retry_count``: how often this check has
+    answered Retry since it last answered Ready. ``parameters``: the ``spec`` of the object
     that the AdmissionCheck names, as a dict or as the Struct that the controller was given.
-    ``admission``: where its quota is booked. Without a bus, as in tests, only what the check looks
-    at is needed; then `reported` has what it said by `report`.
+    ``admission``: where its quota is reserved. In tests, without a bus, only the fields that the
+    check reads are needed, and `reported` collects the verdicts of `report`.
     """
 
     __slots__ = (
@@ -138,20 +139,20 @@ class Request:
         self.workload = workload if workload is not None else Workload()
         self.traceparent = traceparent
         self.withdrawn = ""
-        """Why it was taken back, as far as this process knows; empty: it was not."""
+        """Why the request was withdrawn, as far as this process knows; empty if it was not."""
         self.superseded = False
-        """The workload is in a newer cycle, or the parameters have changed: a newer request waits
-        for this judgement to end."""
+        """A newer request waits for this judgement to end: the workload is in a newer cycle, or the
+        parameters have changed."""
         self.raw = b"null"
-        """The parameters as they came: they tell whether a request that comes again is the same."""
+        """The encoded parameters, to recognise a duplicate of the request."""
         self.revision = 0
-        """Of the workload when it was asked: a request that was said once more has a later one."""
+        """The workload's revision at the request; a repeated request has a later one."""
         self.reported: list[Verdict] = []
-        """What was said of it by `report`, without a bus."""
+        """The verdicts of `report`, without a bus."""
         self.later = False
         """The check has answered `Later`."""
         self.said = 0
-        """How many verdicts were said of it on the bus."""
+        """The number of verdicts published."""
         self._speaker: Speaker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -168,10 +169,10 @@ class Request:
         )
 
     async def report(self, verdict: Verdict) -> bool:
-        """Says verdict now: while judging (`Pending` with a message), or later, when the check has
-        changed its mind. False: the request was taken back, and nobody waits for this any more.
+        """Publishes a verdict now: while judging (`Pending` with a message), or later, when the
+        check changes its answer. False: the request was withdrawn and the verdict no longer counts.
 
-        Returns when the log has it; raises admittance.runtime.errors.Refused when it will not.
+        Returns when the log has it. Raises admittance.runtime.errors.Refused if the log refuses it.
         """
         if self._speaker is None:
             self.reported.append(verdict)
@@ -179,14 +180,14 @@ class Request:
         return await self._speaker.say(self, verdict)
 
     def report_from_thread(self, verdict: Verdict) -> bool:
-        """`report`, for a check that is a plain function and so runs in a thread."""
+        """`report` for a check that is a plain function, which runs in a thread."""
         if self._loop is None:
             self.reported.append(verdict)
             return not self.withdrawn
         return from_thread(self.report(verdict), self._loop)
 
     def attach(self, speaker: Speaker, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on `report` speaks on the bus. For the helper itself."""
+        """Connects `report` to the bus. Only for the SDK itself."""
         self._speaker = speaker
         self._loop = loop
 
@@ -198,24 +199,21 @@ class Request:
 
 
 def is_too_late(request: Request, verdict: Verdict) -> bool:
-    """Whether verdict comes too late to count. Taken back for any reason but another check's Retry,
-    nothing stays open for it; only a Retry or a Rejected may still hold the workload."""
+    """Whether a verdict comes too late to count. After a withdrawal for any reason except another
+    check's Retry, only Retry and Rejected still count."""
     if request.withdrawn in ("", BY_OTHER_CHECK):
         return False
     return verdict.state in ("Ready", "Pending")
 
 
 def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
-    """Parameters in the shape that the check wants; a dict where it wants none.
-
-    Raises BadParameters, a sentence.
-    """
+    """The decoded parameters: ``shape``, or a dict without one. Raises BadParameters."""
     try:
         if shape is not None:
             return msgspec.json.decode(raw if raw != b"null" else b"{}", type=shape)
         found = msgspec.json.decode(raw)
     except Exception as error:
-        # Any, since the Struct may look at what it is made of, and raise what it likes.
+        # Any exception: the Struct may validate itself and raise anything.
         what = "there are no parameters" if raw == b"null" else "wrong parameters"
         raise BadParameters(f"{what}: {error}") from None
     if found is None:

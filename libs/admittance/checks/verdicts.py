@@ -1,6 +1,6 @@
 """The four answers that a check can give.
 
-Each is a plain value; what is wrong with one is told where it is made, by a ValueError.
+Each is a plain value; a wrong one raises ValueError when it is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REASON_MAX: Final = 1024
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What all answers have: a sentence for people, shown beside the workload."""
+    """The base of all answers. ``message``: a sentence for people, shown with the workload."""
 
     state: ClassVar[str] = ""
     message: str = ""
@@ -32,9 +32,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Pending(Answer, frozen=True, kw_only=True):
-    """Not decided yet; the reservation is kept. Say more later, with ``request.report``.
+    """Not decided yet; the reservation is kept. Report the verdict later, with ``request.report``.
 
-    ``reason`` "PreemptionRequired": let the preemptions that the reservation needs happen now.
+    ``reason`` "PreemptionRequired": start the preemptions that the reservation needs now.
     """
 
     state: ClassVar[str] = "Pending"
@@ -47,11 +47,11 @@ class Pending(Answer, frozen=True, kw_only=True):
 
 
 class Ready(Answer, frozen=True, kw_only=True):
-    """This check has nothing against the start. Every check can still change its mind.
+    """The check allows the start. Every check can still change its answer.
 
     ``pod_set_updates``: what to add to the pods before they start, as `PodSetUpdate` or as dicts of
     the same shape (``name``, ``labels``, ``annotations``, ``nodeSelector``, ``tolerations``). They
-    only add: a key that has another value already makes a conflict, and that rejects the workload.
+    only add: a key that already has another value is a conflict, which rejects the workload.
     """
 
     state: ClassVar[str] = "Ready"
@@ -67,11 +67,11 @@ class Ready(Answer, frozen=True, kw_only=True):
 
 
 class Retry(Answer, frozen=True, kw_only=True):
-    """Not now: the workload gives its quota back, and a job that runs already is stopped.
+    """Not now: the workload releases its quota, and a running job is stopped.
 
-    ``after``: seconds, a timedelta, or a duration like "8m0s", that it waits at least before it
-    competes again; None leaves it to the retry strategy of the AdmissionCheck, without which it
-    competes again at once.
+    ``after``: seconds, a timedelta, or a duration like "8m0s", the shortest wait before it is
+    requeued. None uses the retry strategy of the AdmissionCheck; without a strategy the workload is
+    requeued at once.
     """
 
     state: ClassVar[str] = "Retry"
@@ -97,15 +97,15 @@ class Retry(Answer, frozen=True, kw_only=True):
 
 
 class Rejected(Answer, frozen=True):
-    """Never: the workload is deactivated, until somebody activates it again."""
+    """Never: the workload is deactivated, until a person activates it again."""
 
     state: ClassVar[str] = "Rejected"
 
 
 class Later:
-    """Nothing is said yet, and not by returning: the verdict comes by ``controller.report``, from
-    whoever finds it out, also after a restart. The request counts as dealt with: keep its
-    ``reference`` where no crash reaches it before you answer this."""
+    """No verdict yet: ``controller.report`` will publish it, perhaps from another process or after
+    a restart. The request counts as handled: store its ``reference`` safely before you return this.
+    """
 
 
 Verdict: TypeAlias = Pending | Ready | Retry | Rejected

@@ -80,7 +80,7 @@ class Threads:
         while True:
             self._calls.get()()
             with self._lock:
-                # A queued call that got no idle thread must not raise the count above the made ones.
+                # A queued call may have reserved no idle thread: never count more than were made.
                 self._idle = min(self._idle + 1, self._made)
 
 
