@@ -1,5 +1,5 @@
-"""A family in the course of one fact: its members as they are by now, what each has to say, and
-what becomes of several at once. All of it is one commit.
+"""A family during one fact: its members with their changes and outbox entries so far. All of it is
+one commit.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from admittance.workload.transition_context import (
 )
 
 QUIET = frozenset({"pending", "requeued"})
-"""Said for people: of several in one commit only the last is said."""
+"""Outbox entries read by people: of several in one commit only the last is kept."""
 PARENT_ONLY = frozenset({"admitted", "evicted"})
-"""Said to runners, who know nothing of variants."""
+"""Outbox entries read by runners, which know parents only."""
 
 
 class QueuesWithoutChecks:
-    """The queues as a parent sees them: no check is asked about it, ever."""
+    """A QueueView for parents: no check is requested for a parent."""
 
     def __init__(self, queues: QueueView) -> None:
         self._queues = queues
@@ -48,7 +48,7 @@ class QueuesWithoutChecks:
 
     def required_checks(
         self,
-        cluster_queue: str,  # noqa: ARG002 - whatever it is
+        cluster_queue: str,  # noqa: ARG002
         admission: Admission | None,  # noqa: ARG002
     ) -> tuple[RequiredCheck, ...]:
         return ()
@@ -70,23 +70,24 @@ class QueuesWithoutChecks:
 
 
 class FamilyMembers(NamedTuple):
-    """A family before a fact. ``parent`` None: there is none, or it is a parent no more.
-    ``variants``: those that have not finished, by name."""
+    """A family before a fact. ``parent`` None: it does not exist or is no longer a parent.
+    ``variants``: unfinished variants, by name."""
 
     parent: StoredWorkload | None
     variants: Mapping[str, StoredWorkload]
 
 
 class FamilyChange(NamedTuple):
-    """What a fact makes of a family. ``own``: of the member that it is about. ``others``: of the
-    rest of the family, by name, in the order in which they are to be written, the parent last."""
+    """The changes that a fact makes to a family. ``own``: of the member that the fact is about.
+    ``others``: of the other members, by name, in the order of writing, the parent last."""
 
     own: Change
     others: Mapping[str, Change]
 
 
 class FamilyTransition:
-    """``variants``: without those that are gone. ``at``: as variants see it."""
+    """The members of a family with the changes so far. ``context`` is for variants,
+    ``parent_context`` for the parent."""
 
     def __init__(self, members: FamilyMembers, context: TransitionContext) -> None:
         self.parent = members.parent
@@ -103,23 +104,23 @@ class FamilyTransition:
 
     @property
     def now(self) -> datetime:
-        """Of the occasion."""
+        """The time of the context."""
         return self.context.now
 
     @property
     def rules(self) -> FamilyRules | None:
-        """What the queue says of families; None: nothing (any more)."""
+        """The family rules of the queue; None: it has none."""
         return self._rules
 
-    # Who is who. ----------------------------------------------------------------------------
+    # Members. ----------------------------------------------------------------------------
 
     def family_head(self) -> StoredWorkload:
-        """The parent, which is there."""
+        """The parent. It must exist."""
         assert self.parent is not None, "a family has a parent"
         return self.parent
 
     def running(self) -> list[StoredWorkload]:
-        """Variants that are admitted and do not lose that."""
+        """Variants that are admitted and not evicted."""
         return [
             one
             for one in self.variants.values()
@@ -127,7 +128,7 @@ class FamilyTransition:
         ]
 
     def wishes(self) -> dict[str, DesiredState]:
-        """What policy wants of each variant as things are by now."""
+        """The desired state of each variant after the changes so far."""
         if self.parent is None or head(self.parent).role != PARENT:
             return {}
         if self._wishes is None:
@@ -138,17 +139,17 @@ class FamilyTransition:
         return self._wishes
 
     def wish(self, name: str) -> DesiredState | None:
-        """Of one of them; None: nothing is to become of it."""
+        """The desired state of one variant; None: the queue has no such variant."""
         return self.wishes().get(name)
 
     def is_stopping(self) -> bool:
-        """The family's job is being stopped."""
+        """Whether the family's job is being stopped."""
         return self.parent is not None and is_stopping(self.parent)
 
-    # What becomes of them. ------------------------------------------------------------------
+    # Changes. ------------------------------------------------------------------
 
     def put(self, name: str, change: Change) -> None:
-        """A member is so from now on; None: it is gone."""
+        """Records the change of a member; a change without a workload deletes it."""
         self._wishes = None
         if name == self.parent_name:
             self.parent = change.workload
@@ -166,25 +167,25 @@ class FamilyTransition:
             before.append(say)
 
     def keep(self, workload: StoredWorkload, *says: OutboxEntry) -> None:
-        """The same of one that is there, where nothing but this is to be said."""
+        """Records a new version of a member, with only these outbox entries."""
         self.put(workload.metadata.name, applied(workload, *says))
 
     def hush(self, name: str) -> None:
-        """What was to be said of it for people is not true any more."""
+        """Removes its outbox entries read by people, since they are no longer true."""
         said = self._says.get(name)
         if said is not None:
             said[:] = [one for one in said if one.what not in QUIET]
 
     def touched(self, name: str) -> bool:
-        """Something became of it."""
+        """Whether the member has changed."""
         return name in self._says
 
     def said(self, name: str, what: str) -> OutboxEntry | None:
-        """What it has to say of that kind."""
+        """Its outbox entry of that kind."""
         return next((say for say in self._says.get(name, ()) if say.what == what), None)
 
     def joint(self, name: str, own: Change) -> FamilyChange:
-        """All of it. ``own``: the answer to the fact, as far as it was known at first."""
+        """All changes. ``own``: the first change of the member ``name``."""
         changes = {
             one: Change(
                 self.parent if one == self.parent_name else self.variants.get(one), tuple(said)

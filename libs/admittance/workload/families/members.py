@@ -1,6 +1,6 @@
-"""What a fact makes of the one member that it is about. The table of moves holds of parents and
-variants, too; here is what it does not know: who is no job's owner, who may not be tried, and what
-only a family hears.
+"""The transition of the family member that a fact is about. The table of moves also applies to
+parents and variants; this module adds the exceptions: variants own no job, policy can forbid a
+variant, and some facts are for families only.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ JOB_FACTS: Final = (
     facts.PodsNotReady,
     facts.Stopped,
 )
-"""What runners tell of jobs: a variant has none."""
+"""Reports about jobs; a variant has no job."""
 FAMILY_REQUESTS: Final = (facts.Held, facts.Released, facts.Finished)
-"""What users ask of a family as a whole."""
+"""Requests about a family as a whole."""
 VARIANT_FACTS: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
 
 
@@ -47,8 +47,8 @@ def parent_transition(family: FamilyTransition, parent: StoredWorkload, fact: Fa
     if isinstance(fact, VARIANT_FACTS):
         return ignored(parent, "IsParent", "its variants compete, it does not")
     if isinstance(fact, facts.Aggregated):
-        # What it tells is made anew after every fact about its family.
-        return ignored(parent, "Unchanged", "it tells so already")
+        # The parent's rows are updated after every fact about its family.
+        return ignored(parent, "Unchanged", "its rows are up to date")
     return transition(parent, fact, family.parent_context)
 
 
@@ -72,7 +72,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
         case facts.Revoked() if variant.status.promised is not None:
             return break_promise(variant, fact, family.context)
         case facts.Aggregated():
-            return ignored(variant, "IsVariant", "it tells of nobody")
+            return ignored(variant, "IsVariant", "it has no variants")
     was_on = head(variant).active
     change = transition(variant, fact, family.context)
     after = change.workload
@@ -82,7 +82,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
         and change.outcome is Outcome.APPLIED
         and not head(after).active
     ):
-        # Nothing but a check turns it off here.
+        # Only a check deactivates it here.
         return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
     return change
 
@@ -91,7 +91,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
 
 
 def ineligible(family: FamilyTransition, variant: StoredWorkload) -> tuple[str, str] | None:
-    """Why nothing may be reserved or admitted for the variant now; None: it may be."""
+    """Why the variant may not get quota or be admitted now, as reason and message; None: it may."""
     parent = family.parent
     if parent is None:
         return "Orphan", "its parent is gone"
@@ -135,11 +135,11 @@ def _admittable(
         return change
     if isinstance(fact, facts.Assigned):
         return ignored(variant, "SiblingAdmitted", "its sibling has to stop first")
-    # Confirmed: whoever had to go for it has gone.
+    # Confirmed: its planned preemptions are done.
     return begin_migration(family, with_status(variant, pending_preemption=None))
 
 
-# Being turned on and off, and the rest. --------------------------------------------------
+# Activation, priority and gates. ---------------------------------------------------------
 
 
 def _turned_off(
@@ -165,7 +165,7 @@ def _turned_on(family: FamilyTransition, variant: StoredWorkload, fact: facts.Ac
     if stopped in STOPPED:
         if fact.reason:
             return ignored(variant, "PolicyMovedOn", f"it was stopped meanwhile: {stopped}")
-        # Whether that turns it on is policy's to say.
+        # Policy decides whether that activates it.
         return applied(with_status(variant, stopped_by=""))
     wish = family.wish(variant.metadata.name)
     if wish is None or not wish.active:
@@ -177,7 +177,7 @@ def _turned_on(family: FamilyTransition, variant: StoredWorkload, fact: facts.Ac
 def switched(
     family: FamilyTransition, variant: StoredWorkload, *, active: bool, why: str
 ) -> Change:
-    """The variant turned on or off as policy wants it."""
+    """The variant activated or deactivated by policy."""
     if active:
         on = turn_on(variant, None, family.context)
         if on.outcome is not Outcome.APPLIED or on.workload is None:
@@ -205,9 +205,10 @@ def _reprioritized(
     return transition(variant, fact, family.context)
 
 
-def _keeper(family: FamilyTransition) -> str:
-    """Who keeps the gates of the others closed: asked here, too, since it may have taken quota of
-    others after somebody found that its time is over. "": nobody."""
+def _gate_holder(family: FamilyTransition) -> str:
+    """Name of the variant with the open gate that keeps the others closed; "": none. It is checked
+    again here, since workloads may have been preempted for it after its time was found to be
+    over."""
     gate = parent_state(family.family_head()).gate
     variant = family.variants.get(gate.holder) if gate is not None else None
     if variant is None or not competes(variant):
@@ -220,16 +221,16 @@ def _keeper(family: FamilyTransition) -> str:
 
 
 def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
-    """4.8: this one may preempt, and no other one of the family."""
+    """Opens the gate of this variant and closes the others: docs/spec/lifecycle.md#4.8."""
     hindered = ineligible(family, variant)
     if hindered is not None:
         return ignored(variant, *hindered)
     gates = variant.status.preemption_gates
     if any(gate.name == FAMILY_GATE and gate.position == "Open" for gate in gates):
         return ignored(variant, "Repeated", "its gate is open")
-    kept_by = _keeper(family)
+    kept_by = _gate_holder(family)
     if kept_by:
-        return ignored(variant, "GateHeld", f"{kept_by} may preempt, and nobody else meanwhile")
+        return ignored(variant, "GateHeld", f"only {kept_by} may preempt now")
     others = tuple(gate for gate in gates if gate.name != FAMILY_GATE)
     opened = GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=family.now)
     for one in list(family.variants.values()):

@@ -1,5 +1,5 @@
-"""Moving up: the better variant takes over as soon as the job of the worse one has stopped, never
-before. LIFECYCLE 4.6, T24.
+"""Migration: the better variant is admitted as soon as the job of the worse one has stopped, never
+before. docs/spec/lifecycle.md#4.6, #T24.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from admittance.workload.phase import Phase, is_reserved, phase
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 MIGRATION: Final = "FlavorMigration"
-"""Why the worse variant is evicted."""
+"""Reason of the eviction of the worse variant."""
 OF_PARENT: Final = "VariantEvicted"
-"""Why the parent of an evicted variant is."""
+"""Reason of the eviction of an evicted variant's parent."""
 
 
 def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
-    """``better`` has all it needs. The admitted one is evicted; the better one stays as it is."""
+    """Starts the migration to ``better``: evicts the admitted variant and the parent."""
     name = better.metadata.name
     parent = family.family_head()
     worse = family.variants.get(parent.status.admitted_variant)
@@ -43,8 +43,8 @@ def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
 
 
 def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.Assigned) -> Change:
-    """Without checks reservation and admission coincide, so the eviction comes before both: the
-    quota is kept for it meanwhile."""
+    """Starts the migration to a variant without checks. Its reservation is also its admission, so
+    the eviction comes first and the quota is promised to it meanwhile."""
     source = fact.migrates_from
     parent = family.family_head()
     where = phase(better, family.now)
@@ -74,8 +74,9 @@ def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.
 
 
 def taken_over(family: FamilyTransition, name: str) -> Change | None:
-    """The variant admitted, now that nothing of its family runs; rejected, if what its checks add
-    cannot be; None: it has lost what it needs. The parent still names the one that has stopped."""
+    """Admits the variant ``name`` after its family's job has stopped. It is rejected if the
+    additions of its checks conflict. None: it no longer fulfils the conditions. The parent still
+    names the stopped variant."""
     better = family.variants.get(name)
     wish = family.wish(name)
     if better is None or wish is None or not wish.active or not head(better).active:
@@ -121,7 +122,7 @@ def taken_over(family: FamilyTransition, name: str) -> Change | None:
 
 
 def _may_have(variant: StoredWorkload, admission: Admission) -> bool:
-    """Its queue may have changed since that was promised."""
+    """Whether its queue still allows these flavors."""
     allowed = allowed_flavors(variant)
     places = admission.pod_set_assignments
     return allowed is None or all(allowed.issuperset(one.flavors.values()) for one in places)

@@ -1,5 +1,5 @@
-"""What a parent tells of its family: rows, why nothing of it is admitted, until when all of it
-waits, and when time alone changes who may try. LIFECYCLE 1.3, 4.10.
+"""The status of a parent about its family: rows of its variants, why none is admitted, until when
+all wait, and when time alone changes the desired states. docs/spec/lifecycle.md#1.3, #4.10.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from admittance.workload.reasons import PendingReason, is_held, pending_reason
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 EACH_MAX: Final = 300
-"""Characters that are told of one variant."""
+"""Longest text about one variant in a message, in characters."""
 _HOPELESS: Final = "NoMatchingFlavor"
 _RESERVED: Final = "UnsatisfiedAdmissionChecks"
 _INACTIVE: Final = "WaitingForFamily"
-"""Reasons of a family in which nobody waits for quota: some hold it, or nobody is to try."""
+"""Reason of a family in which no variant waits for quota and none is reserved."""
 
 
 def update_parent_status(family: FamilyTransition, *, asked: bool = False) -> None:
-    """Brings up to date what the parent tells, if it is written anyway, if somebody ``asked`` for
-    it, or if the family waits until another time now, or time changes who may try at another."""
+    """Updates the parent's status if the parent is written anyway, if an update was requested
+    (``asked``), or if one of its times changes."""
     parent = family.family_head()
     states = [variant_state(one) for one in family.variants.values()]
     done = is_true(parent, Type.FINISHED)
@@ -48,7 +48,7 @@ def update_parent_status(family: FamilyTransition, *, asked: bool = False) -> No
         return
     rows = rows_of(map(summary_of, family.variants.values()), wishes)
     if done:
-        # Those that have finished earlier are not looked at any more.
+        # Variants finished earlier are not loaded; keep their rows.
         rows = rows or parent.status.variants
     told = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
     standing = None if done else _standing(family, told, wishes)
@@ -72,8 +72,8 @@ def update_parent_status(family: FamilyTransition, *, asked: bool = False) -> No
 
 
 def _wait(family: FamilyTransition, wishes: dict[str, DesiredState]) -> RequeueState | None:
-    """The parent's requeue state. While each of its variants waits for a time, it waits until the
-    first of these: nothing of the family competes before. A backoff of its own stays."""
+    """The parent's requeue state. While all of its variants wait for a time, the parent waits until
+    the first of these times. Its own backoff stays."""
     parent = family.family_head()
     state = parent.status.requeue_state
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
@@ -85,7 +85,8 @@ def _wait(family: FamilyTransition, wishes: dict[str, DesiredState]) -> RequeueS
 
 
 def _first_time(family: FamilyTransition, wishes: dict[str, DesiredState]) -> datetime | None:
-    """The first time for which a variant waits; None: one waits for none, or has not been made."""
+    """The first time that a variant waits for; None: a variant waits for no time or does not exist
+    yet."""
     parent = family.family_head()
     tags = {head(family.variants[name]).variant for name in wishes if name in family.variants}
     if family.rules is None or any(
@@ -102,7 +103,7 @@ def _first_time(family: FamilyTransition, wishes: dict[str, DesiredState]) -> da
             waits = phase(variant, family.now) is Phase.BACKOFF
             at = state.requeue_at if waits and state is not None else None
         elif wish.why in STOPPED:
-            continue  # No time brings it back.
+            continue  # It does not come back by time.
         else:
             return None
         if at is None or at <= family.now:
@@ -112,7 +113,7 @@ def _first_time(family: FamilyTransition, wishes: dict[str, DesiredState]) -> da
 
 
 def _is_up_to_variants(family: FamilyTransition, parent: StoredWorkload) -> bool:
-    """Nothing keeps the family back but what its variants wait for."""
+    """Whether the family waits only for its variants."""
     return (
         head(parent).active
         and not is_held(parent)
@@ -124,7 +125,7 @@ def _is_up_to_variants(family: FamilyTransition, parent: StoredWorkload) -> bool
 def _standing(
     family: FamilyTransition, parent: StoredWorkload, wishes: dict[str, DesiredState]
 ) -> PendingReason | None:
-    """Why nothing of the family is admitted; None: something is, or the reason is not theirs."""
+    """Why no variant is admitted; None: one is, or the parent itself has the reason."""
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return None
     if not _is_up_to_variants(family, parent) or family.rules is None:
@@ -142,8 +143,8 @@ def _standing(
         and not is_reserved(one)
         and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
     ]
-    # The best one's: that is what the family would like to be changed. But that one variant has no
-    # flavor to match is true of the family only where nobody else has one.
+    # The reason of the best variant. NoMatchingFlavor counts only if no other variant has another
+    # reason.
     held = any(map(_holds, found))
     possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
     reason = possible[0] if possible else _RESERVED if held else _INACTIVE
@@ -173,7 +174,7 @@ def _told(family: FamilyTransition, variant: StoredWorkload, wish: DesiredState)
 
 
 def until(at: datetime | None) -> str:
-    """The words for a time that is waited for; "": there is none."""
+    """The text for a time; "": no time."""
     return f" until {at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
 
 
@@ -181,19 +182,20 @@ SHOWN: Final = (Type.QUOTA_RESERVED, Type.ADMITTED, Type.EVICTED, Type.REQUEUED)
 """Conditions of a variant that its parent repeats."""
 
 MESSAGE_MAX: Final = 400
-"""Characters of a message that a parent repeats: of dozens of variants it has to hold them all."""
+"""Longest variant message in a parent's rows, in characters: a parent can have dozens of
+variants."""
 
 
 class VariantSummary(NamedTuple):
-    """A variant as its parent tells of it, but for why policy wants it so. ``place``: among its
-    siblings, as it is stored."""
+    """A variant's row without the policy's reason. ``place``: its stored place among the
+    siblings."""
 
     place: int
     row: VariantRow
 
 
 def summary_of(variant: StoredWorkload) -> VariantSummary:
-    """What of a stored variant is told."""
+    """The summary of a stored variant."""
     spec = head(variant)
     constraints = spec.admission_constraints
     conditions = {one.type: one for one in variant.status.conditions}

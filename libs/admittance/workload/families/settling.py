@@ -1,8 +1,8 @@
-"""What must hold of a family after every commit, and what is done where it does not yet.
+"""The invariants of a family after every commit, and the changes that restore them.
 
-All of it is read off the members as they are: whatever moved one of them, by whatever fact, the
-rest follows in the same commit; and what somebody has written by hand heals with the next fact.
-LIFECYCLE 4.3, 4.7, 4.10.
+They depend only on the members: whichever fact moved one of them, the others follow in the same
+commit, and a value written by another program is repaired with the next fact.
+docs/spec/lifecycle.md#4.3, #4.7, #4.10.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from admittance.workload.transition_context import QueueChanged, TransitionConte
 from admittance.workload.transitions import transition
 
 CONTRADICTION = "ConcurrentAdmission"
-"""Why a parent is evicted whose admitted variant is not there, or not admitted."""
+"""Reason of the eviction of a parent without its admitted variant."""
 
 
 def settle(family: FamilyTransition, *, asked: bool = False) -> None:
-    """The family as it has to be. Without a parent its variants are gone. ``asked``: somebody wants
-    the parent to tell of them."""
+    """Restores the invariants of the family. Without a parent its variants are deleted. ``asked``:
+    update the parent's status in any case."""
     parent = family.parent
     if parent is None or head(parent).role != PARENT:
         _end(family)
@@ -56,7 +56,7 @@ def settle(family: FamilyTransition, *, asked: bool = False) -> None:
     _no_admission_without_a_variant(family)
     after_stop(family)
     if family.rules is None and role_now(family.family_head(), family.context) != PARENT:
-        # Its queue knew no families any more, and it was only kept for its job.
+        # Its queue no longer has families; it stayed a parent only while its job ran.
         family.put(family.parent_name, became_regular(family.family_head(), family.context))
         _end(family)
         return
@@ -80,7 +80,7 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
     assert finished is not None, "it has finished"
     for one in list(family.variants.values()):
         if one.metadata.deletion_timestamp is not None:
-            # It was only kept until its job had stopped.
+            # It was kept only until its job had stopped.
             family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
             continue
         conditions = put(
@@ -103,8 +103,8 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
 
 
 def _follow_the_parent(family: FamilyTransition) -> None:
-    """While its job stops nothing of a family is admitted: what took the parent takes the variant,
-    too, under the same reason."""
+    """While its job stops, nothing of a family is admitted: the variant is evicted for the parent's
+    reason."""
     parent = family.family_head()
     status = parent.status
     going = not holds_quota(parent) and bool(status.admitted_variant)
@@ -120,8 +120,8 @@ def _follow_the_parent(family: FamilyTransition) -> None:
 
 
 def _first_one_is_admitted(family: FamilyTransition) -> None:
-    """The variant that is admitted first admits its parent. Where somebody has written two by hand
-    the better one stays."""
+    """The first admitted variant admits its parent. If another program admitted two, the better one
+    stays."""
     parent = family.family_head()
     running = sorted(family.running(), key=lambda one: head(one).sibling_index or 0)
     if not running or family.is_stopping():
@@ -139,7 +139,7 @@ def _first_one_is_admitted(family: FamilyTransition) -> None:
 
 
 def _no_admission_without_a_variant(family: FamilyTransition) -> None:
-    """Whatever evicts the admitted variant evicts the parent: its job has to stop."""
+    """Evicts the parent with its admitted variant, since the job must stop."""
     parent = family.family_head()
     if not holds_quota(parent) or family.is_stopping():
         return
@@ -176,7 +176,8 @@ def _one_priority(family: FamilyTransition) -> None:
 
 
 def _as_policy_wants(family: FamilyTransition) -> None:
-    """4.3: the losers of a race in the commit of the winner, all of them after a reset."""
+    """Activates and deactivates variants by policy, for example all others when one is admitted.
+    docs/spec/lifecycle.md#4.3."""
     for name, wish in list(family.wishes().items()):
         variant = family.variants[name]
         if head(variant).active != wish.active:
@@ -184,7 +185,7 @@ def _as_policy_wants(family: FamilyTransition) -> None:
 
 
 def _all_are_rejected(family: FamilyTransition) -> bool:
-    """Where checks have rejected every variant the parent is rejected."""
+    """Rejects the parent if checks have rejected every variant; True if so."""
     parent, rules = family.family_head(), family.rules
     if not head(parent).active or rules is None or not family.variants:
         return False
@@ -203,7 +204,7 @@ def _all_are_rejected(family: FamilyTransition) -> bool:
 
 
 def _pods(family: FamilyTransition) -> None:
-    """Whether the pods of the job are ready is seen on the admitted variant, too."""
+    """Copies the parent's PodsReady condition to the admitted variant."""
     parent = family.family_head()
     if not holds_quota(parent):
         return
@@ -220,15 +221,14 @@ def _pods(family: FamilyTransition) -> None:
 
 
 LOOKS: Final = (QueueChanged, facts.Aggregated, facts.TimerDue)
-"""After these the family is looked at even if they mean nothing to the member itself: something
-around it is otherwise, or the time has come."""
+"""Facts after which the family is settled even if they do not change the member."""
 
 
 def single_transition(
     workload: StoredWorkload | None, fact: Fact, context: TransitionContext
 ) -> Change:
-    """What becomes of a workload that is of no family yet. Where its queue has families it is made
-    a parent when it arrives, when the queue changes, or as soon as it has lost its quota."""
+    """The change of a workload without a family. If its queue has families it becomes a parent when
+    it arrives, when the queue changes, or when it loses its quota."""
     if isinstance(fact, QueueChanged) and workload is not None:
         if role_now(workload, context) == PARENT:
             return _as_parent(became_parent(workload), fact, context)
@@ -252,7 +252,7 @@ def _as_parent(parent: StoredWorkload, fact: QueueChanged, context: TransitionCo
 
 
 def _told(change: Change, context: TransitionContext) -> Change:
-    """A new parent, saying what can be said of a family without variants."""
+    """The change of a new parent with the status of a family without variants."""
     parent = change.workload
     assert parent is not None, "it is there"
     family = FamilyTransition(FamilyMembers(parent, {}), context)
@@ -264,7 +264,7 @@ def _told(change: Change, context: TransitionContext) -> Change:
 def family_transition(
     members: FamilyMembers, name: str, fact: Fact, context: TransitionContext
 ) -> FamilyChange:
-    """What becomes of everybody. ``name``: of the member that the fact is about."""
+    """The changes of the family. ``name``: the member that the fact is about."""
     family = FamilyTransition(members, context)
     parent = members.parent
     is_parent = parent is not None and name == family.parent_name

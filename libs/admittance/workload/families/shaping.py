@@ -1,6 +1,6 @@
-"""What a queue makes of the shape of families: who is a parent, and what its variants may have.
+"""How the queue shapes families: which workloads are parents, and the flavors of their variants.
 
-Source: LIFECYCLE 4.9.
+Source: docs/spec/lifecycle.md#4.9.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _pod_sets = msgspec.json.Decoder(_PodSets)
 
 
 def is_partial(spec: bytes | msgspec.Raw) -> bool:
-    """It takes fewer pods than it asks for: no variants are made of such a workload."""
+    """Whether it uses partial admission (minCount); such a workload gets no variants."""
     return any(one.min_count is not None for one in _pod_sets.decode(spec).pod_sets)
 
 
 def with_role(workload: StoredWorkload, role: str) -> StoredWorkload:
-    """The workload in that role; its annotation says so, too."""
+    """The workload with that role in spec and annotation."""
     notes = {k: v for k, v in workload.metadata.annotations.items() if k != PARENT_VARIANT}
     if role == PARENT:
         notes[PARENT_VARIANT] = "true"
@@ -64,28 +64,28 @@ def with_role(workload: StoredWorkload, role: str) -> StoredWorkload:
 
 
 def role_now(workload: StoredWorkload, context: TransitionContext) -> str:
-    """What a regular workload or a parent is to be, by its queue: only as long as nothing of it is
-    admitted is that up to the queue."""
+    """The role that the queue gives a regular workload or a parent. An admitted workload keeps its
+    role."""
     spec = head(workload)
     keeps = holds_quota(workload) or is_true(workload, Type.FINISHED)
     if keeps or workload.status.admitted_variant:
         return spec.role
     namespace = workload.metadata.namespace
     if not context.queues.cluster_queue(namespace, spec.queue_name):
-        return spec.role  # Nobody knows.
+        return spec.role  # Unknown while the queue is missing.
     if context.queues.family_rules(namespace, spec.queue_name) is None:
         return REGULAR
     return REGULAR if is_partial(workload.spec) else PARENT
 
 
 def became_parent(workload: StoredWorkload) -> StoredWorkload:
-    """A regular workload without quota as a parent: no check is asked about it any more."""
+    """A regular workload without quota as a parent; it has no checks of its own."""
     parent = with_role(workload, PARENT)
     return with_status(parent, admission_checks=(), check_retry_counts={}, immediate_retries={})
 
 
 def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change:
-    """A parent of which nothing is admitted as a regular workload, with the checks of its queue."""
+    """A parent without an admitted variant as a regular workload, with the checks of its queue."""
     state = parent.status.requeue_state
     own_backoff = is_false(parent, Type.REQUEUED)
     regular = with_status(
@@ -102,7 +102,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
     meta = parent.metadata
     reserved = find(regular, Type.QUOTA_RESERVED)
     if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
-        # What it said was about its variants.
+        # Its old message was about its variants.
         conditions = put(
             regular.status.conditions,
             Type.QUOTA_RESERVED,
@@ -116,7 +116,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
 
 
 def queue_changed(family: FamilyTransition, fact: QueueChanged) -> Change:
-    """What changed queues mean for the parent, before its variants follow."""
+    """The change of the parent when a queue changed; its variants follow."""
     parent = family.family_head()
     if role_now(parent, family.context) == REGULAR:
         return became_regular(parent, family.context)
@@ -124,8 +124,8 @@ def queue_changed(family: FamilyTransition, fact: QueueChanged) -> Change:
 
 
 def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
-    """What changed queues mean for each variant. One that the queue does not have any more stays as
-    it is until it is deleted."""
+    """Changes each variant when a queue changed. A variant that the queue no longer has stays until
+    it is deleted."""
     if family.parent is None or head(family.parent).role != PARENT:
         return
     reshape(family)
@@ -141,7 +141,7 @@ def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
 
 
 def reshape(family: FamilyTransition) -> None:
-    """Places and flavors of variants as their queue has them now, whatever somebody has written."""
+    """Sets places and flavors of the variants to those of their queue."""
     if family.rules is None:
         return
     for one in list(family.variants.values()):
@@ -184,7 +184,7 @@ _NOT_CARRIED: Final = frozenset({PARENT_VARIANT, ALLOWED_FLAVORS, GATED_BY})
 
 
 class PlannedVariant(NamedTuple):
-    """A variant as it is to be. ``spec``: canonical bytes, as it is stored."""
+    """A variant to create. ``spec``: canonical bytes, as stored."""
 
     tag: Tag
     flavors: tuple[str, ...]
@@ -192,12 +192,12 @@ class PlannedVariant(NamedTuple):
 
 
 def wanted_tags(parent: StoredWorkload, rules: FamilyRules) -> tuple[Tag, ...]:
-    """The variants that the parent is to have, the best first."""
+    """The tags of the variants that the parent shall have, best first."""
     return rules.tags_within(allowed_flavors(parent))
 
 
 def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
-    """The name of that variant. ``taken``: the plain one belongs to somebody else."""
+    """The name of that variant. ``taken``: another workload has the plain name."""
     meta = parent.metadata
     return variant_name(meta.name, meta.uid, tag, force_hash=taken)
 
@@ -205,7 +205,7 @@ def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
 def planned_variants(
     parent: StoredWorkload, rules: FamilyRules, *, active: bool = True
 ) -> Iterator[PlannedVariant]:
-    """Every variant that the parent is to have. Decodes the parent's spec once."""
+    """Every variant that the parent shall have. Decodes the parent's spec once."""
     spec = spec_of(parent.spec)
     allowed = allowed_flavors(parent)
     for tag in rules.tags_within(allowed):
@@ -216,7 +216,7 @@ def planned_variants(
 def variant_spec(
     parent: StoredWorkload, rules: FamilyRules, tag: str, *, active: bool = True
 ) -> bytes | None:
-    """The spec of one variant as it is stored; None: the parent is to have no such one."""
+    """The stored spec of one variant; None: the parent has no such variant."""
     found = next((one for one in wanted_tags(parent, rules) if one.name == tag), None)
     if found is None:
         return None

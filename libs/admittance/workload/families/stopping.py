@@ -1,6 +1,6 @@
-"""The job of a family has stopped: a better variant takes over, or the family starts over.
+"""After a family's job has stopped: the better variant is admitted, or the family is reset.
 
-Source: LIFECYCLE 4.6, 4.7.
+Source: docs/spec/lifecycle.md#4.6, #4.7.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ FROM_OUTSIDE: Final = frozenset(
         "LocalQueueStopped",
     }
 )
-"""Evictions that nothing of the family is to blame for: also those start over whom a check has
-rejected."""
+"""Evictions with an outside cause: after them rejected variants are reset too."""
 _FORGIVEN: Final = frozenset({ActivityReason.REJECTED, ActivityReason.REQUEUING_LIMIT})
 
 
 def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
-    """The parent takes over what the variant has got, and its job may start."""
+    """Admits the parent with the variant's admission."""
     parent = family.family_head()
     name = variant.metadata.name
     admission = variant.status.admission
@@ -83,7 +82,8 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
 
 
 def after_stop(family: FamilyTransition) -> None:
-    """Where the parent has been released: the admitted variant is, too; and what comes then."""
+    """If the parent is released, releases the admitted variant, then completes the migration or
+    resets the family."""
     parent = family.family_head()
     name = parent.status.admitted_variant
     if not name or holds_quota(parent):
@@ -109,7 +109,7 @@ def after_stop(family: FamilyTransition) -> None:
         family.put(heir, change)
         if is_true(change.workload, Type.ADMITTED):
             admit_parent(family, change.workload)
-            _waits_for_nobody(family, name)
+            _end_backoff_of_removed(family, name)
             return
     if kind == REJECTION and not reactivated and head(parent).active:
         family.keep(with_status(family.family_head(), admitted_variant="", migrating_to=""))
@@ -119,7 +119,7 @@ def after_stop(family: FamilyTransition) -> None:
 
 
 def _competes_again(family: FamilyTransition) -> None:
-    """A parent is in no queue: only its backoff keeps its variants waiting."""
+    """Sets Requeued of the parent to True, unless it waits for its pods' backoff."""
     parent = family.family_head()
     requeued = find(parent, Type.REQUEUED)
     if (
@@ -143,9 +143,9 @@ def _competes_again(family: FamilyTransition) -> None:
     family.keep(with_status(parent, conditions=conditions), *says)
 
 
-def _waits_for_nobody(family: FamilyTransition, name: str) -> None:
-    """Who was replaced is turned off by policy; but of one that its queue does not have any more
-    policy says nothing. Should it come back before it is deleted, nothing else would end its wait.
+def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
+    """Ends the backoff of a replaced variant that its queue no longer has. Policy says nothing
+    about it, and if the queue lists it again, nothing else would end its wait.
     """
     variant = family.variants.get(name)
     if variant is None or not head(variant).active or family.wish(name) is not None:
@@ -171,8 +171,8 @@ def _without_promises(family: FamilyTransition) -> None:
 
 
 def reset(family: FamilyTransition, *, forgive: bool, waits: str = "") -> None:
-    """As if the parent were new. ``forgive``: also those that a check has rejected start over.
-    ``waits``: who sees the end of its own check's delay first."""
+    """Resets the family as if the parent were new. ``forgive``: rejected variants are reset too.
+    ``waits``: name of a variant that keeps the delay of its check."""
     parent = family.family_head()
     family.keep(
         with_status(
@@ -200,7 +200,7 @@ def _fresh(
     if forgive and status.stopped_by in _FORGIVEN:
         fields["stopped_by"] = ""
     if keeps or not head(variant).active:
-        # What is turned on again starts over then.
+        # An inactive variant is reset when it is activated.
         new = with_status(variant, **fields)
         if new != variant:
             family.keep(new)
