@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from inspect import CORO_CLOSED, getcoroutinestate
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -12,7 +15,7 @@ from admittance.cli import program
 from admittance.cli.program import ERRORS_MAX, invoke
 from admittance.cli.submit.command_workload import stem, suffix
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, settle
+from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, run, settle
 from admittance.cli.up import up
 
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
@@ -310,3 +313,19 @@ def test_lists_are_what_kubernetes_makes_of_them() -> None:
         "kind": "List",
         "items": [{"a": 1}],
     }
+
+
+def test_a_command_interrupted_before_it_starts_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would warn on standard error that it never ran."""
+
+    def interrupted(_work: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    async def command() -> int:
+        return 0
+
+    monkeypatch.setattr(asyncio, "run", interrupted)
+    work = command()
+    with pytest.raises(KeyboardInterrupt):
+        run(work)
+    assert getcoroutinestate(work) == CORO_CLOSED

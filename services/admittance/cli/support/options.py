@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -127,20 +128,22 @@ def call_of(
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Runs work on an event loop and exits with its status."""
-    import asyncio  # late: it would take half of the time of help and completion
+    with closing(work):  # Ctrl-C before it starts: Python would warn that it never ran.
+        import asyncio  # late: it would take half of the time of help and completion
 
-    status = asyncio.run(work)
+        status = asyncio.run(work)
     if status:
         raise typer.Exit(status)
 
 
 def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
     """`run` for services: on the faster loop, which takes longer to load."""
-    import asyncio
+    with closing(work):
+        import asyncio
 
-    import uvloop
+        import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        status = runner.run(work)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            status = runner.run(work)
     if status:
         raise typer.Exit(status)
