@@ -182,7 +182,7 @@ class ProvidedLife(LongLife):
         fact = kind(**{"id": asked.id, **fields})
         if kind is provisioning.Provisioned and fact.id not in self.freed:
             self.booked.add(fact.id)
-        step, why = self.capacity.heard(fact, self.now)
+        step, why = self.capacity.apply_status(fact, self.now)
         if step is not None:
             self._perform(step)
         else:

@@ -618,7 +618,7 @@ def test_a_provider_that_died_between_booking_and_answering_is_asked_by_the_same
     life = a_reserved()
     (asked,) = life.ids()
     life.booked.add(asked)
-    life.capacity.unheard(Slot(life.namespace, "w", CHECK), asked)
+    life.capacity.send_again(Slot(life.namespace, "w", CHECK), asked)
     life.go()
     assert [one.id for one in life.wanted] == [asked, asked]
     life.provisioned()

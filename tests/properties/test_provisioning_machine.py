@@ -282,7 +282,7 @@ class World:
         if not self.said:
             return
         fact = self.said[0]
-        step, why = self.core.heard(fact, self.now)
+        step, why = self.core.apply_status(fact, self.now)
         if why == "busy":
             return
         self.said.popleft()
@@ -338,7 +338,7 @@ class World:
                     self.put(one.metadata.name, replace(one, metadata=meta))
             case 17 if self.booth.asked:
                 lost = self.booth.asked[rng.choice(sorted(self.booth.asked))]
-                self.core.unheard(Slot("ns", lost.name, lost.check), lost.id)
+                self.core.send_again(Slot("ns", lost.name, lost.check), lost.id)
 
     def turn(self) -> None:
         rng = self.rng

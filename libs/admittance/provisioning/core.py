@@ -24,7 +24,7 @@ RUNS: Final = "the workload runs, and only CapacityRevoked stops that"
 
 def is_about_no_request(observed: ObservedState, fact: ProvisioningStatus) -> bool:
     """Whether the request id of the answer cannot be one of ours (not merely an old one)."""
-    work = observed.works.get((fact.namespace, fact.name))
+    work = observed.workloads.get((fact.namespace, fact.name))
     uid = fact.id.partition("/")[0]
     if fact.uid and fact.uid != uid:
         return True
@@ -113,7 +113,7 @@ def _uncounted(fact: ProvisioningStatus, why: str) -> str:
 
 
 def _runs(observed: ObservedState, slot: Slot) -> bool:
-    work = observed.works.get((slot.namespace, slot.workload))
+    work = observed.workloads.get((slot.namespace, slot.workload))
     return work is not None and is_admitted(work)
 
 
@@ -256,13 +256,13 @@ class ProvisioningCore:
     def due(self, now: datetime) -> None:
         """Marks the slots of overdue requests as dirty."""
         deadlines = self.observed.deadlines
-        while self.observed.heard and deadlines and deadlines[0][0] <= now:
+        while self.observed.answers_read and deadlines and deadlines[0][0] <= now:
             self.observed.dirty[heappop(deadlines)[1]] = None
 
     def wake(self) -> datetime | None:
         """The next deadline; None: no open request has one, or answers are still being read."""
         deadlines = self.observed.deadlines
-        return deadlines[0][0] if deadlines and self.observed.heard else None
+        return deadlines[0][0] if deadlines and self.observed.answers_read else None
 
     @property
     def is_busy(self) -> bool:
@@ -271,19 +271,19 @@ class ProvisioningCore:
 
     # Answers of providers. --------------------------------------------------------------------
 
-    def heard(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
+    def apply_status(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
         """The step that stores a provider's answer; or the reason to ignore it, with a step that
         notes the reason on the request if there is one. The reason `BUSY` means that a step of the
         slot is in flight: call again later."""
         return apply_provider_status(self.observed, self._memory, fact, now)
 
-    def unread(
+    def note_unreadable(
         self, workload: Name, provisioning_class: str, why: str, now: datetime
     ) -> Step | None:
         """See `note_unreadable`."""
         return note_unreadable(self.observed, self._memory, workload, provisioning_class, why, now)
 
-    def is_foreign(self, fact: ProvisioningStatus) -> bool:
+    def is_about_no_request(self, fact: ProvisioningStatus) -> bool:
         """Whether the request id of the answer cannot be one of ours (not merely an old one)."""
         return is_about_no_request(self.observed, fact)
 
@@ -296,7 +296,7 @@ class ProvisioningCore:
             and not kept.record.status.cancelled
         ]
 
-    def unheard(self, slot: Slot, record_id: str) -> None:
+    def send_again(self, slot: Slot, record_id: str) -> None:
         """The provider does not know the slot's request: it is sent once more."""
         self._memory.asked.discard(record_id)
         kept = self.observed.records.get(slot)

@@ -150,18 +150,18 @@ class SlotDecider:
 
     def row(self, slot: Slot) -> CheckState | None:
         """The workload's row of the check, whichever controller the check has."""
-        work = self._observed.works.get((slot.namespace, slot.workload))
+        work = self._observed.workloads.get((slot.namespace, slot.workload))
         return row_of(work.status.admission_checks, slot.check) if work is not None else None
 
     def step(self, slot: Slot, now: datetime) -> Step | None:
         """The next step; None: nothing is left to do."""
         observed = self._observed
         kept = observed.records.get(slot)
-        work = observed.works.get((slot.namespace, slot.workload))
+        work = observed.workloads.get((slot.namespace, slot.workload))
         row = self.row(slot) if slot.check in observed.checks else None
         look = SlotView(slot, kept, work, row, now)
         if kept is not None:
-            why = self._unwanted(look, kept.record)
+            why = self._cancel_reason(look, kept.record)
             if kept.record.status.cancelled or why:
                 return self._end(look, kept, why)
             if is_marked_for_deletion(kept.record):
@@ -180,19 +180,19 @@ class SlotDecider:
         return self._serve(ReservationView(slot, work, row, now), kept)
 
     def note(self, slot: Slot, text: str, now: datetime) -> Step | None:
-        """A step that says so beside the request, or the check that waits for one; None: it is."""
+        """The step that notes the text on the request, or on a Pending check; None: it is noted."""
         kept = self._observed.records.get(slot)
         if kept is not None:
             new = with_note(kept.record, text, now)
             write = Write(new.metadata.name, new, kept.revision)
             return Step(slot, write) if new is not kept.record else None
-        work = self._observed.works.get((slot.namespace, slot.workload))
+        work = self._observed.workloads.get((slot.namespace, slot.workload))
         row = self.row(slot) if slot.check in self._observed.checks else None
         if work is None or row is None or row.state != "Pending" or not is_reserved_anew(work):
             return None
         return self._tell(ReservationView(slot, work, row, now), Answer("Pending", text))
 
-    def _unwanted(self, look: SlotView, record: Record) -> str:
+    def _cancel_reason(self, look: SlotView, record: Record) -> str:
         slot = look.slot
         finished = self._observed.finished.get((slot.namespace, slot.workload))
         return cancel_reason(record, look.work, look.row, finished)
@@ -206,7 +206,7 @@ class SlotDecider:
         slot, kept = look.slot, look.kept
         while slot in observed.lost:
             record = observed.lost[slot][-1]
-            wanted = not record.status.cancelled and not self._unwanted(look, record)
+            wanted = not record.status.cancelled and not self._cancel_reason(look, record)
             if wanted and kept is None and not self._is_ready(look):
                 expected = observed.expected(slot, record.metadata.name)
                 return Step(slot, Write(record.metadata.name, record, expected))
@@ -219,7 +219,7 @@ class SlotDecider:
                 return Step(slot, fact=cancelled(ended))
             if not stands:
                 memory.forget(record)
-            observed.found(slot, record)
+            observed.settle_lost(slot, record)
             memory.ended(slot, record)
         return None
 
@@ -282,7 +282,7 @@ class SlotDecider:
         if open_ is None:
             return self._ask(look, kept, config)
         record = open_.record
-        if self._observed.heard and is_late(record, look.now):
+        if self._observed.answers_read and is_late(record, look.now):
             return self._too_late(slot, open_)
         if record.status.state is not State.PROVISIONED and differs_from_config(
             record, config, work

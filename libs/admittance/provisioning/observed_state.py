@@ -161,12 +161,12 @@ class StoredRecord(NamedTuple):
 
 
 class ObservedState(CheckConfigurations):
-    """``works``: unfinished workloads that have checks, or requests. ``records``: by slot.
+    """``workloads``: unfinished workloads that have checks, or requests. ``records``: by slot.
     ``dirty``: slots to be looked at, in the order in which they came."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.works: dict[Name, StoredWorkload] = {}
+        self.workloads: dict[Name, StoredWorkload] = {}
         self.finished: dict[Name, str] = {}
         """The uids of finished workloads."""
         self.records: dict[Slot, StoredRecord] = {}
@@ -183,7 +183,7 @@ class ObservedState(CheckConfigurations):
         """Records that were deleted or overwritten by another writer."""
         self.deadlines: list[tuple[datetime, Slot]] = []
         """A heap of deadlines of requests; some entries are out of date."""
-        self.heard = True
+        self.answers_read = True
         """All answers on the log have been read, so a request without an answer at its deadline is
         late."""
 
@@ -191,7 +191,7 @@ class ObservedState(CheckConfigurations):
 
     def workload(self, name: Name, workload: StoredWorkload | None) -> None:
         """The workload changed to this; None: it was deleted."""
-        before = self.works.pop(name, None)
+        before = self.workloads.pop(name, None)
         self.finished.pop(name, None)
         if workload is None:
             self._markers.pop(name, None)
@@ -200,8 +200,8 @@ class ObservedState(CheckConfigurations):
             if is_true(workload, Type.FINISHED):
                 self.finished[name] = workload.metadata.uid
             else:
-                self.works[name] = workload
-        for one in (before, self.works.get(name)):
+                self.workloads[name] = workload
+        for one in (before, self.workloads.get(name)):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:
                     self.dirty[Slot(*name, row.name)] = None
@@ -253,7 +253,7 @@ class ObservedState(CheckConfigurations):
     def _loses(self, record: Record, slot: Slot) -> None:
         self.lost.setdefault(slot, []).append(record)
 
-    def found(self, slot: Slot, record: Record) -> None:
+    def settle_lost(self, slot: Slot, record: Record) -> None:
         """The lost record has been dealt with."""
         self.lost[slot].remove(record)
         if not self.lost[slot]:
@@ -299,7 +299,7 @@ class ObservedState(CheckConfigurations):
     def touch(self, checks: Iterable[str]) -> None:
         """Marks all slots of these checks as dirty."""
         names = set(checks)
-        for (namespace, workload), one in self.works.items():
+        for (namespace, workload), one in self.workloads.items():
             for row in one.status.admission_checks:
                 if row.name in names:
                     self.dirty[Slot(namespace, workload, row.name)] = None
@@ -326,7 +326,7 @@ class ObservedState(CheckConfigurations):
     def marked(self, slot: Slot, name: str, revision: int) -> None:
         """The key of that name has a delete marker with that revision."""
         work = slot.namespace, slot.workload
-        if work in self.works:
+        if work in self.workloads:
             self._markers.setdefault(work, {})[name] = revision
         self.dirty[slot] = None
 

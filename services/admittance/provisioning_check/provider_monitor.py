@@ -50,11 +50,11 @@ class AnswerHandler(Protocol):
 
     async def take(self, said: Sequence[ProvisioningStatus], /) -> object: ...
 
-    async def unread(self, workload: Name, provisioning_class: str, why: str, /) -> None:
+    async def note_unreadable(self, workload: Name, provisioning_class: str, why: str, /) -> None:
         """The answer cannot be decoded."""
         ...
 
-    def unheard(self, slot: Slot, request_id: str, /) -> None:
+    def send_again(self, slot: Slot, request_id: str, /) -> None:
         """The provider does not know that request."""
         ...
 
@@ -197,13 +197,13 @@ class ProviderMonitor:
                     why = str(error)
                     log.warning("not_understood", provisioning_class=provisioning_class, why=why)
                     workload = record.metadata.namespace, record.spec.workload
-                    await self._hearer.unread(workload, provisioning_class, why)
+                    await self._hearer.note_unreadable(workload, provisioning_class, why)
                     unread += 1
                     continue
                 if reply.error:
                     continue
                 if not reply.known:
-                    self._hearer.unheard(slot_of(record), record.spec.id)
+                    self._hearer.send_again(slot_of(record), record.spec.id)
                 elif fact is not None:
                     said.append(fact)
             if said:

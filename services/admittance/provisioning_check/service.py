@@ -53,7 +53,7 @@ class Reconciler:
         seconds = settings.provisioning_seconds
         patience = timedelta(seconds=seconds) if seconds else None
         self.core = ProvisioningCore(patience, tell_left_aside)
-        self.core.observed.heard = False
+        self.core.observed.answers_read = False
         self._changed = asyncio.Event()
         self._quiet = asyncio.Condition()
         self._stop = asyncio.Event()
@@ -165,19 +165,19 @@ class Reconciler:
         for one in bad:
             with suppress(BadToken):
                 of = address_of(one.delivery.subject)
-                await self.unread((of.namespace, of.name), of.detail, one.reason)
+                await self.note_unreadable((of.namespace, of.name), of.detail, one.reason)
 
-    async def unread(self, workload: Name, provisioning_class: str, why: str) -> None:
+    async def note_unreadable(self, workload: Name, provisioning_class: str, why: str) -> None:
         """Notes on the workload's request that an answer of the class could not be decoded."""
-        step = self.core.unread(workload, provisioning_class, why, clock.now())
+        step = self.core.note_unreadable(workload, provisioning_class, why, clock.now())
         if step is not None:
             await self._performing.perform([step])
 
     def _are_all_heard(self) -> None:
         """Enables deadlines once all answers on the log are read: an answer published in time
         counts even if no leader was active then."""
-        if not self.core.observed.heard and self._puller.idle:
-            self.core.observed.heard = True
+        if not self.core.observed.answers_read and self._puller.idle:
+            self.core.observed.answers_read = True
             self._changed.set()
 
     async def take(self, said: Sequence[ProvisioningStatus]) -> list[str]:
@@ -191,7 +191,7 @@ class Reconciler:
             later: list[int] = []
             for i in left:
                 try:
-                    step, why = self.core.heard(said[i], clock.now())
+                    step, why = self.core.apply_status(said[i], clock.now())
                 except Exception as error:
                     # A broken answer must not block the others.
                     step, why = None, f"it leads to nothing: {error}"
@@ -217,14 +217,16 @@ class Reconciler:
                 fact = said[i]
                 log.info("ignored", id=fact.id, workload=fact.name, reason=why)
                 if i in unread:
-                    await self.unread((fact.namespace, fact.name), fact.provisioning_class, why)
-                whys[i] = why if i in unread or self.core.is_foreign(said[i]) else ""
+                    await self.note_unreadable(
+                        (fact.namespace, fact.name), fact.provisioning_class, why
+                    )
+                whys[i] = why if i in unread or self.core.is_about_no_request(said[i]) else ""
         return whys
 
-    def unheard(self, slot: Slot, request_id: str) -> None:
+    def send_again(self, slot: Slot, request_id: str) -> None:
         """The provider does not know the request: it is sent once more."""
         self._performing.again(request_id)
-        self.core.unheard(slot, request_id)
+        self.core.send_again(slot, request_id)
         self._changed.set()
 
 

@@ -96,11 +96,13 @@ class Ears:
         assert all(isinstance(one, Provisioned) for one in said)
         self.taken += [one.id for one in said]
 
-    async def unread(self, workload: tuple[str, str], provisioning_class: str, why: str) -> None:
+    async def note_unreadable(
+        self, workload: tuple[str, str], provisioning_class: str, why: str
+    ) -> None:
         assert provisioning_class == "class"
         self.strange[workload[1]] = why
 
-    def unheard(self, slot: Slot, request_id: str) -> None:
+    def send_again(self, slot: Slot, request_id: str) -> None:
         self.lost.append((slot, request_id))
 
 

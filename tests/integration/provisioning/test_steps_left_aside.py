@@ -109,14 +109,14 @@ async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_count
         )
         for one in records
     ]
-    heard = reconciler.core.heard
+    heard = reconciler.core.apply_status
 
     def hears(fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
         if fact.id == said[0].id:
             raise ZeroDivisionError("a bug")
         return heard(fact, now)
 
-    monkeypatch.setattr(reconciler.core, "heard", hears)
+    monkeypatch.setattr(reconciler.core, "apply_status", hears)
 
     assert await reconciler.take(said) == ["it leads to nothing: a bug", ""]
 

@@ -121,7 +121,7 @@ class Active:
     def _hear(self, stored: Stored) -> Any:
         fact = decode(stored.subject, stored.data)
         assert isinstance(fact, ProvisioningStatus)
-        step, _ = self._core.heard(fact, self._service.process.now())
+        step, _ = self._core.apply_status(fact, self._service.process.now())
         if step is not None and (yield from self._perform([step])):
             self._said.insert(0, stored)
             return

@@ -79,12 +79,14 @@ class Told(Story):
         try:
             fact = decode(subject, payload)
         except Undecodable as error:
-            self.does(self.core.unread(("ns", "train"), provisioning_class, str(error), self.now))
+            self.does(
+                self.core.note_unreadable(("ns", "train"), provisioning_class, str(error), self.now)
+            )
             return False
         assert isinstance(fact, ProvisioningStatus)
-        step, _ = self.core.heard(fact, self.now)
+        step, _ = self.core.apply_status(fact, self.now)
         self.does(step)
-        self.core.is_foreign(fact)
+        self.core.is_about_no_request(fact)
         for one in list(self.core.steps(self.now)):
             self.does(one)
         return True

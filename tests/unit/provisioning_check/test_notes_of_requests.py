@@ -16,7 +16,7 @@ from builders import NOON
 
 def foreign(story: Story, **fields: Any) -> bool:
     told: dict[str, Any] = {"provisioning_class": "class", "id": story.asked[-1].id, **fields}
-    return story.core.is_foreign(facts.Provisioned(namespace="ns", name="train", **told))
+    return story.core.is_about_no_request(facts.Provisioned(namespace="ns", name="train", **told))
 
 
 def test_an_answer_whose_uid_is_another_ones_does_not_count() -> None:

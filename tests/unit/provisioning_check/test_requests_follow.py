@@ -150,7 +150,7 @@ class Story:
         fields.setdefault("id", self.asked[-1].id)
         fields.setdefault("provisioning_class", "class")
         fact = kind(namespace="ns", name="train", **fields)
-        step, why = self.core.heard(fact, self.now)
+        step, why = self.core.apply_status(fact, self.now)
         if step is not None:
             assert step.write is not None
             assert step.write.record is not None
@@ -487,7 +487,7 @@ def test_a_request_that_nobody_knows_any_more_is_asked_again() -> None:
     story = Story()
     story.reserved()
 
-    story.core.unheard(Slot("ns", "train", "capacity"), "u/capacity/1/1")
+    story.core.send_again(Slot("ns", "train", "capacity"), "u/capacity/1/1")
     story.settle()
 
     assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
@@ -543,7 +543,9 @@ def test_an_answer_that_nobody_can_read_is_noted_where_it_was_asked() -> None:
     story.reserved()
 
     def unread(provisioning_class: str, name: str = "train") -> bool:
-        step = story.core.unread(("ns", name), provisioning_class, "no Provisioned: odd", NOON)
+        step = story.core.note_unreadable(
+            ("ns", name), provisioning_class, "no Provisioned: odd", NOON
+        )
         if step is not None:
             assert step.write is not None
             assert step.write.record is not None

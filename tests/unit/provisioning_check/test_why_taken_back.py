@@ -122,4 +122,4 @@ def test_a_finished_workload_is_remembered_only_while_it_is_there() -> None:
     story.becomes(None)
 
     assert not story.core.observed.finished
-    assert not story.core.observed.works
+    assert not story.core.observed.workloads
