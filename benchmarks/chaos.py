@@ -15,40 +15,32 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from admittance.cli.bench import queues
-from admittance.cli.bench.generator import Plan, PlannedQueue
 from admittance.cli.bench.run import loop_factory, main_of
 from admittance.cli.bench.system import Child, start
-from admittance.cli.support import services
-from admittance.events import codec
-from admittance.events.base import Fact
-from admittance.events.requests import Events, EventsReply
 from admittance.runtime import clock
-from admittance.runtime.bus import bucket, streams
+from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.errors import AdmittanceError, Refused, SetupError, Unavailable
+from admittance.runtime.errors import AdmittanceError, Refused, SetupError
 from admittance.runtime.nats_server.server import EmbeddedServer
-from admittance.workload import stored
-from admittance.workload.phase import phase
-from benchmarks.trail import Replay, Trail, read_trail, replay
+from benchmarks import chaos_cluster
+from benchmarks.chaos_jobs import (
+    QUEUES,
+    QUOTA_MILLI,
+    SERVICES,
+    create_queues,
+    job,
+    judged,
+    read_log,
+    unfinished_of,
+)
+from benchmarks.trail import read_trail, replay
 
-SERVICES: Final = tuple(name for name, one in services.SERVICES.items() if one.together)
-STREAMS: Final = tuple(stream.name for stream in streams.wanted())
-QUEUES: Final = 4
-QUOTA_MILLI: Final = 4000
 PATIENCE: Final = 600.0
 SERVER_KILLS: Final = 2
-SCRIPT: Final = 'echo "start $JOB $$" >>"$TRAIL"; sleep 0.5; echo "end $JOB $$" >>"$TRAIL"'
-
-_events = msgspec.json.Decoder(EventsReply)
-_encode = msgspec.json.Encoder().encode
 
 
 class Deployment:
@@ -107,28 +99,6 @@ class Deployment:
         await self._server.stop()
 
 
-def job(name: str, queue: str, trail: Path) -> bytes:
-    """The submission of one job that writes its beginning and its end to trail."""
-    container = {
-        "name": "main",
-        "image": "none",
-        "command": ["sh", "-c", SCRIPT],
-        "env": [{"name": "JOB", "value": name}, {"name": "TRAIL", "value": str(trail)}],
-        "resources": {"requests": {"cpu": "1"}},
-    }
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    manifest = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "queueName": queue,
-            "podSets": [{"name": "main", "count": 1, "template": template}],
-        },
-    }
-    return _encode({"namespace": "default", "name": name, "workload": manifest})
-
-
 async def survived(jobs: int, seed: int) -> list[str]:
     """Runs jobs through the storm and judges; raises SetupError with the first broken promise."""
     with tempfile.TemporaryDirectory(prefix="admit-chaos-") as name:
@@ -163,33 +133,6 @@ async def survived(jobs: int, seed: int) -> list[str]:
     if broken:
         raise SetupError("; ".join([story, *broken]))
     return [story, "all finished, none lost, none twice at once, quota never exceeded"]
-
-
-def judged(jobs: int, unfinished: Sequence[str], found: Trail, booked: Replay) -> list[str]:
-    """Every broken promise, a sentence each."""
-    broken: list[str] = []
-    if unfinished:
-        broken.append(f"{len(unfinished)} jobs are not finished, such as {unfinished[0]}")
-    if len(found.ended) != jobs:
-        broken.append(f"{jobs - len(found.ended)} jobs never came to their end")
-    if found.overlapping:
-        broken.append(f"{len(found.overlapping)} jobs ran twice at once: {found.overlapping[0]}")
-    if found.peak > QUEUES * QUOTA_MILLI // 1000:
-        broken.append(f"{found.peak} jobs ran at once")
-    if booked.over:
-        broken.append(f"over quota: {booked.over[0]}")
-    return broken
-
-
-async def create_queues(bus: Bus, *, timeout: float = 60.0) -> None:
-    """Makes the queues of the jobs, as soon as services answer."""
-    made = tuple(
-        PlannedQueue(
-            f"chaos-{n}", "cq", f"c-{n % 2}", "default", QUOTA_MILLI, 0, None, "Never", "Never"
-        )
-        for n in range(QUEUES)
-    )
-    await queues.create(bus, Plan(made, ()), timeout=timeout)
 
 
 async def _submit(bus: Bus, jobs: int, trail: Path) -> None:
@@ -231,35 +174,6 @@ def _lines(trail: Path) -> list[str]:
     return trail.read_text().splitlines()
 
 
-async def unfinished_of(bus: Bus) -> list[str]:
-    """Keys of the jobs that are not finished."""
-    entries = await bucket.read_all(bus, "workload.>")
-    now = clock.now()
-    return [
-        entry.key
-        for entry in entries
-        if entry.value is not None and phase(stored.decode(entry.value), now=now) != "Finished"
-    ]
-
-
-async def read_log(bus: Bus) -> list[Fact]:
-    """All facts about workloads that the log has, oldest first."""
-    told: list[Fact] = []
-    after = 0
-    deadline = clock.monotonic() + 60.0
-    while True:
-        data = _encode(Events(after=after, limit=500))
-        reply = _events.decode(await queues.ask(bus, "admit.api.events", data, deadline))
-        if reply.error:
-            raise Unavailable(reply.error)
-        for entry in reply.entries:
-            with suppress(codec.Undecodable):
-                told.append(codec.decode(entry.subject, bytes(entry.data)))
-            after = entry.sequence
-        if reply.complete:
-            return told
-
-
 def _tell(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
@@ -274,9 +188,6 @@ def command() -> list[str]:
     found = parser.parse_args()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         if found.servers > 1:
-            # Only now: it builds on this module.
-            from benchmarks import chaos_cluster
-
             return runner.run(
                 chaos_cluster.survived(
                     servers=found.servers, minutes=found.minutes, seed=found.seed, tell=_tell

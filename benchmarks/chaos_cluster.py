@@ -26,7 +26,7 @@ from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Refused, SetupError, Unavailable, passes
 from admittance.runtime.nats_server.cluster import ServerCluster
 from admittance.runtime.tasks import set_within
-from benchmarks import chaos
+from benchmarks import chaos_jobs
 from benchmarks.faults import Fault, Faults, Fleet
 from benchmarks.trail import read_trail, replay
 
@@ -84,10 +84,10 @@ class Flow:
                 await asyncio.sleep(0.02)
 
     async def _submit(self, number: int) -> None:
-        queue = f"chaos-{number % chaos.QUEUES}"
+        queue = f"chaos-{number % chaos_jobs.QUEUES}"
         message = Outgoing(
             f"admit.workload.submitted.default.job-{number}",
-            chaos.job(f"job-{number}", queue, self._trail),
+            chaos_jobs.job(f"job-{number}", queue, self._trail),
             {MESSAGE_ID: f"chaos-{number}"},
         )
         while True:
@@ -143,13 +143,13 @@ async def survived(
         folder = Path(name)
         trail = folder / "trail"
         trail.touch()
-        fleet = Fleet(folder, chaos.SERVICES, ServerCluster(folder / "servers", servers))
+        fleet = Fleet(folder, chaos_jobs.SERVICES, ServerCluster(folder / "servers", servers))
         began = clock.monotonic()
         try:
             await _cold_start(fleet)
             bus = await _connected(fleet.servers)
             try:
-                await chaos.create_queues(bus, timeout=READY_SECONDS)
+                await chaos_jobs.create_queues(bus, timeout=READY_SECONDS)
                 tell(f"serving after {clock.monotonic() - began:.1f} s")
                 flow = Flow(bus, trail, rate)
                 flowing = asyncio.create_task(flow.run())
@@ -161,7 +161,7 @@ async def survived(
                 unfinished = await _all_finished(bus, flow.jobs)
                 seconds = clock.monotonic() - began
                 times = await _times(bus)
-                told = await chaos.read_log(bus)
+                told = await chaos_jobs.read_log(bus)
             finally:
                 await bus.close()
             ended = fleet.ended() + fleet.crashed()
@@ -170,8 +170,8 @@ async def survived(
         finally:
             await fleet.stop()
         found = read_trail(trail.read_text().splitlines())
-    booked = replay(told, {f"chaos-{n}": chaos.QUOTA_MILLI for n in range(chaos.QUEUES)})
-    broken = chaos.judged(flow.jobs, unfinished, found, booked) + ended
+    booked = replay(told, {f"chaos-{n}": chaos_jobs.QUOTA_MILLI for n in range(chaos_jobs.QUEUES)})
+    broken = chaos_jobs.judged(flow.jobs, unfinished, found, booked) + ended
     lines = [
         f"{flow.jobs} jobs in {seconds:.0f} s on {servers} servers through {len(struck)} faults: "
         f"{len(found.ended)} ended, {found.started} runs started, {booked.admissions} admissions",
@@ -232,7 +232,7 @@ async def _storm(
             )
             if ended := fleet.ended():
                 raise SetupError("\n".join([f"after {fault.kind}:", *ended]))
-            await fleet.servers.healthy(bus, chaos.STREAMS, timeout=RECOVERY_SECONDS)
+            await fleet.servers.healthy(bus, chaos_jobs.STREAMS, timeout=RECOVERY_SECONDS)
             await asyncio.sleep(CALM_SECONDS * scale)
     return struck
 
@@ -257,7 +257,7 @@ async def _all_finished(bus: Bus, jobs: int) -> list[str]:
     unfinished = ["the bucket was never read"]
     while clock.monotonic() < deadline:
         with suppress(Unavailable, Refused):
-            unfinished = await chaos.unfinished_of(bus)
+            unfinished = await chaos_jobs.unfinished_of(bus)
             if not unfinished:
                 break
         await asyncio.sleep(0.5)

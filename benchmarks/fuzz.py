@@ -44,7 +44,7 @@ from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.nats_server.server import EmbeddedServer
 from admittance.workload import stored
 from admittance.workload.phase import phase
-from benchmarks.chaos import job
+from benchmarks.chaos_jobs import job
 from benchmarks.junk import SANE, Junk, Seen, draw
 from benchmarks.trail import read_trail
 

@@ -1,7 +1,8 @@
 """What is charged to the queues: regular workloads each for itself, a family as one.
 
 Of each flavor and resource a family is charged the most that any of its variants holds, since only
-one of them ever runs. Plainly, and sharing nothing with the scheduler's ledger. LIFECYCLE 4.6.
+one of them ever runs. Plainly, and sharing nothing with the scheduler's ledger.
+docs/spec/lifecycle.md#4.6.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold of what happens by the clock: never too early, counted once. LIFECYCLE 6."""
+"""Invariants of timed events: never too early, counted once. docs/spec/lifecycle.md#6."""
 
 from __future__ import annotations
 

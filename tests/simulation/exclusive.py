@@ -1,4 +1,4 @@
-"""One sibling preempts at a time, and the better one has the first chance. LIFECYCLE 4.8.
+"""One sibling preempts at a time, the better one first. docs/spec/lifecycle.md#4.8.
 
 Plainly, from what is stored: who was evicted for whom, who holds quota, and whose gate is open.
 """

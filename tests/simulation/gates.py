@@ -1,7 +1,6 @@
 """What must hold where a workload passes a gate: into its reservation, and into admission.
 
-Required checks are worked out once more, plainly, from the manifests as they are. LIFECYCLE 2.2,
-2.3, 2.5, 2.6.
+Required checks are computed again from the present manifests. docs/spec/lifecycle.md#2.2, #2.3, #2.5, #2.6.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Invariants:
             raise Broken(f"{key}: {'; '.join(found)}")
 
     def _rechecked(self, key: str, after: Seen) -> None:
-        """What becomes an admission is within quota, as the quotas are now. LIFECYCLE 2.8."""
+        """An admission is within the present quota. docs/spec/lifecycle.md#2.8."""
         assert after.workload is not None
         assert after.workload.status.admission is not None
         queue = after.workload.status.admission.cluster_queue

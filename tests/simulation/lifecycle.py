@@ -1,4 +1,4 @@
-"""The invariants (i) to (vi) of LIFECYCLE 1.4, and what follows from 1.1, 2.3 and 3.3 for every
+"""The invariants (i) to (vi) of docs/spec/lifecycle.md#1.4, and those of #1.1, #2.3, #3.3 for every
 write: over values, so that simulations and tests look at the same ones.
 
 Drawn from the text, not from the table of moves. Of a folded batch several facts are one write:

@@ -1,6 +1,6 @@
 """Quota once more, plainly: everything is computed anew from the objects each time.
 
-The dumb twin of `admittance.quota.tree`; source: SCHEDULING 2. It shares no code with it but the
+The reference of `admittance.quota.tree`; source: docs/spec/scheduling.md#2. Shares no code but the
 reading of quantities.
 """
 

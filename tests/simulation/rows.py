@@ -1,6 +1,6 @@
 """What must hold of the rows of checks in every write: they say what was said, and count it once.
 
-LIFECYCLE 2.3, 2.5, 3.1, 3.2.
+docs/spec/lifecycle.md#2.3, #2.5, #3.1, #3.2.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ LEGAL: Final[dict[str, frozenset[str]]] = {
     "off": frozenset({"off", _W, "evicting", "finished", ""}),
     "finished": frozenset({""}),
 }
-"""Drawn from LIFECYCLE 1.3 and 1.4, not from the table of moves. One write may fold several facts
-that nobody has to hear of, so what leads through waiting is legal, too; "" is no workload."""
+"""From docs/spec/lifecycle.md#1.3, #1.4, not from the transitions. One write may fold several facts
+that are not published, so a move through waiting is legal, too; "": the workload does not exist."""
 
 
 class Seen:

@@ -1,4 +1,4 @@
-"""What must hold between a parent and its variants, whenever a batch is whole. LIFECYCLE 4.
+"""Invariants between a parent and its variants after each batch. docs/spec/lifecycle.md#4.
 
 Plainly, from what is stored: nothing is asked of those who decide.
 """

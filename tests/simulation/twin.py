@@ -1,6 +1,6 @@
 """What facts make of a workload, plainly: which of them count, and which are dropped.
 
-The dumb twin of `admittance.workload.transitions`, drawn from LIFECYCLE 2.5 and 2.6. They share no
+The reference of `admittance.workload.transitions`, from docs/spec/lifecycle.md#2.5, #2.6: shares no
 code but the reading of conditions. It only says whether a fact counts: what it does is seen by the
 invariants.
 """

@@ -2,7 +2,7 @@
 
 A planner that still has victims either goes on, and they go; or it gives up, and they stay. What
 anybody gets must be within quota however that ends for each of them, so every combination is looked
-at: nothing is shared with `admittance.scheduling.state.shared_quota`. LIFECYCLE 2.7.
+at: nothing is shared with `admittance.scheduling.state.shared_quota`. docs/spec/lifecycle.md#2.7.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.chaos import judged
+from benchmarks.chaos_jobs import judged
 from benchmarks.trail import Replay, Trail, read_trail, replay
 
 from admittance.events import facts
