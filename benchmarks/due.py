@@ -167,7 +167,7 @@ async def measured(
             speaking = asyncio.create_task(speaker.run())
             controller = Controller(bus, speaker)
             await controller.start()
-            lines = [f"nobody waits: {await _cpu(find, idle)}"]
+            lines = [f"no workload waits: {await _cpu(find, idle)}"]
             meter = Meter(find)
             crowd = await _crowd(bus, controller, speaker, meter, count)
             lines.append(f"{crowd.told('due in one second')}; {_spent(meter.stop(), count)}")

@@ -44,7 +44,7 @@ def deep(levels: int, inner: str = "1") -> bytes:
 
 
 def deep_object(levels: int, field: str) -> bytes:
-    """An object whose ``field`` has objects within objects."""
+    """An object with nested objects in ``field``."""
     return (f'{{"{field}":' + '{"a":' * levels + "1" + "}" * (levels + 1)).encode()
 
 

@@ -16,7 +16,7 @@ RUNTIME = 0.2
 
 def plan(rate: float, seconds: float, checks: int = 0) -> Plan:
     """rate workloads a second for so many seconds, evenly, on one queue that has room for all.
-    ``checks``: how many each has; whoever is asked says Ready at once."""
+    ``checks``: how many each has; every check answers Ready at once."""
     names = tuple(f"check-{n}" for n in range(checks))
     count = max(1, round(rate * seconds))
     room = round(1000 * max(100.0, rate * 10))

@@ -98,7 +98,7 @@ class Submitter:
             await self.changed.wait()
 
     async def until_one_begun_after(self, moment: float) -> float:
-        """When the first workload was admitted whose submission began after moment."""
+        """When the first workload submitted after ``moment`` was admitted."""
         while True:
             times = [at for name, at in self.admitted.items() if self.begun.get(name, 0.0) > moment]
             if times:
@@ -154,7 +154,7 @@ class System:
         return sum(not child.running for child in self._children)
 
     def worries(self) -> int:
-        """Log lines so far that tell of an interruption."""
+        """Log lines so far that report an interruption."""
         return sum(
             child.log.read_text(errors="replace").count(worry)
             for child in self._children

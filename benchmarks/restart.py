@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.restart [--pending 50000]``: fills the queues, kills everything with
 ``kill -9``, starts it again on the same data folder, and waits for ``ready`` and for the scheduler
-to know everybody who waits.
+to know every pending workload.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def plan(pending: int) -> Plan:
     )
     return Plan(
         made,
-        # Twice the quota: each stays pending, without a neighbour that runs for ever.
+        # Twice the quota: each stays pending, without a neighbour that never ends.
         tuple(
             PlannedWorkload(0.0, 1.0, f"wait-{n}", n % QUEUES, "wait", 2000, 0)
             for n in range(pending)
@@ -112,7 +112,7 @@ async def _fill(bus: Bus, what: Plan) -> None:
 async def _silence(bus: Bus) -> None:
     """Waits until nothing is said any more: why each of them waits is stated after a while."""
     before = -1
-    # The log alone: heartbeats go on for ever in the bucket of claims.
+    # Only the log: heartbeats in the bucket of claims never stop.
     while (now := await messages_stored(bus, (subjects.STREAM,))) != before:
         before = now
         await asyncio.sleep(SILENCE_SECONDS)

@@ -29,8 +29,8 @@ class Trail(NamedTuple):
 def read_trail(lines: Iterable[str]) -> Trail:
     """What the jobs' own lines say.
 
-    A run without an end was killed, nobody knows when: it counts as living until its job starts
-    again. A run whose end comes after that start lived beside the second one.
+    A run without an end was killed at an unknown time: it counts as alive until its job starts
+    again. A run that ends after that start overlaps with the second one.
     """
     newest: dict[str, str] = {}
     running: set[str] = set()
@@ -76,15 +76,15 @@ def replay(told: Iterable[Fact], quota: Mapping[str, int], *, resource: str = "c
     over: list[str] = []
     admissions = 0
     for fact in told:
-        who = (fact.namespace, fact.name)
+        key = (fact.namespace, fact.name)
         match fact:
-            case facts.QuotaReserved(admission=Admission() as admission) if who not in booked:
+            case facts.QuotaReserved(admission=Admission() as admission) if key not in booked:
                 queue = admission.cluster_queue
                 asked = sum(
                     amount(resource, pods.resource_usage.get(resource, 0))
                     for pods in admission.pod_set_assignments
                 )
-                booked[who] = (queue, asked)
+                booked[key] = (queue, asked)
                 used[queue] += asked
                 peak[queue] = max(peak[queue], used[queue])
                 if used[queue] > quota[queue]:
@@ -94,6 +94,6 @@ def replay(told: Iterable[Fact], quota: Mapping[str, int], *, resource: str = "c
             case facts.Stopped(reason="RunnerEnded"):
                 pass  # the admission lasts
             case facts.Finished() | facts.Stopped():
-                queue, asked = booked.pop(who, ("", 0))
+                queue, asked = booked.pop(key, ("", 0))
                 used[queue] -= asked
     return Replay(tuple(over), dict(peak), admissions)

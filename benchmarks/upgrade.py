@@ -29,7 +29,7 @@ SETTLE_SECONDS: Final = 3.0
 
 
 def plan(families: int, checks: int = 0) -> Plan:
-    """Somebody else's workloads first, as many as families, one unit of quota each."""
+    """Other workloads first, as many as families, one unit of quota each."""
     names = tuple(f"check-{n}" for n in range(checks))
     queue = PlannedQueue(
         "upgrade",

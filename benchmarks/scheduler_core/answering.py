@@ -1,4 +1,4 @@
-"""How long an answer takes: why one workload waits, and who waits, where very many do."""
+"""Latency of explain and pending requests with very many pending workloads."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def classes(pending: int) -> float:
 
 
 def listing(pending: int, *, local: bool) -> float:
-    """Milliseconds for the first thousand who wait: of all, or of one LocalQueue."""
+    """Milliseconds to list the first thousand pending workloads, of all or of one LocalQueue."""
     bench = Bench(30, nominal="0")
     bench.apply_all(bench.workloads(pending))
     bench.core.cycle(now=START)

@@ -132,7 +132,7 @@ class Life(Core):
                 return
 
     def heard_of(self, one: Decided) -> None:
-        """Somebody writes down what was decided, and the picture hears of it."""
+        """Stores the decisions, and the scheduler gets the writes."""
         self.at(self.now + HEARD_SECONDS, lambda: self.carry_out(one))
 
     def carry_out(self, one: Decided) -> None:

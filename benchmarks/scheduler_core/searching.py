@@ -1,4 +1,4 @@
-"""A cycle whose head needs others to go: how long until they are told, in every shape."""
+"""Duration of a cycle with a preempting head, for every kind of preemption."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _nominal(bench: Bench, n: int, nominal: int, per_cohort: int) -> None:
 
 
 def in_vain(candidates: int, *, own: bool = True) -> float:
-    """Milliseconds for a cycle whose head finds that all the candidates hold too little."""
+    """Milliseconds for a cycle in which preempting all candidates would not be enough."""
     bench = Bench(2, nominal=str(candidates), config=Config(preemption=True))
     queue = 0 if own else 1
     for n in range(candidates * 2):

@@ -1,6 +1,7 @@
 """What must hold where a workload passes a gate: into its reservation, and into admission.
 
-Required checks are computed again from the present manifests. docs/spec/lifecycle.md#2.2, #2.3, #2.5, #2.6.
+Required checks are computed again from the present manifests. Source:
+docs/spec/lifecycle.md#2.2, #2.3, #2.5, #2.6.
 """
 
 from __future__ import annotations
