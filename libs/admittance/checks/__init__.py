@@ -8,7 +8,7 @@
 
     budget.run()
 
-Everything that a check needs is here; docs/checks.md tells the protocol behind it.
+Everything that a check needs is here; docs/checks.md describes the protocol.
 """
 
 from __future__ import annotations

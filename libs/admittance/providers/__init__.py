@@ -13,7 +13,7 @@ it afterwards.
 
     pool.run()
 
-Everything that a provider needs is here; docs/providers.md tells the protocol behind it.
+Everything that a provider needs is here; docs/providers.md describes the protocol.
 """
 
 from __future__ import annotations

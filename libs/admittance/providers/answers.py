@@ -1,5 +1,5 @@
-"""What a provider can say of a request. Each is a plain value; what is wrong with one is told where
-it is made, by a ValueError."""
+"""The statuses that a provider can give a request. Each is a plain value; a wrong one raises
+ValueError when it is made."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ VALUE_MAX: Final = 32_768
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What all answers have. ``message``: a sentence for people, of which 32,768 characters are
-    kept. ``details``: facts about the capacity by name, which a ProvisioningRequestConfig may turn
-    into node selectors; at most 64, and 128 KiB in all."""
+    """The base of all statuses. ``message``: a sentence for people, cut to 32,768 characters.
+    ``details``: facts about the capacity by name, which a ProvisioningRequestConfig may turn into
+    node selectors; at most 64, and 128 KiB in all."""
 
     word: ClassVar[str] = ""
     ends: ClassVar[bool] = True
@@ -38,16 +38,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Accepted(Answer, frozen=True):
-    """It is being worked on; the message may tell until when. Something else has to follow."""
+    """The request is being worked on; another status must follow."""
 
     word: ClassVar[str] = "accepted"
     ends: ClassVar[bool] = False
 
 
 class Provisioned(Answer, frozen=True):
-    """The capacity is there, and booked for this workload until it is taken back.
+    """The capacity is available and booked for this workload until the request is cancelled.
 
-    ``pod_set_updates``: what else to add to the pods, as `PodSetUpdate` or dicts of that shape; at
+    ``pod_set_updates``: further additions to the pods, as `PodSetUpdate` or dicts of that shape; at
     most 128 KiB in all."""
 
     word: ClassVar[str] = "provisioned"
@@ -63,8 +63,8 @@ class Provisioned(Answer, frozen=True):
 
 
 class Failed(Answer, frozen=True):
-    """There is no such capacity now; nothing is booked. ``retryable`` False: there never will be,
-    so that the workload is rejected. ``retry_after``: seconds before it is worth asking again."""
+    """The capacity is not available now; nothing is booked. ``retryable`` False: it never will be,
+    so the workload is rejected. ``retry_after``: the seconds before a retry makes sense."""
 
     word: ClassVar[str] = "failed"
     retryable: bool = True
@@ -77,19 +77,19 @@ class Failed(Answer, frozen=True):
 
 
 class BookingExpired(Answer, frozen=True):
-    """What was provisioned is not kept any longer for a workload that has not started."""
+    """The booking expired before the workload started."""
 
     word: ClassVar[str] = "booking_expired"
 
 
 class CapacityRevoked(Answer, frozen=True):
-    """What was provisioned is gone: its workload is stopped, and rejected."""
+    """The capacity is gone: the workload is stopped and rejected."""
 
     word: ClassVar[str] = "capacity_revoked"
 
 
 def fitting(details: Mapping[str, str]) -> dict[str, str]:
-    """As many of somebody else's details as an answer takes: the first ones that fit."""
+    """The first of these details that fit into an answer, for details of another system."""
     found: dict[str, str] = {}
     left = WHOLE_MAX - 2
     for key, value in details.items():

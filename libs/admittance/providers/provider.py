@@ -1,4 +1,4 @@
-"""`Provider`: what whoever provides capacity holds in the hand."""
+"""`Provider`: the class with which you write a capacity provider."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Provider:
-    """Provides capacity of one class: the name that ProvisioningRequestConfigs name.
+    """Provides capacity of one provisioning class, named by ProvisioningRequestConfigs.
 
-    ``parameters``: a msgspec Struct that ``request.parameters`` is to be; wrong ones fail for good,
-    with the reason. Without it they are text by name. ``grace_seconds``: how long what is under way
-    may take to end when the process is asked to.
+    ``parameters``: the msgspec Struct of ``request.parameters``; wrong parameters fail the request
+    for good, with the reason. Without it, parameters are a dict of texts. ``concurrency``: the
+    requests worked on at once. ``grace_seconds``: how long work under way may take to finish when
+    the process ends.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Provider:
         self.shape = parameters
         self.grace_seconds = grace_seconds
         self.activity = (True, "")
-        """Whether it can provide, and, if not, why. One value, since any thread may change it."""
+        """Whether it can provide, and if not, why. One value, because any thread may change it."""
         self.changes = ChangeSignal()
         self._concurrency = concurrency
         self._requested: Callable[..., Any] | None = None
@@ -61,15 +62,15 @@ class Provider:
         self._report: Callable[[str, Status], Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # What an author says. -----------------------------------------------------------------
+    # For the author. -----------------------------------------------------------------
 
     def requested(self, function: F) -> F:
-        """Decorates the function that obtains capacity: takes a `Request`, answers `Provisioned`,
-        `Failed`, or `Accepted`; then ``request.say`` or `report` has the rest
-        (``say_from_thread`` and `report_from_thread` in a plain function).
+        """Decorates the function that obtains capacity: it takes a `Request` and returns
+        `Provisioned`, `Failed` or `Accepted`. After `Accepted`, ``request.say`` or `report` gives
+        the result (``say_from_thread`` and `report_from_thread` in a plain function).
 
-        It may be called again for the same ``id``, after a crash, perhaps in another replica, also
-        when it had booked already: it must find its own booking again by the id.
+        After a crash it may be called again for the same ``id``, perhaps in another replica, even
+        if it has booked already: it must find its own booking by the id.
         """
         if self._requested is not None:
             raise ValueError(f"{self.name} has such a function: {self._requested.__qualname__}")
@@ -77,51 +78,51 @@ class Provider:
         return function
 
     def cancelled(self, function: F) -> F:
-        """Decorates the function that frees what was booked: takes a `Cancellation`. It is called
-        until it returns once, perhaps twice, and also for what it never booked."""
+        """Decorates the function that frees a booking: it takes a `Cancellation`. It is called
+        until it returns, perhaps twice, and also for requests without a booking."""
         if self._cancelled is not None:
             raise ValueError(f"{self.name} has such a function already")
         self._cancelled = function
         return function
 
     def inactive(self, message: str) -> None:
-        """From now on heartbeats say that nothing can be provided: checks of this class are
-        inactive until `ready` is called. Any thread may."""
+        """Makes the checks of this class inactive until `ready` is called. Any thread may call
+        this."""
         self.activity = (False, message)
         self.changes.tell()
 
     def ready(self) -> None:
-        """Capacity can be provided again. Any thread may say so."""
+        """Makes the checks of this class active again. Any thread may call this."""
         self.activity = (True, "")
         self.changes.tell()
 
     @property
     def active(self) -> bool:
-        """It was not said that nothing can be provided."""
+        """Whether capacity can be provided."""
         return self.activity[0]
 
     @property
     def message(self) -> str:
-        """Why nothing can be provided."""
+        """Why no capacity can be provided; empty if active."""
         return self.activity[1]
 
     async def report(self, request_id: str, status: Status) -> bool:
-        """Says something about a request of earlier, by its id: that its booking has expired, that
-        its capacity was revoked. False: it was taken back, or is unknown. Raises RuntimeError when
-        the provider does not run."""
+        """Publishes a status of an earlier request, such as an expired booking or revoked
+        capacity. False: the request was cancelled or is unknown. Raises RuntimeError if the
+        provider is not running."""
         if self._report is None:
             raise RuntimeError(f"{self.name} is not running")
         return bool(await self._report(request_id, status))
 
     def report_from_thread(self, request_id: str, status: Status) -> bool:
-        """`report`, where no event loop runs: in a plain function, or in a thread of your own."""
+        """`report` outside the event loop: in a plain function or a thread of your own."""
         return from_thread(self.report(request_id, status), self._loop)
 
-    # What the helper asks. ----------------------------------------------------------------
+    # For the service. ----------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """What is answered to request: no bus, no retries; for tests, and for the helper. Raises
-        whatever the function raises, and TypeError when it answers what is no status."""
+        """Calls the author's function once, without a bus; for tests and for the service. Raises
+        what the function raises, and TypeError if it returns anything else than a status."""
         if self._requested is None:
             raise RuntimeError(f"{self.name} provides nothing: decorate one with @….requested")
         if self.shape is not None and not isinstance(request.parameters, self.shape):
@@ -137,20 +138,20 @@ class Provider:
         raise TypeError(f"it answered {answer!r}: return Provisioned, Failed or Accepted")
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Calls the function that frees, if there is one."""
+        """Calls the function that frees, if one is decorated."""
         if self._cancelled is not None:
             await self._threads.outcome(self._cancelled, cancellation)
 
     @property
     def concurrency(self) -> int:
-        """Requests that one process works on at once."""
+        """The requests that one process works on at once."""
         if self._concurrency is not None:
             return self._concurrency
         return CONCURRENCY if inspect.iscoroutinefunction(self._requested) else THREADS
 
     @property
     def understands(self) -> tuple[str, ...]:
-        """The parameters that it understands, for the heartbeat; none: whatever it is given."""
+        """The names of the known parameters, for the heartbeat; empty if it accepts any."""
         if self.shape is None:
             return ()
         return tuple(field.encode_name for field in msgspec.structs.fields(self.shape))
@@ -161,7 +162,7 @@ class Provider:
         return self._requested is not None
 
     def report_through(self, report: Callable[[str, Status], Any] | None) -> None:
-        """Where `report` goes from now on, in the running event loop; None: nowhere."""
+        """Connects `report` to a function of the running event loop; None disconnects it."""
         self._report = report
         self._loop = asyncio.get_running_loop() if report is not None else None
 
@@ -175,13 +176,13 @@ class Provider:
         stop: asyncio.Event | None = None,
     ) -> None:
         """Provides until stop is set or this is cancelled; for a program with a loop of its own.
-        ``url``, ``creds``: else ADMIT_NATS_URL and ADMIT_NATS_CREDS."""
+        ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS."""
         from admittance.providers.service import serve
 
         await serve(self, url=url, creds=creds, stop=stop or asyncio.Event())
 
     def run(self, url: str | None = None, *, creds: str | None = None) -> None:
-        """Provides until SIGINT or SIGTERM. `serve` has the arguments."""
+        """Provides until SIGINT or SIGTERM. Arguments as in `serve`."""
         from admittance.providers.service import run
 
         run(self, url=url, creds=creds)

@@ -1,4 +1,4 @@
-"""What a provider is asked."""
+"""What a provider receives: requests for capacity and cancellations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from admittance.sdk.threads import from_thread
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """Free what was booked for that request, if anything was: it may be one that nobody here has
-    heard of, and it may come twice."""
+    """A cancelled request: free what was booked for it, if anything. It may be a request that this
+    provider never received, and it may come twice."""
 
     id: str
     namespace: str
@@ -29,9 +29,9 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodSet:
-    """Pods of one shape: ``count`` of them, each needs ``requests`` (whole numbers: thousandths of
-    cpu, bytes, pieces). ``template``: the pod template, with what flavors add to it. ``names``: the
-    pod sets that are asked for together, of which ``name`` is the first."""
+    """``count`` equal pods. Each needs ``requests`` (whole numbers: millicores of cpu, bytes,
+    pieces). ``template``: the pod template, with the additions of flavors. ``names``: the pod sets
+    requested together; ``name`` is the first."""
 
     def __init__(self, given: PodSetToProvision) -> None:
         self.name = given.name
@@ -41,20 +41,20 @@ class PodSet:
 
     @property
     def template(self) -> PodTemplate:
-        """Typed."""
+        """The pod template as a Struct."""
         raw = self._raw if self._raw != b"null" else b"{}"
         return msgspec.json.decode(raw, type=PodTemplate)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The template as it was written, with every field that Admittance does not read."""
+        """The pod template as a dict, with the fields that Admittance does not read."""
         raw = self._raw if self._raw != b"null" else b"{}"
         found: dict[str, Any] = msgspec.json.decode(raw)
         return found
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """Of one pod."""
+        """The resource requests of one pod."""
         raw = self._raw if self._raw != b"null" else b"{}"
         spec = b'{"podSets":[{"name":"main","count":1,"template":%b}]}' % raw
         (found,) = needs(spec).pod_sets
@@ -62,17 +62,17 @@ class PodSet:
 
     @property
     def node_selector(self) -> Mapping[str, str]:
-        """Labels that the nodes must have."""
+        """Labels that nodes must have."""
         return self.template.spec.node_selector
 
 
 class Request:
-    """Capacity that is asked for, for one workload.
+    """A request for capacity for one workload.
 
-    ``id``: the same for the same request, however often it is heard: act once for each.
-    ``deadline``: what is not provisioned by then is taken back. ``parameters``: of the
-    ProvisioningRequestConfig and the workload, as text or as the Struct that the provider was
-    given. ``last``: what was said of it before; None: nothing, so it may be new.
+    ``id``: equal for all deliveries of the request: act once for each id. ``deadline``: a request
+    that is not provisioned by then is cancelled. ``parameters``: those of the
+    ProvisioningRequestConfig and the workload, as a dict of texts or the provider's Struct.
+    ``last``: the provider's last status of it; None before the first.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Request:
         last: str | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """``say``: where `say` goes, in ``loop``; None: into ``said``."""
+        """``say``: publishes a status, in ``loop``. None: `say` collects it in ``said``."""
         self.id = fact.id
         self.namespace = fact.namespace
         self.name = fact.name
@@ -98,28 +98,28 @@ class Request:
         self.parameters: Any = dict(fact.parameters) if parameters is None else parameters
         self.last = last
         self.said: list[Status] = []
-        """What was said of it without a bus, as in tests."""
+        """The statuses of `say` without a bus, as in tests."""
         self._say = say
         self._loop = loop
 
     def total(self, resource: str) -> int:
-        """How much of a resource all pods need together."""
+        """The amount of a resource that all pods need together."""
         return sum(one.count * one.requests.get(resource, 0) for one in self.pod_sets)
 
     @property
     def pods(self) -> int:
-        """How many pods."""
+        """The number of pods."""
         return sum(one.count for one in self.pod_sets)
 
     async def say(self, status: Status) -> bool:
-        """Says so now, and goes on. False: the request was taken back meanwhile."""
+        """Publishes a status while the work continues. False: the request was cancelled."""
         if self._say is None:
             self.said.append(status)
             return True
         return await self._say(status)
 
     def say_from_thread(self, status: Status) -> bool:
-        """`say`, for a function that is a plain one and so runs in a thread."""
+        """`say` for a plain function, which runs in a thread."""
         if self._say is None:
             self.said.append(status)
             return True

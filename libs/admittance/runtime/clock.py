@@ -1,4 +1,4 @@
-"""The one place that reads the clock. Everybody else gets a `Clock` or a time as an argument."""
+"""The only module that reads the clock. All others get a `Clock` or a time as an argument."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], datetime]
-"""Answers the time: aware, in UTC. The one thing that tests replace."""
+"""Returns the time: aware, in UTC. Tests replace it."""
 
 
 def now() -> datetime:
@@ -17,7 +17,7 @@ def now() -> datetime:
 
 
 def monotonic() -> float:
-    """Seconds since some moment; never goes back. For durations and deadlines only."""
+    """Seconds since an arbitrary moment; never goes back. For durations and deadlines only."""
     return time.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""Addresses of nats-servers: read, with the login that each names, and shown without secrets."""
+"""Parses addresses of nats-servers with their logins, and shows them without secrets."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ HIDDEN: Final = "***"
 
 
 class Login(NamedTuple):
-    """Who connects, as it is sent: percent-decoded. ``password`` None: ``user`` is a token."""
+    """A login, percent-decoded. ``password`` None: ``user`` is a token."""
 
     user: str
     password: str | None
 
 
 class ServerUrl(NamedTuple):
-    """One server. ``address`` names no secret."""
+    """One server. ``address`` contains no secret."""
 
     address: str
     login: Login | None
 
 
 class BadUrl(ValueError):
-    """It is not the address of a nats-server. The text names no secret."""
+    """Not the address of a nats-server. The text contains no secret."""
 
 
 def read_urls(text: str) -> list[ServerUrl]:
-    """The servers that text names, separated by commas. Raises BadUrl."""
+    """The servers in a comma-separated text. Raises BadUrl."""
     return [_read(one.strip()) for one in text.split(",")]
 
 
@@ -38,7 +38,7 @@ def shown(text: str) -> str:
     try:
         parts = [_split(one.strip()) for one in text.split(",")]
     except BadUrl:
-        # What in it is a secret cannot be told.
+        # The position of a secret in it is unknown.
         return HIDDEN if "@" in text else text
     return ",".join(_shown(one) for one in parts)
 
@@ -61,7 +61,7 @@ def _split(text: str) -> SplitResult:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         port = parts.port
     except ValueError as error:
-        # The error may quote what it takes for a port, such as a part of a password.
+        # The error may quote a part of a password that looks like a port.
         reason = "" if "@" in text else f": {error}"
         raise BadUrl(f'"{quoted}" is no address{reason}') from None
     bad_path = bool(parts.path.strip("/")) and "@" in parts.path

@@ -185,7 +185,7 @@ class RequestConsumer:
 
     async def _find(self) -> str:
         name = self._asked.durable
-        absent = self._pull.nobody
+        absent = self._pull.missing_count
         if absent:
             if clock.monotonic() - self._told_absent >= ABSENT_TOLD or not self._told_absent:
                 self._told_absent = clock.monotonic()

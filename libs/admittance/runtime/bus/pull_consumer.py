@@ -1,9 +1,9 @@
-"""A standing request to a pull consumer: messages come as soon as they are there.
+"""A pull consumer whose request is always open, so that messages arrive at once.
 
-One request is always open at the server, topped up when half of it is used, so that neither a timer
-nor a round trip stands between a fact and its reader. Pull subscriptions can go quiet after a
-restart of the server; so the server sends a heartbeat, and on silence, on reconnect, and when the
-consumer is gone, everything is made anew: inbox, consumer, request.
+The request is renewed when half of it is used: no timer and no round trip delays a message. A pull
+subscription can go silent after a restart of the server. So the server sends heartbeats, and on
+silence, after a reconnect, and when the consumer is gone, inbox, consumer and request are
+recreated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.logger import logger
 
 HEARTBEAT: Final = 0.3
-"""Seconds. Twice this without a word means silence."""
+"""Seconds. 2.5 times this without a message means silence."""
 EXPIRES: Final = 30.0
 """Seconds that one request stays open."""
 
@@ -66,8 +66,8 @@ def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
 class PullConsumer:
     """Keeps up to ``batch`` messages of a consumer on their way.
 
-    ``make`` makes (or finds) the consumer and answers its name; it is called again whenever
-    everything is made anew. ``receive`` gets each message, in order, and must not block.
+    ``make`` creates (or finds) the consumer and returns its name; each renewal calls it again.
+    ``receive`` gets each message, in order, and must not block.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class PullConsumer:
         self._receive = receive
         self._batch = batch
         self.consumer = ""
-        self.nobody = 0
-        """Requests in a row that the server answered with: there is no such consumer."""
+        self.missing_count = 0
+        """Requests in a row for which the server had no such consumer."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done with the error when the consumer cannot be made anew."""
+        """Gets the error when the consumer cannot be recreated."""
         self._inbox: Subscription | None = None
         self._subject = ""
         self._open = 0
@@ -100,24 +100,24 @@ class PullConsumer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Makes the consumer and asks. Raises what ``make`` raises."""
+        """Creates the consumer and opens the request. Raises what ``make`` raises."""
         await self._make_anew()
         self._bus.reconnected.append(self.renew)
         self._task = asyncio.create_task(self._run(), name=f"pull-{self._stream}")
 
     def renew(self) -> None:
-        """Everything is to be made anew, soon."""
+        """Has inbox, consumer and request recreated soon."""
         self._renew = True
         self._wake.set()
 
     def taken(self, count: int) -> None:
-        """The reader took count messages out of what it holds: more may come."""
+        """Records that the reader handled ``count`` messages, so that more may come."""
         self._held -= count
         if self._open + self._held <= self._batch // 2:
             self._wake.set()
 
     async def drain(self) -> None:
-        """Ends the request; what is on its way is still received. `stop` comes after it."""
+        """Ends the request. Messages on their way are still received. Call `stop` afterwards."""
         await self._end()
         if self._inbox is not None and self._bus.nc.is_connected:
             with suppress(nats.errors.Error, TimeoutError, asyncio.TimeoutError):
@@ -139,7 +139,7 @@ class PullConsumer:
         with suppress(ValueError):
             self._bus.reconnected.remove(self.renew)
         if self._task is not None:
-            # nats-py swallows a cancellation while it flushes, so the flag has the last word.
+            # nats-py swallows a cancellation while it flushes, so the flag decides.
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -154,15 +154,15 @@ class PullConsumer:
                     await self._ask()
             except Exception as error:
                 if passes(error) or isinstance(error, nats.errors.Error):
-                    # The server is away or still reading its store; it is asked again soon.
+                    # The server is not available or still reads its store: retry soon.
                     self._renew = True
                     await asyncio.sleep(0.05)
                     self._wake.set()
                     continue
-                # Also a bug: else the reader would wait for ever, and seem to be well.
+                # Also a bug: otherwise the reader would wait without end and seem healthy.
                 if not self.failed.done():
                     self.failed.set_exception(error)
-                    # Marked as read: a reader that has ended does not ask any more.
+                    # Marks the exception as retrieved: a reader that has ended does not read it.
                     self.failed.exception()
                 return
 
@@ -171,12 +171,12 @@ class PullConsumer:
             return False
         if not self._bus.nc.is_connected:
             return False
-        # Perhaps it was this process that did not listen: read what has piled up first.
+        # Perhaps this process was busy: read what has piled up first.
         try:
             await self._bus.nc.flush(timeout=1)
         except (nats.errors.Error, TimeoutError):
-            # The server answers nothing at all. What is open there stays open, and goes on with it;
-            # if the connection is lost, the client's pings find that out.
+            # The server answers nothing at all. The request stays open there and continues with it;
+            # the client's pings notice a lost connection.
             return False
         return clock.monotonic() - self._heard >= 2.5 * HEARTBEAT
 
@@ -201,7 +201,7 @@ class PullConsumer:
         if count <= 0:
             return
         if not self._bus.nc.is_connected:
-            # It would be kept and sent later, to an inbox that is then no longer ours.
+            # The client would send it later, for an inbox that is no longer ours.
             self._renew = True
             return
         request = {
@@ -223,7 +223,7 @@ class PullConsumer:
             self._on_status(headers)
             return
         deliveries, sequence, consumed, nanoseconds, pending = read_reply(reply)
-        self.nobody = 0
+        self.missing_count = 0
         self._open -= 1
         self._held += 1
         self._receive(
@@ -245,18 +245,18 @@ class PullConsumer:
     def _on_status(self, headers: bytes) -> None:
         match status(headers):
             case "100" | "":
-                self.nobody = 0
+                self.missing_count = 0
                 return
             case "408" | "404":
-                # A request ended by its time: what of it was not delivered is not coming.
+                # The request expired: its undelivered messages will not come.
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if "complet" in description(headers).lower():
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if "exceed" in description(headers).lower():
                 self._open = 0
             case found:
-                # Consumer deleted, leader changed, server shutting down, nobody there.
-                self.nobody += found == "503"
+                # Consumer deleted, leader changed, server shutting down, or no responders.
+                self.missing_count += found == "503"
                 self._renew = True
         self._wake.set()
 
