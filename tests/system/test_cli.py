@@ -443,7 +443,7 @@ def test_an_interrupted_wait_says_that_the_job_goes_on(admit: Up) -> None:
         waiting.wait()
     assert waiting.returncode == 130
     [line] = said.splitlines()
-    assert line.startswith("long goes on; `admit wait workload long --for Finished` waits again")
+    assert line.startswith("long continues; `admit wait workload long --for Finished` waits again")
     assert admit.ok("get", "wl", "--state", "Running", "-o", "name").lines == [
         "workload.kueue.x-k8s.io/long"
     ]

@@ -150,9 +150,7 @@ async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing
     assert "no provider answers for this class" not in told
     letters = await past(bus, ["admit.deadletter.provisioning-check"])
     assert len(letters) == 2
-    assert "2 of provisioning-check: `admit events -A` tells them" in await admit(
-        nats_server, "doctor"
-    )
+    assert "2 of provisioning-check: see `admit events -A`" in await admit(nats_server, "doctor")
     assert (await admit(nats_server, "events", "-A")).count("dead letter") == 2
     history = await admit(nats_server, "events", "--workload", "w")
     assert "capacity asked    ns/w  class: attempt 1 of check capacity" in history

@@ -93,7 +93,7 @@ def submit(
     """Submit a workload: a command after --, or manifests with -f."""
     from admittance.api.reading.from_job import GPU
     from admittance.cli.submit import submit
-    from admittance.cli.submit.command_workload import Wish
+    from admittance.cli.submit.command_workload import CommandOptions
 
     call = call_of(ctx, nats, namespace, output)
     wish = None
@@ -107,7 +107,7 @@ def submit(
         raise BadInput("nothing to submit: name a command after --, or a file with -f")
     else:
         asked = {"cpu": cpu, "memory": memory, GPU: gpu}
-        wish = Wish(
+        wish = CommandOptions(
             command=command,
             queue=queue,
             name=name,

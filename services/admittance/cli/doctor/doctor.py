@@ -1,4 +1,4 @@
-"""``admit doctor``: what can be known about the installation from outside, and what is wrong."""
+"""``admit doctor``: checks an installation from outside and lists what is wrong."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ STREAMS: Final = (
     f"KV_{subjects.CLAIMS}",
 )
 LAG_MAX: Final = 10_000
-"""Facts not yet read: more than a second's work means that somebody does not keep up."""
+"""Unread facts: more than a second of work means that a service does not keep up."""
 HEALTH_SECONDS: Final = 1.0
 SET_ASIDE_MAX: Final = 50
-"""Things that cannot be read, of which each gets a line of the table."""
+"""Unreadable entries that get a line of their own in the table."""
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -50,7 +50,7 @@ WRONG: Final = "wrong"
 
 
 class Line(NamedTuple):
-    """One thing that was looked at. ``state``: ok, note (should be known) or wrong."""
+    """Result of one check. ``state``: ok, note or wrong."""
 
     state: str
     what: str
@@ -58,7 +58,7 @@ class Line(NamedTuple):
 
 
 async def doctor(call: Call) -> int:
-    """Prints what was looked at, a line each; status 1 when something is wrong."""
+    """Prints one line per check; status 1 if one is wrong."""
     async with link(call) as bus:
         lines = [
             *_server(bus.bus, call),
@@ -101,8 +101,8 @@ def _server(bus: Bus, call: Call) -> list[Line]:
     cluster = info.get("cluster")
     where = f"{call.shown_url}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
     durability = (
-        "acknowledged writes are on the disks of a majority after sync_interval; a server tells "
-        "nobody what that is: set sync_interval: always where a power cut must lose nothing"
+        "acknowledged writes are on the disks of a majority after sync_interval, which the server "
+        "does not report: set sync_interval: always if a power cut must lose nothing"
     )
     return [
         Line(OK, "server", f"nats-server {info.get('version', '?')} at {where}"),
@@ -120,7 +120,7 @@ async def _streams(bus: Bus) -> list[Line]:
         try:
             info = await bus.api(f"STREAM.INFO.{name}")
         except (Refused, Unavailable):
-            continue  # Said above: it is missing.
+            continue  # A line above says that it is missing.
         state, config = info["state"], info["config"]
         size = f"{state['messages']:,} messages, {_bytes(state['bytes'])}"
         copies = f"{config.get('num_replicas', 1)} replica(s), {config.get('storage', '?')}"
@@ -149,7 +149,7 @@ async def _consumers(bus: Bus) -> list[Line]:
     for info in await _all_consumers(bus):
         name = info["config"].get("durable_name") or subjects.CHECK_DURABLE
         if name.startswith((subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)):
-            continue  # Told of as check controllers, and as capacity.
+            continue  # Listed under check controllers and capacity.
         lag = info.get("num_pending", 0)
         waiting = info.get("num_ack_pending", 0)
         late = lag > LAG_MAX
@@ -175,7 +175,7 @@ async def _all_consumers(bus: Bus) -> list[dict[str, Any]]:
 
 
 async def _timers(bus: Bus) -> list[Line]:
-    return [Line(OK if well else WRONG, "timers", said) for well, said in await timers_found(bus)]
+    return [Line(OK if fine else WRONG, "timers", text) for fine, text in await timers_found(bus)]
 
 
 async def _families(bus: Bus) -> list[Line]:
@@ -188,9 +188,8 @@ def _services(answers: list[HealthReply]) -> list[Line]:
     for name, service in SERVICES.items():
         mine = [one for one in answers if one.service == name]
         if not mine and service.together:
-            missing = f"nobody answers: start `admit up`, or `admit serve {name}`"
-            # Whoever runs jobs elsewhere needs no runner of ours, and no pool of machines; and who
-            # has no cloud misses nothing without the provider of it.
+            missing = f"no instance answers: start `admit up`, or `admit serve {name}`"
+            # An installation may run jobs elsewhere, and needs a provider only for its own cloud.
             lines.append(Line(WRONG if service.wanted else NOTE, name, missing))
         for one in mine:
             lines.append(_service(one))
@@ -221,7 +220,7 @@ def _service(one: HealthReply) -> Line:
 
 
 async def _leads(bus: Bus) -> list[Line]:
-    """Who has the last epoch of each domain, as the log tells."""
+    """The owner of the last epoch of each domain, from the log."""
     import base64
 
     from admittance.events.system import Epoch
@@ -251,7 +250,7 @@ async def _leads(bus: Bus) -> list[Line]:
 
 
 async def _checkpoints(bus: Bus) -> list[Line]:
-    """From where past decisions can be repeated, beside the first fact."""
+    """The checkpoints from which past decisions can be repeated."""
     try:
         made = await checkpoints(bus)
     except (Refused, Unavailable):
@@ -264,7 +263,7 @@ async def _checkpoints(bus: Bus) -> list[Line]:
 
 
 async def _set_aside(bus: Bus, call: Call) -> list[Line]:
-    """What cannot be read. A workload or a manifest is missing then; anything else is in no way."""
+    """Entries that cannot be read. Only an unreadable workload or manifest is an error."""
     try:
         found = await set_aside(bus, await _all_consumers(bus))
     except (Refused, Unavailable) as error:
@@ -272,7 +271,7 @@ async def _set_aside(bus: Bus, call: Call) -> list[Line]:
             return []  # `_streams` says which are missing.
         return [Line(WRONG, "set aside", str(error))]
     if not found:
-        return [Line(OK, "set aside", "nothing: all that was read could be read")]
+        return [Line(OK, "set aside", "none: all entries can be read")]
     lines = []
     shown = len(found) if call.output in (Output.JSON, Output.YAML) else SET_ASIDE_MAX
     for one in found[:shown]:
@@ -280,7 +279,7 @@ async def _set_aside(bus: Bus, call: Call) -> list[Line]:
         state = WRONG if one.stream == f"KV_{subjects.BUCKET}" else NOTE
         lines.append(Line(state, "set aside", f"{where}: {one.reason}; {remedy(one)}"))
     if len(found) > shown:
-        lines.append(Line(NOTE, "set aside", f"{len(found) - shown:,} more: `-o json` has all"))
+        lines.append(Line(NOTE, "set aside", f"{len(found) - shown:,} more: see `-o json`"))
     return lines
 
 
@@ -296,7 +295,7 @@ async def _dead_letters(bus: Bus) -> list[Line]:
     if not total:
         return [Line(OK, "dead letters", "none")]
     each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
-    lines = [Line(NOTE, "dead letters", f"{each}: `admit events -A` tells them")]
+    lines = [Line(NOTE, "dead letters", f"{each}: see `admit events -A`")]
     for subject in counts:
         with suppress(Refused, Unavailable, *BROKEN):
             newest = await last(bus, subject)

@@ -1,6 +1,6 @@
-"""What of the log and the buckets cannot be read: services set it aside, and this names it.
+"""Entries of the log and the buckets that cannot be read, which services set aside.
 
-Read anew at each call, with the readers of the services, so that nothing has to be running for it.
+Each call reads everything with the readers of the services, so no service has to run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from admittance.workload_controller.journal import read_commits
 from admittance.workload_controller.recording import all_checkpoints
 
 AT_ONCE: Final = 100
-"""Questions to the server in flight."""
+"""Requests to the server in flight."""
 PROBE: Final = "_admittance.probe"
 """In every bucket: what a probe of writes leaves for a moment."""
 INSTALLATIONS: Final = frozenset(map(installation_key, ("docker", "kubernetes")))
@@ -48,8 +48,8 @@ _epoch = Reader(Epoch)
 
 
 async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> list[SetAside]:
-    """All of it: foreign ones of the ``consumers`` of the log, then by bucket and key, then by
-    stream and subject. Raises Refused or Unavailable."""
+    """All unreadable entries: first consumers of the log, then by bucket and key, then stream and
+    subject. Raises Refused or Unavailable."""
     found: list[SetAside] = []
     log = await lease_store.end_of_log(bus)
     for name, judge in (
@@ -96,9 +96,9 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
             case "workload":
                 names_of(entry.key)
                 fact = read_whole(entry.key, value).status.log.fact
-                # The log may have grown since its end was asked for, by what is in no value yet.
+                # The log may have grown since its end was read.
                 if fact > max(end, entry.revision) + 1_000_000:
-                    raise Unreadable(f"status.log.fact: {fact} is behind the end of the log, {end}")
+                    raise Unreadable(f"status.log.fact: {fact} is after the end of the log, {end}")
             case "barrier":
                 read_echo(entry.key, value)
             case subjects.USAGE:
@@ -108,7 +108,7 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
                 read_record(entry.key, value)
             case "_admittance" if entry.key == "_admittance.manifests":
                 if number(value) is None:
-                    raise Unreadable("it names no epoch")
+                    raise Unreadable("it has no epoch")
             case "_admittance" if entry.key == "_admittance.secret":
                 pass
             case _:
@@ -129,7 +129,7 @@ def judge_claim(entry: Entry) -> None:
     namespace, _, rest = entry.key.partition(".")
     name, _, revision = rest.partition(".")
     if number(revision) is None:
-        raise Unreadable("no claim has such a key")
+        raise Unreadable("this is not the key of a claim")
     plain(namespace), plain(name)
     read_holder(entry.value or b"")
 
@@ -152,7 +152,7 @@ def judge_of_providers(entry: Entry) -> None:
 
 
 async def _of_log(bus: Bus) -> list[SetAside]:
-    """What is read again at a start: the last word on each manifest, and on each domain."""
+    """The last message about each manifest and each domain: services read these at a start."""
     bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}")
     newest = int(bucket["state"]["last_seq"])
     names: list[str] = []
@@ -178,7 +178,7 @@ def _judge_word(one: Past, newest: int) -> None:
         if _epoch(one.data).domain != domain:
             raise Unreadable(f"it is about the domain {_epoch(one.data).domain}")
     elif not 0 <= (revision := _applied(one.data).revision) <= newest:
-        raise Unreadable(f"revision {revision} is behind the end of the bucket, {newest}")
+        raise Unreadable(f"revision {revision} is after the end of the bucket, {newest}")
 
 
 async def _of_commits(bus: Bus) -> list[SetAside]:
@@ -210,15 +210,15 @@ def _of_consumers(consumers: Sequence[Mapping[str, Any]], end: int) -> list[SetA
 
 
 READERS: Final = ("workload-controller", "provisioning-check")
-"""Stems of the names of consumers that a leader makes for itself."""
+"""Name prefixes of consumers that a leader creates for itself."""
 
 
 def remedy(one: SetAside) -> str:
-    """What takes it away."""
+    """How to remove the entry."""
     if one.reason.startswith("a consumer"):
         return f"nats consumer rm {one.stream} {one.place}"
     if not one.stream.startswith("KV_"):
-        return "the next word on that subject takes its place"
+        return "the next message on that subject replaces it"
     bucket = one.stream.removeprefix("KV_")
     kind, *names = one.place.split(".")
     if kind == "workload" and len(names) == 2:

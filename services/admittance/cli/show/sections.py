@@ -1,4 +1,4 @@
-"""The sections of a description: what an object has several of, as tables."""
+"""Tables of `admit describe`: pod sets, conditions, usage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from admittance.events.requests import LocalUsage, QueueStatus
 
 
 def pod_sets(plain: Mapping[str, Any]) -> Table:
-    """Each pod set: what it asks for, what it got, what it runs."""
+    """Each pod set: its requests, its flavors and its command."""
     assigned = {
         one.get("name"): one
         for one in field(plain, "status", "admission", "podSetAssignments", default=[])
@@ -49,7 +49,7 @@ def pod_sets(plain: Mapping[str, Any]) -> Table:
 
 
 def _requests(containers: Sequence[Mapping[str, Any]]) -> str:
-    """What the containers ask for, one by one where there are several."""
+    """The requests of the containers."""
     each = [pairs(field(one, "resources", "requests", default={})) for one in containers]
     return " + ".join(asked for asked in each if asked)
 
@@ -92,7 +92,7 @@ def _since(text: Any, now: datetime) -> str:
 
 
 def usage_of(used: LocalUsage) -> str:
-    """What a LocalQueue has consumed, and what it is compared by."""
+    """Usage of a LocalQueue, and the value by which it is ordered."""
     amounts = ", ".join(
         f"{resource} {float(parse(much)):.4g}"
         for resource, much in used.consumed.consumed_resources.items()
@@ -103,7 +103,7 @@ def usage_of(used: LocalUsage) -> str:
 
 
 def usage(counted: QueueStatus) -> Table:
-    """What each flavor of a queue has, and how much of it is used."""
+    """Quota and usage of each flavor of a queue."""
     rows = [
         (
             one.flavor,

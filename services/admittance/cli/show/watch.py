@@ -1,4 +1,4 @@
-"""``admit get -w``: a line per object, then a line per change."""
+"""``admit get -w``: prints one line per object, then one line per change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from admittance.runtime.bus.bucket import BucketReader, Entry
 
 
 async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
-    """Prints objects as they are and as they change, until it is interrupted."""
+    """Prints objects and their changes until interrupted."""
     kind, wanted = kinds.target(typed, name)
     namespace = None if all_namespaces else call.namespace
     patterns = kind.keys(call.namespace, wanted) if wanted else kind.patterns(namespace)
@@ -38,7 +38,7 @@ async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespa
 
 
 def _tell_gone(kind: kinds.Kind, batch: list[Entry], *, told: bool) -> None:
-    """What was deleted, unless it was gone before the first line."""
+    """Prints deletions, except before the first line."""
     for entry in batch:
         if entry.value is None and told:
             output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")

@@ -1,4 +1,4 @@
-"""A workload in a few words: what somebody typed after ``admit submit``."""
+"""Builds a workload from the command line of ``admit submit``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
-"""Asked for where nothing is said, as far as the queue has quota of it at all."""
+"""Default requests, for resources that the queue covers."""
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels, so that no suffix is a word; nothing that is easily misread."""
+"""No vowels, so that no suffix is a word, and no letters that look alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What was typed. ``requests``: resource to quantity, only what somebody said. ``flavors``:
-    the only ones that it may have; none: any."""
+class CommandOptions:
+    """The options of the command line. ``requests``: quantity by resource, only the given ones.
+    ``flavors``: the allowed ones; empty: any."""
 
     command: Sequence[str]
     queue: str | None = None
@@ -46,63 +46,63 @@ class Wish:
     flavors: Sequence[str] = ()
 
 
-async def workload_of(bus: Link, wish: Wish) -> Workload:
-    """The workload of wish, with the queue and the requests that it leaves open filled in.
+async def workload_of(bus: Link, options: CommandOptions) -> Workload:
+    """The workload for these options, with defaults for the queue and the requests.
 
-    Raises BadInput with all that is wrong with it, a line each.
+    Raises BadInput with all problems, one line each.
     """
     namespace = bus.call.namespace
-    queue = wish.queue or await _only_queue(bus, namespace)
-    asked = {**await _defaults(bus, namespace, queue), **wish.requests}
+    queue = options.queue or await _only_queue(bus, namespace)
+    asked = {**await _defaults(bus, namespace, queue), **options.requests}
     try:
         workload = from_command(
-            wish.command,
-            name=wish.name or f"{stem(wish.command)}-{suffix()}",
+            options.command,
+            name=options.name or f"{stem(options.command)}-{suffix()}",
             namespace=namespace,
             queue=queue,
             cpu=asked.get("cpu", 0),
             memory=asked.get("memory", 0),
             gpu=asked.get(GPU, 0),
-            count=wish.count,
-            priority=wish.priority,
-            priority_class=wish.priority_class or "",
-            env=wish.env,
-            image=wish.image,
+            count=options.count,
+            priority=options.priority,
+            priority_class=options.priority_class or "",
+            env=options.env,
+            image=options.image,
         )
     except ManifestError as error:
         raise BadInput(*map(str, error.problems)) from None
     return replace(
         workload,
-        metadata=replace(workload.metadata, labels=dict(wish.labels)),
+        metadata=replace(workload.metadata, labels=dict(options.labels)),
         spec=replace(
             workload.spec,
-            maximum_execution_time_seconds=wish.max_seconds,
-            admission_constraints=allowing(wish.flavors),
+            maximum_execution_time_seconds=options.max_seconds,
+            admission_constraints=allowing(options.flavors),
         ),
     )
 
 
 def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:
-    """Only these flavors, where any are named."""
+    """Constraints that allow only these flavors; None if none are given."""
     if not flavors:
         return None
     return AdmissionConstraints(allowed_resource_flavors=tuple(dict.fromkeys(flavors)))
 
 
 def suffix() -> str:
-    """Five letters that make a generated name its own."""
+    """Five random letters for a unique name."""
     return "".join(secrets.choice(_LETTERS) for _ in range(5))
 
 
 def stem(command: Sequence[str]) -> str:
-    """The beginning of a generated name, after the program that runs."""
+    """The first part of a generated name, from the name of the program."""
     program = PurePath(command[0]).name if command else ""
     plain = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")
     return plain[:40].strip("-") or "workload"
 
 
 async def _only_queue(bus: Link, namespace: str) -> str:
-    """The one LocalQueue of the namespace. Raises AnswerIsNo or BadInput when it is not one."""
+    """The only LocalQueue of the namespace. Raises AnswerIsNo or BadInput if there is not one."""
     [pattern] = kinds.LOCAL_QUEUE.patterns(namespace)
     names = [Found(e.key, b"", e.revision).name for e in await bus.read_all(pattern)]
     if len(names) == 1:
@@ -115,8 +115,7 @@ async def _only_queue(bus: Link, namespace: str) -> str:
 
 
 async def _defaults(bus: Link, namespace: str, queue: str) -> dict[str, str]:
-    """What is asked for where nothing is said. A resource that the queue's ClusterQueue does not
-    cover could never be had, so it is left out."""
+    """Default requests, without resources that the ClusterQueue does not cover."""
     local = await _plain(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
     name = objects.field(local, "spec", "clusterQueue", default="")
     if not name:

@@ -1,7 +1,7 @@
-"""What can be known of a workload before it is submitted: whether it could ever start.
+"""Whether a workload could ever start, checked before it is submitted.
 
-A command typed after ``admit submit`` is refused for these reasons; manifests are accepted with a
-warning, as Kubernetes accepts them: their queues may be created or enlarged later.
+A command after ``admit submit`` is refused if it could not. Manifests are accepted with a warning,
+as in Kubernetes: their queues may be created or enlarged later.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from admittance.events.requests import Fit, FitReply
 from admittance.runtime import clock
 
 ASKED_MAX: Final = 100
-"""So many different workloads of one call are asked about."""
+"""Different workloads of one call that are checked at most."""
 
 CURRENT_SECONDS: Final = 5.0
-"""A no is believed once the scheduler has read what was applied just before, or after this."""
+"""A "no" counts once the scheduler has read the latest manifests, or after this time."""
 PAUSE_SECONDS: Final = 0.05
 
 HEALTH_SECONDS: Final = 0.5
@@ -34,8 +34,8 @@ _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, k
 
 
 async def why_never(bus: Link, workload: Workload) -> str:
-    """Why the workload could not start even if nothing else ran, with the numbers; "" where it
-    could, or where the scheduler does not answer."""
+    """Why the workload could not start in an empty system, with numbers; "" if it could or if the
+    scheduler does not answer."""
     namespace = workload.metadata.namespace
     request = Fit(workload=msgspec.Raw(encode(workload)))
     newest: int | None = None
@@ -58,20 +58,20 @@ def _sentence(reply: FitReply) -> str:
     if not reply.cluster_queue or reply.reason == "NoSuchQueue":
         return reply.message
     return (
-        f"clusterqueue {reply.cluster_queue} can never hold it, even when it is empty "
+        f"clusterqueue {reply.cluster_queue} can never hold it, even if empty "
         f"({reply.reason}): {reply.message}"
     )
 
 
 async def _newest(bus: Link) -> int:
-    """The newest revision of what quota is made of."""
+    """The newest revision of all objects that define quota."""
     patterns = [pattern for kind in _CONFIGURATION for pattern in kind.patterns(None)]
     each = await asyncio.gather(*map(bus.read_all, patterns))
     return max((entry.revision for entries in each for entry in entries), default=0)
 
 
 async def refuse_hopeless(bus: Link, workload: Workload) -> None:
-    """Raises AnswerIsNo where the queue does not exist, or can never hold the workload."""
+    """Raises AnswerIsNo if the queue does not exist or can never hold the workload."""
     namespace, queue = workload.metadata.namespace, workload.spec.queue_name
     if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
         raise AnswerIsNo(
@@ -85,7 +85,7 @@ async def refuse_hopeless(bus: Link, workload: Workload) -> None:
 
 
 async def warn_of_hopeless(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
-    """A warning for each subject whose queue exists and can never hold it."""
+    """Warns about each subject whose queue exists but can never hold it."""
     asked: dict[tuple[str, bytes], list[tuple[str, Workload]]] = {}
     for subject, workload in workloads:
         key = workload.metadata.namespace, msgspec.json.encode(workload.spec)
@@ -93,14 +93,14 @@ async def warn_of_hopeless(bus: Link, workloads: Iterable[tuple[str, Workload]])
     groups = list(asked.values())[:ASKED_MAX]
     answers = await asyncio.gather(*(why_never(bus, group[0][1]) for group in groups))
     for group, why in zip(groups, answers, strict=True):
-        # A queue that is missing is told of apart, once for all of its workloads.
+        # A missing queue has its own note, once for all its workloads.
         if why and "does not exist" not in why:
             others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
             output.warn(f"{group[0][0]}{others}: {why}")
 
 
 async def warn_of_images(bus: Link, workloads: Sequence[tuple[str, Workload]]) -> None:
-    """A warning for each subject that needs a container engine which no runner has."""
+    """Warns about each subject that needs a container engine if no runner has one."""
     wanting = [(subject, tuple(images(workload))) for subject, workload in workloads]
     if not any(found for _, found in wanting):
         return

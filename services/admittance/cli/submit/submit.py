@@ -1,4 +1,4 @@
-"""``admit submit``: a workload from a manifest, a Job, or a few words on the command line."""
+"""``admit submit``: submits workloads from manifests, Jobs or a command line."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
 
 AT_ONCE: Final = 100
-"""Outcomes asked for side by side."""
+"""Outcomes requested concurrently."""
 
 COMMAND_LINE: Final = "the command line"
 NAMED_MAX: Final = 5
 
 
 class Submission(NamedTuple):
-    """A workload ready for the log, and where it comes from."""
+    """A workload to submit, and its source."""
 
     source: str
     workload: Workload
@@ -50,18 +50,18 @@ class Submission(NamedTuple):
 
 async def submit(
     call: Call,
-    wish: command_workload.Wish | None,
+    wish: command_workload.CommandOptions | None,
     paths: Sequence[str],
     *,
     wait: bool,
     timeout: float | None,
     anyway: bool = False,
 ) -> int:
-    """Submits what was typed, or what the files hold; with wait until all have finished.
+    """Submits the command or the manifests; with ``wait`` until all have finished.
 
-    What was typed is refused where it could never start, unless ``anyway``. The status is 1 when
-    one is refused; with wait it is the exit status of the first job that failed, 1 where its runner
-    did not report one.
+    A command that could never start is refused unless ``anyway``. The status is 1 if a submission
+    is refused; with ``wait`` it is the exit status of the first failed job, or 1 if its runner did
+    not report one.
     """
     from_files = _from_files(paths, call.namespace) if paths else []
     async with link(call) as bus:
@@ -79,7 +79,7 @@ async def submit(
         try:
             return await _wait_for_all(bus, submissions, timeout)
         except asyncio.CancelledError:
-            _tell_they_go_on(submissions)
+            _note_jobs_continue(submissions)
             raise
 
 
@@ -99,7 +99,7 @@ def _runnable(document: Document) -> Submission:
 
 
 def submission_of(document: Document) -> Submission:
-    """The workload that a Workload or Job stands for, with a name if it has none yet."""
+    """The workload of a Workload or Job manifest, with a generated name if it has none."""
     manifest = document.manifest
     if isinstance(manifest, Job):
         try:
@@ -115,9 +115,9 @@ def submission_of(document: Document) -> Submission:
 
 
 async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
-    """States all submissions, then tells what became of each, a line each.
+    """Publishes all submissions, then prints the outcome of each.
 
-    One that is refused makes the status 1 and leaves the others alone.
+    A refused one makes the status 1; the others are submitted.
     """
     stated = [
         facts.Submitted(
@@ -148,8 +148,8 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
         unchanged = reply.outcome == "ignored"
         if unchanged and await _is_edited_variant(bus, one.workload):
             output.error(
-                f"{one.source}: {one.subject} is a variant, which its family alone changes: "
-                "change the workload that it is one of, or their ClusterQueue"
+                f"{one.source}: {one.subject} is a variant and cannot be changed: "
+                "change its parent workload or the ClusterQueue"
             )
             status = 1
             continue
@@ -169,8 +169,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
 
 
 async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
-    """It is to be a variant that exists, but another one than it is. Whether it is active changes
-    by itself."""
+    """Whether the workload is an existing variant with a different spec; ``active`` is ignored."""
     if workload.spec.role != VARIANT:
         return False
     meta = workload.metadata
@@ -184,13 +183,13 @@ async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
 
 
 async def _note_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:
-    """A queue may come later than its workloads; but most often its name is a slip."""
+    """Prints a note for each missing queue: it may be created later, but often it is a typo."""
     wanted = sorted(
         {(one.workload.metadata.namespace, one.workload.spec.queue_name) for one in submissions}
     )
     for namespace, queue in wanted:
         if not queue:
-            output.note("no queue is named: the workload waits until it is given one")
+            output.note("the workload has no queue: it waits until it gets one")
             continue
         entry = await bus.get(object_key("localqueue", namespace, queue))
         if entry is None or entry.value is None:
@@ -198,7 +197,7 @@ async def _note_missing_queues(bus: Link, submissions: Sequence[Submission]) -> 
 
 
 async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:
-    """A family is admitted whole or not at all, so a workload that may do with less has none."""
+    """Warns that a workload with a minCount has no variants: these are admitted whole."""
     known: dict[tuple[str, str], bool] = {}
     for one in submissions:
         meta, spec = one.workload.metadata, one.workload.spec
@@ -215,7 +214,7 @@ async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> N
 
 
 async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[SettledReply | CliError]:
-    """What became of each; a `CliError` in place of an answer stays where it is."""
+    """The outcome of each sequence; a `CliError` in place of a sequence is returned."""
 
     async def one(sequence: int | CliError) -> SettledReply | CliError:
         if isinstance(sequence, CliError):
@@ -253,11 +252,11 @@ async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: f
     return status
 
 
-def _tell_they_go_on(submissions: Sequence[Submission]) -> None:
-    """Nothing but the waiting was interrupted."""
+def _note_jobs_continue(submissions: Sequence[Submission]) -> None:
+    """Prints that only the wait was interrupted, and the jobs continue."""
     names = ", ".join(one.workload.metadata.name for one in submissions[:NAMED_MAX])
     more = f" and {len(submissions) - NAMED_MAX} more" if len(submissions) > NAMED_MAX else ""
-    goes = "goes on" if len(submissions) == 1 else "go on"
+    goes = "continues" if len(submissions) == 1 else "continue"
     first = submissions[0].workload.metadata.name
     output.note(
         f"{names}{more} {goes}; `admit wait workload {first} --for Finished` waits again, "
@@ -266,7 +265,7 @@ def _tell_they_go_on(submissions: Sequence[Submission]) -> None:
 
 
 def exit_status(workload: StoredWorkload) -> int:
-    """The exit status of a job that failed, 128+n where signal n ended it; 1 where its runner did
-    not report one, or none that a process can have."""
+    """The exit status of a failed job, 128+n after signal n; 1 if its runner reported no valid
+    status."""
     code = workload.status.exit_code
     return code if code is not None and 0 < code < 256 else 1

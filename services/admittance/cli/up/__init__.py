@@ -1,1 +1,1 @@
-"""``admit up`` and ``admit serve``: how services start together, and in which order they end."""
+"""``admit up`` and ``admit serve``: start services and end them in order."""

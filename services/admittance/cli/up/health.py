@@ -1,10 +1,10 @@
-"""Whether this machine's instance of a service is ready: the health check of a container.
+"""Health check of a container: whether this machine's instance of a service is ready.
 
-``python -m admittance.cli.up.health scheduler`` ends with 0 when it is, else with 1 and a line that
-says why. `admit doctor` looks at the whole deployment; this asks one process.
+``python -m admittance.cli.up.health scheduler`` exits with 0 if it is ready, else with 1 and a line
+that says why. `admit doctor` checks the whole deployment; this checks one process.
 
-What it imports is most of its cost, a quarter of a second of a core: the containers of
-`compose.yaml` look at a file instead (`runtime/process/health_file.py`).
+Its imports cost a quarter of a second of CPU: the containers of `compose.yaml` check a file instead
+(`runtime/process/health_file.py`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ PATIENCE: Final = 5.0
 async def ill(
     service: str, url: str, *, host: str, instance: str = "", creds: str | None = None
 ) -> str:
-    """Why the service's instance on host is not ready; "" when it is. Raises SetupError.
+    """Why the service's instance on host is not ready; "" if it is. Raises SetupError.
 
-    Every instance of every service answers; ours is the one that names itself after the host, or
-    is ``instance``.
+    All instances answer; this one is named after the host, or is ``instance``.
     """
     nc = await open_connection(
         url, name="admit-health", creds=creds, on_error=_ignored, on_lost=_ignored, on_back=_ignored
@@ -48,13 +47,13 @@ async def ill(
 
 
 async def _ignored(*_: object) -> None:
-    """Whoever asks once does not wait for a connection to come back."""
+    """A single request does not wait for a reconnect."""
 
 
 def main() -> None:
     """The command. Exit status 0: ready."""
     if len(sys.argv) != 2:
-        raise SystemExit("one argument is needed: the service's name")
+        raise SystemExit("give one argument: the name of the service")
     service = sys.argv[1]
     named = os.environ.get("ADMIT_INSTANCE")
     asking = ill(

@@ -1,4 +1,4 @@
-"""How one knows from outside that services serve."""
+"""Whether services are ready, asked over the bus."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from admittance.runtime.tasks import set_within
 
 
 async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
-    """Waits until an instance of the service (that one, if named) says that it is ready, and
-    somebody answers what only a leader answers."""
+    """Waits until an instance of the service (or the named one) reports ready, and a leader answers
+    its probe."""
     probe = SERVICES[service].probe
     pause = 0.02
     while True:
@@ -43,8 +43,8 @@ async def _answers(bus: Bus, probe: str) -> bool:
 async def health(
     bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
 ) -> list[HealthReply]:
-    """What every instance that answers within seconds says of itself. ``enough``: the service and
-    instance (any, if empty) whose answer ends the waiting."""
+    """The health replies of all instances that answer within seconds. ``enough``: the service and
+    instance (any, if empty) whose reply ends the wait."""
     found: list[HealthReply] = []
     full = asyncio.Event()
 
@@ -66,5 +66,5 @@ async def health(
 
 
 def is_of(one: HealthReply, service: str, instance: str) -> bool:
-    """Whether that instance of the service answers; any of its instances where none is named."""
+    """Whether the reply is from that instance of the service; "" matches any instance."""
     return one.service == service and instance in ("", one.instance)

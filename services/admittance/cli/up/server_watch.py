@@ -1,12 +1,10 @@
-"""What `admit up` does about its own server: it starts a dead one anew, and restarts one that takes
-no more writes after its disk was full.
+"""How `admit up` watches its own server: it restarts one that died, or that takes no writes after
+its disk was full.
 
-A nats-server whose write failed takes none to that stream before it is restarted, also with space
-on the disk again (`runtime.probing`). It is our child, no other program depends on it, services
-reconnect within a second, and what was acknowledged is on the disk: so a restart costs a second,
-and waiting for a person costs everything until then. It is restarted only when three things hold:
-the disk was full, there is room again, and a write is still not acknowledged. Before there is room
-a restart would help nothing, and a server that takes writes by itself again needs none.
+After a failed write a nats-server takes no more writes to that stream until it is restarted, even
+with free space (`runtime/nats_server/probing.py`). A restart costs about a second: services
+reconnect, and acknowledged writes are on disk. The server is restarted only if the disk was full,
+there is space again, and a write is still not acknowledged. Without space a restart would not help.
 """
 
 from __future__ import annotations
@@ -27,20 +25,20 @@ FULL: Final = 1 << 20
 """Bytes free: with fewer the disk counts as full."""
 PROBE_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
-"""Before a server that cannot be asked is asked again."""
+"""Pause before the next try to reach the server."""
 
 log = structlog.get_logger()
 
 
 class Disk:
-    """The disk of the server's folder. ``was_full``: since the last `recovered`."""
+    """The disk of the server's folder. ``was_full``: it was full since the last `recovered`."""
 
     def __init__(self, server: EmbeddedServer) -> None:
         self._folder = server.data_dir
         self.was_full = False
 
     def look(self) -> None:
-        """Notes a full disk, and says so once."""
+        """Notes a full disk and logs it once."""
         free = self._free()
         if free < FULL and not self.was_full:
             self.was_full = True
@@ -50,7 +48,7 @@ class Disk:
         return self._free() >= ROOM_NEEDED
 
     def recovered(self) -> None:
-        """Writes are taken again."""
+        """Notes that writes are taken again."""
         self.was_full = False
         log.info("disk_has_room", folder=str(self._folder))
 
@@ -59,7 +57,7 @@ class Disk:
 
 
 async def watch(server: EmbeddedServer, serves: asyncio.Event) -> None:
-    """Keeps the server running, and taking writes, until cancelled. Services reconnect by
+    """Keeps the server running and taking writes until cancelled. Services reconnect by
     themselves."""
     serves.set()
     disk = Disk(server)

@@ -1,7 +1,6 @@
-"""The composition: how services start together, when they are ready, and in which order they end.
-``admit up`` starts them in one process, ``admit serve`` one.
+"""``admit up`` runs all services in one process, ``admit serve`` runs one of them.
 
-Each service gets a connection of its own: they share nothing but the bus, here as anywhere.
+Each service has its own connection: also here services share nothing but the bus.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from admittance.cli.support.services import SERVICES, service_named
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
 from admittance.runner.launcher import EXECUTORS, executor_of
-from admittance.runtime import clock
-from admittance.runtime import tasks as ending
+from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import (
@@ -53,13 +51,13 @@ from admittance.runtime.telemetry.metrics import address_of
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 READY_SECONDS: Final = 120.0
 WAIT_SECONDS: Final = 1.0
-"""Between two tries to make the streams."""
+"""Pause between two tries to create the streams."""
 
 log = structlog.get_logger()
 
 
 class Options(NamedTuple):
-    """What ``admit up`` was asked for."""
+    """Options of ``admit up``."""
 
     data_dir: Path
     folder_chosen: bool = False
@@ -73,12 +71,12 @@ class Options(NamedTuple):
 
 
 def refuse_wrong(data_dir: Path, executor: str | None, metrics: str | None) -> None:
-    """Raises BadInput for options that would end a service later. ``executor`` None: no runner
-    starts."""
+    """Raises BadInput for options that would end a service later. ``executor``: None without a
+    runner."""
     if data_dir.exists() and not data_dir.is_dir():
         raise BadInput(f"--data-dir {data_dir} is not a folder")
     if executor is not None and executor not in EXECUTORS:
-        raise BadInput(f"--executor {executor}: there is only {', '.join(EXECUTORS)}")
+        raise BadInput(f"--executor {executor}: use one of {', '.join(EXECUTORS)}")
     if where := metrics or os.environ.get("ADMIT_METRICS"):
         try:
             address_of(where)
@@ -87,11 +85,11 @@ def refuse_wrong(data_dir: Path, executor: str | None, metrics: str | None) -> N
 
 
 async def up(call: Call, options: Options) -> int:
-    """Runs everything until SIGINT or SIGTERM; says ``ready nats://…`` once everything serves."""
+    """Runs all services until SIGINT or SIGTERM; prints ``ready nats://…`` once all are ready."""
     executor = options.executor if options.runner else None
     refuse_wrong(options.data_dir, executor, options.metrics)
     if executor is not None:
-        # As the runner does when all else runs already.
+        # The runner checks this as well, but only after everything else has started.
         await executor_of(executor).check()
     stop = _stop_on_signals()
     collect_garbage_less_often()
@@ -131,8 +129,9 @@ async def up(call: Call, options: Options) -> int:
 
 
 async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
-    """Makes the streams, as soon as JetStream has a leader; False when stop was set before. Raises
-    SetupError, NoServer when no server answers at url at all, AccessDenied when it refuses us."""
+    """Creates the streams once JetStream has a leader; False if stop was set before.
+
+    Raises SetupError, NoServer if no server answers, AccessDenied if it refuses the login."""
     told = LogThrottle()
     while not stop.is_set():
         bus = None
@@ -164,7 +163,7 @@ def started_by(options: Options) -> list[str]:
 
 
 def _task(settings: Settings, executor: str, detach_jobs: bool) -> Task:
-    """A service as `supervise` wants it: it serves when it says so itself."""
+    """The task of one service for `supervise`."""
     return task_of(
         settings,
         run_service,
@@ -175,9 +174,10 @@ def _task(settings: Settings, executor: str, detach_jobs: bool) -> Task:
 
 
 def embeds(call: Call, options: Options) -> bool:
-    """Whether ``up`` brings its own server: unless a URL was chosen. Where only the environment
-    chose it, a port or a folder that was typed means a server of our own: that variable mostly
-    tells the other commands where such a server is."""
+    """Whether ``up`` starts its own server.
+
+    It does unless --nats is given. With a URL from the environment it does if --port or --data-dir
+    is given: the variable mostly tells other commands where that server is."""
     match call.url_from:
         case UrlFrom.OPTION:
             return False
@@ -209,15 +209,15 @@ async def serve(
     )
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
     await serve_one(settings, run_service, stop, executor=executor, detach_jobs=detach_jobs)
-    ending.process_ends_within()
+    tasks.process_ends_within()
     return 0
 
 
 async def run_service(
     bus: Bus, settings: Settings, *, stop: asyncio.Event, executor: str, detach_jobs: bool
 ) -> None:
-    """Runs the service of settings until stop is set. Raises whatever ends it before."""
-    # In this task and all that it starts: several services share one process, and its log.
+    """Runs the service of settings until stop is set. Raises the error that ends it before."""
+    # Bound in this task and its children: several services share one process and its log.
     structlog.contextvars.bind_contextvars(service=settings.service)
     module = import_module(SERVICES[settings.service].module)
     more: dict[str, Any] = {}
@@ -243,8 +243,8 @@ async def _embedded(options: Options) -> AsyncIterator[EmbeddedServer]:
 
 
 async def _started(options: Options) -> EmbeddedServer:
-    """A server on the port that was asked for; else on the one that every command looks at, if it
-    is free and the folder has no other one already."""
+    """A server on the given port, else on the folder's last port, else on the default port if that
+    is free."""
     if options.port is not None or (options.data_dir / "port").exists():
         server = EmbeddedServer(
             options.data_dir, port=options.port or 0, sync_always=options.sync_always
@@ -255,15 +255,14 @@ async def _started(options: Options) -> EmbeddedServer:
     try:
         await server.start()
     except SetupError:
-        # Whatever else is wrong is wrong on any other port, too, and said then.
+        # Any other problem occurs on a free port as well, and is reported then.
         server = EmbeddedServer(options.data_dir, sync_always=options.sync_always)
         await server.start()
     return server
 
 
 async def _until_serving(bus: Bus, settings: Settings) -> None:
-    """Returns once the service says that it is ready, and a leader answers. Until then it says so
-    in the log, and says why not when it takes long."""
+    """Returns once the service is ready and a leader answers. Logs a warning if it is slow."""
     while True:
         try:
             async with asyncio.timeout(READY_SECONDS):
@@ -280,8 +279,8 @@ async def _until_serving(bus: Bus, settings: Settings) -> None:
 
 
 def _warn(config: Path | None) -> None:
-    """Says what the configuration file has that has no effect. Raises BadInput for a file that is
-    none."""
+    """Warns about settings without effect in the configuration file. Raises BadInput for a bad
+    file."""
     chosen = config or os.environ.get("ADMIT_CONFIG")
     if not chosen:
         return
@@ -296,11 +295,11 @@ def _warn(config: Path | None) -> None:
 
 
 def lasting_instance(data_dir: Path) -> str | None:
-    """The name under which the services on this folder lead, the same after every start; None when
-    ADMIT_INSTANCE chooses one.
+    """The instance name of this data folder, the same after every start; None if ADMIT_INSTANCE
+    sets one.
 
-    Whoever holds the folder's lock knows that the one before is dead, and so need not wait until
-    its leases have run out: it takes its own epochs anew at once.
+    The process that holds the folder's lock knows that the previous one is dead. With the same name
+    it takes over the leases at once instead of waiting until they expire.
     """
     if os.environ.get("ADMIT_INSTANCE"):
         return None
@@ -313,8 +312,8 @@ def lasting_instance(data_dir: Path) -> str | None:
 
 
 def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
-    """Set at the first SIGINT or SIGTERM; the second one ends the process at once. ``in_time``: the
-    first one gives it `ending.PROCESS_SECONDS`."""
+    """An event set at the first SIGINT or SIGTERM; the second signal ends the process at once.
+    ``in_time``: after the first one the process ends within `tasks.PROCESS_SECONDS`."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -323,7 +322,7 @@ def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
             loop.remove_signal_handler(number)
             signal.raise_signal(number)
         elif in_time:
-            ending.process_ends_within()
+            tasks.process_ends_within()
         stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
