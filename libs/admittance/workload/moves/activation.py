@@ -1,4 +1,4 @@
-"""Being turned off and on: T16, what T11, T14 and T15 end in, and T22."""
+"""Deactivation (T16, and the last step of T11, T14 and T15) and activation (T22)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def deactivate(
     *,
     cause: str = "",
 ) -> Change:
-    """The workload is turned off: T16, and what T11, T14 and T15 end in, all in one write, so that
-    DeactivationTarget, which Kueue writes on the way, is never seen.
+    """Deactivates the workload in one write, so that DeactivationTarget, which Kueue writes in
+    between, never appears.
 
     An earlier eviction keeps its reason, unless it is itself one that was reactivated since.
     """
     off = with_spec(workload, active=False)
     off = with_status(off, conditions=without(off.status.conditions, Type.DEACTIVATION_TARGET))
-    # Of a deactivation nothing is remembered: no wait, no count, no time. So also before the
-    # eviction: what it makes of these is thrown away.
+    # A deactivated workload keeps no wait, count or time; what the eviction makes of them is
+    # overwritten below.
     evicted = find(workload, Type.EVICTED)
     keeps = (
         reason == DEACTIVATED
@@ -69,14 +69,15 @@ def deactivate(
 
 
 def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T16: a user wants it so."""
+    """T16: a user deactivates the workload."""
     if not head(workload).active:
         return ignored(workload, "Repeated", "it is not active")
     return deactivate(workload, DEACTIVATED, "The workload is deactivated", context)
 
 
 def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T22: like new. While its job still stops, what ends that finishes it."""
+    """T22: a user activates the workload, as if it were new. While its job still stops, the release
+    completes the activation."""
     if head(workload).active:
         return ignored(workload, "Repeated", "it is active")
     on = with_spec(workload, active=True)
@@ -84,7 +85,7 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
     if not holds_quota(on):
         reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
         conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    # In a cycle of its own: what was judged before it was turned off is not even the last one.
+    # In a new cycle, so that a verdict from before the deactivation is not of the last cycle.
     fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
     return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))

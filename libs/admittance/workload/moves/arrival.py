@@ -1,4 +1,4 @@
-"""A workload appears: T01."""
+"""A workload is submitted: T01."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from admittance.workload.transition_context import TransitionContext
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
-    """A submission that passed the door. Not on the wire: the controller makes it of
-    `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: what people should
-    know of how it was taken. ``message_id``: a digest of that of the submission; "": it had none.
+    """A validated submission. Not on the wire: the controller makes it from `Submitted`. ``spec``
+    is canonical: equal specs are equal bytes. ``remark``: a note for the user. ``message_id``:
+    digest of the submission's message id; "": it had none.
     """
 
     api_version: str
@@ -32,14 +32,14 @@ class Arrived(Fact, frozen=True, kw_only=True):
 
 
 REPEATED: Final = "Repeated"
-"""Reason where the submission that made the workload is said again: no other word follows."""
+"""Reason of a repeated submission of the same workload; no message follows."""
 
 
 def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
-    """T01, or why not: a name is taken until its workload is deleted.
+    """T01, or a refusal: a name is taken until its workload is deleted.
 
     Identity and creation time come from the log, so that reading the submission again makes the
-    same workload of it.
+    same workload.
     """
     if workload is not None:
         if workload.metadata.deletion_timestamp is not None:
@@ -68,7 +68,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
     )
     spec = head(new)
     queue = context.queues.cluster_queue(fact.namespace, spec.queue_name)
-    # A parent is in no queue: its variants are.
+    # Only the variants of a parent are queued.
     asked = queue and spec.role != PARENT
     required = context.queues.required_checks(queue, None) if asked else ()
     standing = pending_reason(new, context)
@@ -94,7 +94,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
 
 
 def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
-    """The name is another workload's, or the same one is submitted again."""
+    """The name belongs to another workload, or the same workload is submitted again."""
     about = f"a workload {fact.namespace}/{fact.name} exists"
     if bytes(workload.spec) != bytes(fact.spec):
         return refused(workload, "AlreadyExists", f"{about} with another spec")

@@ -1,8 +1,15 @@
-"""The wait before a workload competes again: how long, who decides it, and its end. LIFECYCLE 3.
+"""The wait before a workload competes again: its length, its causes and its end.
+docs/spec/lifecycle.md#3.
 
-One time is published, ``status.requeueState.requeueAt``, and it has two causes: what the checks in
-Retry ask for, and the backoff after pods that were not ready. The former may be shortened as long
-as the wait lasts, but never below the latter.
+``status.requeueState.requeueAt`` has two causes: the delays of checks in Retry, and the backoff
+after pods that were not ready. A check can shorten its delay during the wait, but never below the
+backoff.
+
+Retries without a delay are paced, since a check that repeats them would make a workload requeue
+hundreds of times per second. The first two in a row are immediate (KEP-3258); from the third on the
+workload waits 1, 2, 4, … seconds. The count is stored and survives a restart. It is reset by a
+Ready, an admission, a Retry with a delay, a deactivation, and an edit of the workload, its queues,
+the check or its parameters.
 """
 
 from __future__ import annotations
@@ -30,28 +37,28 @@ from admittance.workload.transition_context import CheckRules, TransitionContext
 KEPT_REASONS: Final = frozenset(
     {"Suspended", "Misconfigured", "OnHold", "AdmissionGated", "Deactivated"}
 )
-"""Reasons of QuotaReserved=False that outlast the wait: they are not hidden behind it."""
+"""Reasons of QuotaReserved=False that the wait does not replace."""
 
 
 def rounded_up(at: datetime) -> datetime:
-    """The next whole second: a delay is a minimum, and whoever reads it reads seconds."""
+    """The next whole second: a delay is a minimum, and it is shown in seconds."""
     return at if not at.microsecond else at.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def end_of(row: CheckState) -> datetime | None:
-    """When the delay that the row asks for is over; None where it asks for none."""
+    """The end of the row's delay; None: it has none."""
     if row.state != "Retry" or not row.requeue_after_seconds or row.last_transition_time is None:
         return None
     return rounded_up(row.last_transition_time + timedelta(seconds=row.requeue_after_seconds))
 
 
 def check_deadline(rows: Rows) -> datetime | None:
-    """The latest end time over all rows in Retry: not the largest number of seconds."""
+    """The latest end of a delay over all rows in Retry."""
     return max((end for row in rows if (end := end_of(row)) is not None), default=None)
 
 
 def pods_ready_part(workload: StoredWorkload) -> datetime | None:
-    """The part of the wait that is no check's. A time that no row explains is such a one."""
+    """The part of the wait that no check causes. A time that no row explains counts as such."""
     state = workload.status.requeue_state
     if state is None or state.requeue_at is None:
         return None
@@ -64,7 +71,7 @@ def pods_ready_part(workload: StoredWorkload) -> datetime | None:
 
 
 def recomputed(before: StoredWorkload, rows: Rows) -> RequeueState | None:
-    """The requeue state of the workload once it has these rows; the count stays."""
+    """The requeue state of the workload with these rows; the count stays."""
     pods, checks = pods_ready_part(before), check_deadline(rows)
     state = before.status.requeue_state or RequeueState()
     until = max((end for end in (pods, checks) if end is not None), default=None)
@@ -81,20 +88,20 @@ def no_wait(state: RequeueState | None) -> RequeueState | None:
     return RequeueState(count=state.count)
 
 
-# What people read. ----------------------------------------------------------------------
+# Messages. ----------------------------------------------------------------------
 
 
 def quoted(check: str, why: str) -> str:
-    """A check with what its controller said."""
+    """A check with its controller's message."""
     return f'"{check}" ({why})' if why else f'"{check}"'
 
 
 REJECTED: Final = "Deactivated due to AdmissionCheck in Rejected state: "
-"""The message of a workload that a check has rejected; it goes on with the check."""
+"""First words of the message of a rejected workload; the check follows."""
 
 
 def rejection(workload: StoredWorkload) -> str:
-    """Which check rejected the workload, and what it said."""
+    """The check that rejected the workload, with its message."""
     for row in workload.status.admission_checks:
         if row.state == "Rejected":
             return quoted(row.name, row.message)
@@ -104,7 +111,8 @@ def rejection(workload: StoredWorkload) -> str:
 
 
 def wait_message(workload: StoredWorkload) -> str:
-    """Which checks said Retry and why, until when that holds, and who decides it."""
+    """The message of a wait: the checks in Retry with their messages, the next attempt and its
+    cause."""
     retrying = sorted(
         (row for row in workload.status.admission_checks if row.state == "Retry"),
         key=lambda row: row.name,
@@ -124,16 +132,16 @@ def _next_attempt(workload: StoredWorkload) -> str:
     if until is None:
         return ""
     deciding = sorted(row.name for row in workload.status.admission_checks if end_of(row) == until)
-    who = f'"{deciding[0]}"' if deciding else "the backoff after PodsReadyTimeout"
+    cause = f'"{deciding[0]}"' if deciding else "the backoff after PodsReadyTimeout"
     time = until.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"Next attempt not before {time}, set by {who}"
+    return f"Next attempt not before {time}, set by {cause}"
 
 
 def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> StoredWorkload:
-    """The workload whose conditions tell of its wait as it is now: T21, T21b."""
+    """The workload with the current wait in the messages of its conditions: T21, T21b."""
     message = wait_message(workload)
     if not message:
-        return workload  # Its end comes in the same write.
+        return workload  # The wait ends in the same write.
     conditions = workload.status.conditions
     evicted = find(workload, Type.EVICTED)
     if evicted is not None and evicted.status == "True" and evicted.reason == "AdmissionCheck":
@@ -160,7 +168,7 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
 
 
 def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T20: the wait is over; all rows start over in a new cycle."""
+    """T20: the wait is over; all rows are reset in a new cycle."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
         return ignored(workload, "NotWaiting")
@@ -191,7 +199,7 @@ def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
 
 
 def wake_if_over(change: Change, context: TransitionContext) -> Change:
-    """A wait that is over already goes on to compete in the same write."""
+    """Ends a wait that is already over in the same write."""
     workload = change.workload
     if (
         workload is None
@@ -207,9 +215,9 @@ def wake_if_over(change: Change, context: TransitionContext) -> Change:
 
 
 class RetryDelay(NamedTuple):
-    """What a Retry comes to. ``delay``: whole seconds, None: at once. ``spent``: the check may not
-    be retried again, so that this counts as Rejected. ``remark``: what people should know, as a
-    clause for the message; ``notes`` say it to everybody."""
+    """The effect of a Retry. ``delay``: whole seconds; None: at once. ``spent``: the check may not
+    be retried again, so it counts as Rejected. ``remark``: a clause for the message; ``notes``: the
+    same as outbox entries."""
 
     delay: int | None = None
     spent: bool = False
@@ -220,8 +228,8 @@ class RetryDelay(NamedTuple):
 def retry_delay(
     wanted: int | None, rules: CheckRules, *, count: int, uid: str, limits: Limits
 ) -> RetryDelay:
-    """The delay of a Retry. ``wanted``: as its controller named it, 0 like None: at once, but None
-    leaves it to the strategy. ``count``: how often the check was retried before."""
+    """The delay of a Retry. ``wanted``: from its controller; 0: at once; None: by the check's
+    strategy. ``count``: earlier retries of the check."""
     strategy = rules.retry
     if not limits.requeue_after:
         if not wanted and strategy is None:
@@ -247,7 +255,8 @@ def retry_delay(
 
 
 def computed(strategy: RetryStrategy, count: int, chance: float) -> int:
-    """Whole seconds by a strategy. ``chance``: from 0 up to 1, how much of the jitter to add."""
+    """The delay of a strategy in whole seconds. ``chance``: share of the jitter to add, from 0 to
+    1."""
     delay = seconds(strategy.base_delay)
     if strategy.strategy == "backoff":
         delay *= _power(strategy.factor, count)
@@ -265,7 +274,7 @@ def _power(factor: float, count: int) -> Fraction:
 
 
 def chance(uid: str, check: str, count: int) -> float:
-    """A number from 0 up to 1 that is the same for everybody who asks again."""
+    """A deterministic number from 0 to 1 for this retry."""
     digest = blake2b(f"{uid}/{check}/{count}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
 
@@ -277,14 +286,14 @@ def _note(reason: str, check: str, remark: str) -> OutboxEntry:
 
 
 IMMEDIATE: Final = 2
-"""So many Retries without a delay in a row are immediate."""
+"""Number of Retries without a delay in a row that are immediate."""
 
 
 def paced(
     workload: StoredWorkload, check: str, cycle: int, want: RetryDelay, context: TransitionContext
 ) -> tuple[StoredWorkload, RetryDelay]:
-    """The workload with this Retry counted, and what it comes to. The same Retry heard again in its
-    cycle counts once."""
+    """The workload with this Retry counted, and its paced delay. A repeated Retry in the same cycle
+    counts once."""
     most = int(context.queues.limits.pacing_max.total_seconds())
     if want.delay is not None or not most:
         return forgotten(workload, check), want

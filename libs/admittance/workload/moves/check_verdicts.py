@@ -1,11 +1,11 @@
-"""What a verdict of a check makes of a workload. LIFECYCLE 2.5, 2.6, 3.2.
+"""Applies the verdicts of checks. docs/spec/lifecycle.md#2.5, #2.6, #3.2.
 
-A verdict names the cycle that it judged, and counts if that is the current one. Of earlier cycles
-two kinds are taken late: a Rejected of the one that has just ended, and a Retry with a delay, both
-only as long as the check has been asked nothing that this verdict would be no answer to. Whatever
-does not count is answered with one of these words, which metrics count by: UnknownState, BadDelay,
+A verdict names the cycle that it judged and counts if that is the current one. Two kinds of earlier
+cycles are accepted late: a Rejected of the cycle that has just ended, and a Retry with a delay,
+both only if the check has not been requested anew since. A verdict without effect gets one of these
+reasons, which metrics use as labels: UnknownState, BadDelay,
 BadUpdates (refused), NoSuchCheck, OtherController, Stale, NoReservation, Repeated, and the phase of
-a workload that wants no verdicts any more.
+a workload that accepts no verdicts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def apply_verdict(
     if fact.controller != rules.controller:
         return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
     if fact.cycle < 0:
-        return stale(workload, fact)  # Before the first cycle there was none that could have ended.
+        return stale(workload, fact)  # Before the first cycle there is no earlier cycle.
     row = row_of(workload.status.admission_checks, fact.check)
     match fact.state:
         case "Rejected":
@@ -100,7 +100,7 @@ def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
 
 
 def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
-    """Why a verdict makes no sense whatever the workload does; None when it does."""
+    """Why a verdict is invalid for any workload; None: it is valid."""
     if fact.state not in CHECK_STATES:
         return refused(
             workload, "UnknownState", f"{fact.state[:64]!r} is none of {', '.join(CHECK_STATES)}"
@@ -137,12 +137,12 @@ def _stored(
     ready = fact.state == "Ready"
     competes = phase(workload, context.now) is Phase.PENDING
     if not frozen and not anew and (ready or not competes):
-        # A Ready that is given before the flavor is known proves nothing.
+        # A Ready from before the flavor is assigned does not count.
         return ignored(workload, "NoReservation", "it holds no quota that could be judged")
     admitted = anew and is_true(workload, Type.ADMITTED)
     if admitted and ready and row.state == "Ready":
         return ignored(workload, "Repeated", "what it says of pods comes too late")
-    # Its pods were made when it was admitted: nothing can be added to them any more.
+    # Its pods were created on admission: nothing can be added to them.
     late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
@@ -170,7 +170,7 @@ def _stored(
     if ready and late:
         says = (_note(UPDATES_TOO_LATE, new, "what it adds to the pods comes after their start"),)
     elif admitted and moved and not ready:
-        # Only False suspends: what runs goes on.
+        # Pending does not stop a running job.
         says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
     elif (
         anew
@@ -182,7 +182,7 @@ def _stored(
         conflict = contradiction(kept, context)
         if conflict is not None:
             return conflict
-    # Also the last Ready is only written down: the scheduler looks again before it admits.
+    # The last Ready is only stored: the scheduler confirms before it admits.
     return applied(kept, *remarks, *says)
 
 
@@ -296,7 +296,7 @@ def retry(
     elif row is None:
         return unlisted(workload, fact)
     elif not waits_for_checks(workload) and not is_reserved_anew(workload) and not want.delay:
-        # It was asked nothing, and holds nobody.
+        # It was not requested, and does not hold the workload.
         if phase(workload, context.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota that could be judged")
         reason, remarks = reason_of(fact, row)

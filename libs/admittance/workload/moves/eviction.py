@@ -1,4 +1,5 @@
-"""Losing a reservation: evictions, and the release that ends them. LIFECYCLE T09-T19.
+"""The loss of a reservation: evictions, and the release that ends them. docs/spec/lifecycle.md#T09
+to #T19.
 
 Eviction has two phases. First Evicted=True is written with the quota still booked, and the runner
 stops the job; only what it reports then releases the quota. A workload that never started a job
@@ -240,7 +241,7 @@ def withdraw(
 def closed_gates(
     gates: tuple[GatePosition, ...], context: TransitionContext
 ) -> tuple[GatePosition, ...]:
-    """The gates, all of them closed: whoever is evicted has to ask again before it preempts."""
+    """The gates, all closed: an evicted workload needs an open gate again before it preempts."""
     return tuple(
         gate
         if gate.position == "Closed"
@@ -250,10 +251,10 @@ def closed_gates(
 
 
 KEPT_MAX: Final = 8
-"""So many preemptors are remembered, those of the newest preemptions."""
+"""Number of preempting workloads remembered, the newest ones."""
 
 KEPT_FOR: Final = timedelta(days=2)
-"""A pair that has been at peace for so long starts over."""
+"""Time without preemption after which the count of a pair is reset."""
 
 
 def with_preemption(

@@ -1,4 +1,4 @@
-"""What changed queues, flavors and checks mean for a workload: T02, T17, T18, T23, T28."""
+"""The effect of changed queues, flavors and checks on a workload: T02, T17, T18, T23, T28."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIFTED: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissibl
 def queue_changed(
     workload: StoredWorkload, fact: QueueChanged, context: TransitionContext
 ) -> Change:
-    """Whatever the queues around the workload now ask for."""
+    """Adapts the workload to its queues."""
     if is_stopping(workload):
         # What has changed meanwhile counts when its quota is released.
         return ignored(workload, "Settled")
@@ -50,7 +50,7 @@ def queue_changed(
 def _checks_changed(
     workload: StoredWorkload, context: TransitionContext, asks: frozenset[str]
 ) -> Change:
-    """T28 of what holds quota. ``asks``: whose parameters changed."""
+    """T28 for a workload with quota. ``asks``: checks with changed parameters."""
     status = workload.status
     admission = status.admission
     assert admission is not None, "it holds quota"
@@ -82,7 +82,7 @@ def _checks_changed(
     conflict = None if admitted else contradiction(kept, context)
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))
-    # Where nothing is left to wait for, the scheduler sees it and looks again.
+    # If all checks are Ready now, the scheduler sees the change and confirms.
     says += check_requests(sorted(come | again | (have - had)), context)
     return applied(kept, *says)
 

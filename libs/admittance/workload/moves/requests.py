@@ -1,4 +1,4 @@
-"""What users ask of a workload, and what runners report of its job: T25-T27, T29, T30."""
+"""Requests of users, and reports of runners about jobs: T25 to T27, T29, T30."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkloa
 
 
 def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext) -> Change | None:
-    """T09, where a flavor of the reservation was taken off the queue; None: all are on offer. Its
-    checks went with it, so that nothing would stand in the way of a job that starts there."""
+    """T09 if the queue no longer lists a flavor of the reservation; None: it lists all. The
+    flavor's checks were removed too, so nothing else would stop a job from starting there."""
     admission = workload.status.admission
     gone = context.queues.not_offered(admission) if admission is not None else ()
     if admission is None or not gone:
@@ -99,7 +99,7 @@ def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext
 
 
 def plan_anew(workload: StoredWorkload, fact: facts.Planned, context: TransitionContext) -> Change:
-    """Who has to go for the reservation is somebody else now, or fewer, or told so (T07)."""
+    """The planned preemptions of the reservation changed, or were issued (T07)."""
     pending = fact.pending_preemption
     gates = workload.status.preemption_gates
     if pending.victims and pending.issued and not any(map(is_used, gates)):
@@ -109,8 +109,8 @@ def plan_anew(workload: StoredWorkload, fact: facts.Planned, context: Transition
 
 
 def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionContext) -> Change:
-    """T08: the scheduler has looked again, and the reservation holds. Only it does: of a verdict
-    that comes first, or of a queue that stops, it may not have heard."""
+    """T08: the scheduler confirms the reservation. Checks and queues are verified here again, since
+    the scheduler may not have seen their last change."""
     admission = workload.status.admission
     assert admission is not None, "a reserved workload has an admission"
     queue = head(workload).queue_name
@@ -137,14 +137,14 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionCon
 
 
 PREEMPTION_GATED: Final = "AdmissionGated"
-"""Reason of a refusal: others would have to go, and a gate on preemption is closed."""
+"""Reason of a refusal: preemption is needed, and the preemption gate is closed."""
 
 VICTIMS_STOP: Final = "WaitingForPreemptedWorkloads"
-"""Reason of a refusal: its gate is open, and others are going for it."""
+"""Reason of a refusal: its gate is open, and the preempted workloads still stop."""
 
 
 def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionContext) -> Change:
-    """The scheduler looked at it, and this is why it waits."""
+    """The scheduler refused the workload; stores the reason."""
     refusal = fact.refusal
     before = find(workload, Type.QUOTA_RESERVED)
     if before is not None and (before.reason, before.message) == (refusal.reason, refusal.message):
@@ -168,7 +168,7 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionCon
             now=context.now,
         )
     elif refusal.reason != VICTIMS_STOP and is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
-        # Preempting would not help it any more, or not yet again: an open gate would be wasted.
+        # Preemption would not help now, so an open gate would have no effect.
         conditions = put(
             conditions,
             Type.BLOCKED_ON_PREEMPTION_GATES,
@@ -209,8 +209,8 @@ def revoke_reservation(
 def break_promise(
     workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
 ) -> Change:
-    """T09, of a variant for which quota is kept until its sibling's job has stopped: there is too
-    little for it now, so that nobody takes over."""
+    """T09 of a promise: the quota promised to a variant until its sibling's job has stopped is no
+    longer available, so the migration ends."""
     if workload.status.promised is None:
         return ignored(workload, "NotReserved", "it holds no quota, and is promised none")
     reason = fact.reason or "QuotaChanged"
@@ -231,8 +231,8 @@ def break_promise(
 def evict_for_cut(
     workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
 ) -> Change:
-    """``onQuotaCut: evict``: what runs fits no longer. The job stops first, as for a preemption,
-    but nobody takes its place."""
+    """``onQuotaCut: evict``: a running job no longer fits. It stops first, as for a preemption, but
+    no workload takes its place."""
     return evict(workload, fact.reason or "QuotaChanged", fact.message, context)
 
 

@@ -1,8 +1,8 @@
-"""What becomes of a workload when a time has come: T13, T14, T15, the forced end of an eviction
-(T19), and checks that took too long. LIFECYCLE 6.
+"""The effect of due times: T13, T14, T15, the forced end of an eviction (T19), and checks that took
+too long. docs/spec/lifecycle.md#6.
 
-A timer only says when to look. What is due is asked anew, so that one which is late, repeated or of
-an earlier state changes nothing.
+A timer only triggers a new computation of what is due. So a timer that is late, repeated or of an
+earlier state changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS: Final = frozenset(str(kind) for kind in Kind)
 
 
 def look(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionContext) -> Change:
-    """What is due now, of the kind that the timer was set for."""
+    """Applies what is due now, of the timer's kind."""
     if fact.kind not in KINDS:
         return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind[:64]}")
     kind = Kind(fact.kind)
@@ -50,18 +50,18 @@ def look(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionCont
         case Kind.CHECKS:
             return overdue(workload, _late_checks(workload, context), context)
         case Kind.FAMILY:
-            # It is written anew: what it makes of its variants follows from what time it is.
+            # The family is settled again with the current time.
             return applied(workload)
 
 
 def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:
     """How long the count-th eviction waits; count starts at 1."""
-    # More doublings than this are beyond any limit, and a number of so many bits helps nobody.
+    # More doublings are beyond any limit.
     return int(min(limits.backoff_base << min(count - 1, 40), limits.backoff_max))
 
 
 def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T13; T14 when it was given its last chance."""
+    """T13; T14 if its requeue limit is reached."""
     limits = context.queues.limits.pods_ready
     assert limits is not None, "a time is due"
     ready = find(workload, Type.PODS_READY)
@@ -94,9 +94,9 @@ def _ran_out(workload: StoredWorkload, context: TransitionContext) -> Change:
 
 
 def _forced(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """No runner says that the job has stopped. Its quota is free all the same: a runner that comes
-    back finds another revision, and that the job stopped counts nothing then. Its result does,
-    until the workload is admitted again."""
+    """No runner reported that the job has stopped, so its quota is freed. A later report of the
+    stop names an old revision and is ignored. A later result counts until the workload is admitted
+    again."""
     message = (
         f"No runner said within {_span(context.queues.limits.drain)} that the job has stopped: "
         "its quota is free without that"
