@@ -36,6 +36,12 @@ _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, k
 async def why_never(bus: Link, workload: Workload) -> str:
     """Why the workload could not start in an empty system, with numbers; "" if it could or if the
     scheduler does not answer."""
+    reply = await _misfit(bus, workload)
+    return "" if reply is None else _sentence(reply)
+
+
+async def _misfit(bus: Link, workload: Workload) -> FitReply | None:
+    """The scheduler's answer that the workload could never start; None: `why_never` is empty."""
     namespace = workload.metadata.namespace
     request = Fit(workload=msgspec.Raw(encode(workload)))
     newest: int | None = None
@@ -44,23 +50,33 @@ async def why_never(bus: Link, workload: Workload) -> str:
         try:
             reply = await bus.ask("fit", request, FitReply, namespace=namespace)
         except AnswerIsNo:
-            return ""
+            return None
         if reply.error or reply.fits:
-            return ""
+            return None
         if newest is None:
             newest = await _newest(bus)
         if reply.seen >= newest or clock.monotonic() >= deadline:
-            return _sentence(reply)
+            return reply
         await asyncio.sleep(PAUSE_SECONDS)
 
 
 def _sentence(reply: FitReply) -> str:
-    if not reply.cluster_queue or reply.reason == "NoSuchQueue":
+    if _has_no_queue(reply):
         return reply.message
     return (
         f"clusterqueue {reply.cluster_queue} can never hold it, even if empty "
         f"({reply.reason}): {reply.message}"
     )
+
+
+def _has_no_queue(reply: FitReply) -> bool:
+    return not reply.cluster_queue or reply.reason == "NoSuchQueue"
+
+
+def refusal(reply: FitReply) -> str:
+    """Says that a command is not submitted, and what it would wait for."""
+    until = "the queue is created" if _has_no_queue(reply) else "the quota is raised"
+    return f"not submitted: {_sentence(reply)}; --anyway submits it, and it waits until {until}"
 
 
 async def _newest(bus: Link) -> int:
@@ -78,10 +94,8 @@ async def refuse_hopeless(bus: Link, workload: Workload) -> None:
             f"not submitted: LocalQueue {namespace}/{queue} does not exist; "
             "--anyway submits it, and it waits until the queue is created"
         )
-    if why := await why_never(bus, workload):
-        raise AnswerIsNo(
-            f"not submitted: {why}; --anyway submits it, and it waits until the quota is raised"
-        )
+    if (reply := await _misfit(bus, workload)) is not None:
+        raise AnswerIsNo(refusal(reply))
 
 
 async def warn_of_hopeless(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
