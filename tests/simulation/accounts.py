@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from simulation.naive import Usage
 
 Account = tuple[str, str]
-"""ClusterQueue, and who is charged: a regular workload's key, or a family's uid."""
+"""ClusterQueue and the charged account: a regular workload's key, or a family's uid."""
 
 
 class Accounts:

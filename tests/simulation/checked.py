@@ -93,7 +93,7 @@ def healing(queues: Checked, at: float = CALM_SECONDS) -> list[Applying]:
 
 
 def reviving(names: list[str], at: float = CALM_SECONDS) -> Iterator[Saying]:
-    """And everybody may go on."""
+    """Lets every part go on."""
     for name in names:
         me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
         yield Saying(at + 2.0, facts.Released(**me))

@@ -69,7 +69,7 @@ class Queues:
         return spec
 
     def preemption(self) -> dict[str, Any]:
-        """Whom workloads of a queue may preempt."""
+        """The preemption policies of a queue."""
         rng = self.rng
         policy: dict[str, Any] = {
             "withinClusterQueue": rng.choice(

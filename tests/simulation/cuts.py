@@ -1,4 +1,4 @@
-"""What must hold of quota that is taken back: from whom, and with which right."""
+"""Invariants of quota reductions: which workloads are evicted, and under which rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check(
         return
     if not _is_allowed(after, held):
         return  # A variant that may have other flavors now (4.9).
-    who = f"{after.metadata.namespace}/{after.metadata.name}"
+    name = f"{after.metadata.namespace}/{after.metadata.name}"
     evicted, reserved = find(after, Type.EVICTED), find(after, Type.QUOTA_RESERVED)
     reason = ""
     if is_true(before, Type.ADMITTED) and not is_true(before, Type.EVICTED):
@@ -30,7 +30,7 @@ def check(
             reason = evicted.reason
         spec = queues[before.status.admission.cluster_queue].spec if reason in REASONS else None
         if spec is not None and spec.on_quota_cut != "evict":
-            raise Broken(f"{who} ran and was evicted for {reason}, and its queue keeps what runs")
+            raise Broken(f"{name} ran and was evicted for {reason}, and its queue keeps what runs")
     elif reserved is not None and reserved.status == "False":
         reason = reserved.reason
     if reason == "FlavorsChanged":
@@ -42,7 +42,7 @@ def check(
             for resource in flavor.resources
         }
         if set(held) <= offered:
-            raise Broken(f"{who} lost its flavor, and it is on offer")
+            raise Broken(f"{name} lost its flavor, and it is on offer")
 
 
 def _is_allowed(workload: StoredWorkload, held: Usage) -> bool:

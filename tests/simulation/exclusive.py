@@ -1,6 +1,6 @@
 """One sibling preempts at a time, the better one first. docs/spec/lifecycle.md#4.8.
 
-Plainly, from what is stored: who was evicted for whom, who holds quota, and whose gate is open.
+Computed from stored workloads only: preemptors of evictions, held quota, open gates.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Suspect(NamedTuple):
 
 
 class Exclusive:
-    """Knows for whom others had to go."""
+    """Knows the preemptors of all evictions."""
 
     def __init__(self, seen: dict[str, Seen], families: Families, around: Manifests) -> None:
         self._seen = seen
@@ -52,7 +52,7 @@ class Exclusive:
         """The same of one that it blocks no more, and the fact up to which it did."""
         self._suspects: list[_Suspect] = []
         self._sure: list[_Suspect] = []
-        """Those of whom it is known in what order all was decided."""
+        """Siblings with a known order of all decisions."""
         self._judged: dict[str, list[int]] = {}
         """Key of a workload to the decisions that it is not, or no more, blocked by a gate."""
         self._opened: dict[str, datetime] = {}
@@ -60,7 +60,7 @@ class Exclusive:
         """Key of a variant to the revision at which its gate was found closed."""
 
     def saw(self, key: str, before: Seen, after: Seen, now: datetime) -> None:
-        """A version of any workload; ``now``: by the clock of nobody."""
+        """A version of any workload; ``now``: the true time."""
         new = after.workload
         if new is not None and new.status.preempted_by is not None:
             old = before.workload
@@ -120,7 +120,7 @@ class Exclusive:
                 raise Broken(f"{one.key} got quota, and the better {key} had no chance")
 
     def _taken(self, victim: str, seen: Seen, by: str, by_uid: str, now: datetime) -> None:
-        """Somebody lost its quota to ``by``."""
+        """A workload lost its quota to ``by``."""
         namespace, _, name = by.partition("/")
         key = workload_key(namespace, name)
         preemptor = self._seen.get(key)
@@ -168,14 +168,14 @@ class Exclusive:
             return
         mine = head(after.workload).sibling_index or 0
         fact = after.workload.status.log.fact
-        anybody = any(is_open(one) for one in alive.values())
+        any_open = any(is_open(one) for one in alive.values())
         for name, one in alive.items():
             if name == key or (head(one).sibling_index or 0) >= mine or not competes(one):
                 continue
             if not self._is_offered(one):
                 continue
             since = self._blocked.get(name)
-            if since is not None and since < fact and not is_open(one) and not anybody:
+            if since is not None and since < fact and not is_open(one) and not any_open:
                 self._suspects.append(_Suspect(key, name, since, fact))
             if is_open(one) and not members[name].usage and list(self._stopping(name)):
                 yield f"{name} is better and its victims have not stopped (4.8)"

@@ -211,7 +211,7 @@ def _variant(name: str, tag: str) -> str:
 
 
 def _reviving(names: list[str], said: list[Saying], at: float = CALM_SECONDS) -> Iterator[Saying]:
-    """Everybody may go on, variants that a user turned off too."""
+    """Lets everything go on, also variants that a user turned off."""
     yield from reviving(names, at)
     off = {one.fact.name for one in said if isinstance(one.fact, facts.Deactivated)}
     for name in sorted(off.difference(names)):

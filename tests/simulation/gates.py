@@ -40,7 +40,7 @@ def broken(
 
 def required(admission: Admission, around: Manifests) -> dict[str, str] | None:
     """Checks of a workload with that admission, with their controllers; None: two of one
-    controller, which no assigner would combine, or nobody knows."""
+    controller, which no assigner would combine, or the controller is unknown."""
     queue = around.queues.get(admission.cluster_queue)
     if queue is None:
         return None

@@ -76,7 +76,7 @@ class Invariants:
         self.completed: set[str] = set()
         self.replans = Replans()
         self.abandoned: set[str] = set()
-        """Jobs that did not stop in time: nobody waits for them any more."""
+        """Jobs that did not stop in time and are not waited for any more."""
         self.reservations = 0
         self.families = Families(self.seen, limits.drain, slack, self._variants_of_queue)
         self.exclusive = Exclusive(self.seen, self.families, self._around)
@@ -220,7 +220,7 @@ class Invariants:
                 raise Broken(f"{key} gives up its quota, and {run} runs on {runner}")
 
     def _drained(self, before: Seen) -> bool:
-        """Nobody said for so long that its job has stopped that the quota is free all the same."""
+        """The quota is freed because ``stopped`` did not arrive in time."""
         evicted = find(before.workload, Type.EVICTED) if before.workload is not None else None
         if evicted is None or evicted.status != "True" or evicted.last_transition_time is None:
             return False
@@ -289,7 +289,7 @@ class Invariants:
         self.said.add((fact.uid, fact.revision, what))
 
     def _has_parameters(self, fact: Fact) -> None:
-        """Whoever is asked gets the parameters that its AdmissionCheck names."""
+        """A requested check gets the parameters that its AdmissionCheck names."""
         assert isinstance(fact, CheckRequested)
         check = self.checks.get(fact.check)
         if (

@@ -74,7 +74,7 @@ class Signal:
         self.waiting: list[Call] = []
 
     def set(self) -> None:
-        """Whoever waits goes on."""
+        """Wakes all waiting tasks."""
         self.is_set = True
         waiting, self.waiting = self.waiting, []
         for call in waiting:

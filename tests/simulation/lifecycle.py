@@ -75,7 +75,7 @@ def _exit(workload: StoredWorkload, stopped: Stopped | None) -> Iterator[str]:
     if requeued is None or requeued.status != "False" or is_true(workload, Type.FINISHED):
         return
     if holds_quota(workload) or not head(workload).active:
-        return  # The release decides; or whoever turns it on again.
+        return  # Decided by the release, or by the next activation.
     state = workload.status.requeue_state
     at = state.requeue_at if state is not None else None
     if requeued.reason in BY_TIME:

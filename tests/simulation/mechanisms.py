@@ -15,12 +15,12 @@ class Mechanisms(NamedTuple):
     skip_applied: bool = True
     """A fact that is in the object already is not applied again."""
     say_again: bool = True
-    """Whoever takes over says what may not have been said."""
+    """A new leader publishes facts that may not have been published."""
     seen: bool = True
     """A decision made from older queues than those that are in the bucket is void."""
     joint: bool = True
     """What follows from several workloads at once is written as a whole or not at all."""
     claims: bool = True
-    """An admission is started by who has its claim."""
+    """An admission is started by the runner that has its claim."""
     timers_compared: bool = True
     """The schedules that stand are compared with those that should, now and then."""

@@ -38,8 +38,8 @@ class Paced:
         since, through = before.status.log.fact, after.status.log.fact
         said = {
             check: [one for at, one in verdicts if since < at <= through]
-            for (whose, check), verdicts in self._effects.verdicts.items()
-            if whose == key
+            for (owner, check), verdicts in self._effects.verdicts.items()
+            if owner == key
         }
         same = before.metadata.generation == after.metadata.generation
         anew = not same or is_true(after, Type.ADMITTED) or not head(after).active

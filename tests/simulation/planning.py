@@ -1,4 +1,4 @@
-"""Reservations that plan whom they will preempt, and what happens meanwhile."""
+"""Reservations with planned preemption, and events in between."""
 
 from __future__ import annotations
 

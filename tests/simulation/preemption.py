@@ -23,10 +23,10 @@ def check(
     by = after.status.preempted_by
     if by is None or (before is not None and before.status.preempted_by == by):
         return
-    who = f"{after.metadata.namespace}/{after.metadata.name}"
+    name = f"{after.metadata.namespace}/{after.metadata.name}"
     grounds = by.grounds
     if grounds is None:
-        raise Broken(f"{who} was preempted without grounds")
+        raise Broken(f"{name} was preempted without grounds")
     preemptor, victim = queues[grounds.by_cluster_queue], queues[grounds.cluster_queue]
     policy = preemptor.spec.preemption
     if preemptor is victim:
@@ -34,7 +34,7 @@ def check(
     elif root(preemptor, cohorts) == root(victim, cohorts) is not None:
         rule = policy.reclaim_within_cohort
     else:
-        raise Broken(f"{who} was preempted by {by.by} of another tree")
+        raise Broken(f"{name} was preempted by {by.by} of another tree")
     mine, theirs = grounds.by_priority, grounds.priority
     allowed = {
         "LowerPriority": theirs < mine,
@@ -42,11 +42,11 @@ def check(
         "Any": True,
     }
     if not allowed.get(rule, False):
-        raise Broken(f"{who} at {theirs} was preempted by {by.by} at {mine}, the policy is {rule}")
+        raise Broken(f"{name} at {theirs} was preempted by {by.by} at {mine}, the policy is {rule}")
     stats = after.status.scheduling_stats
     for row in stats.evictions if stats is not None else ():
         if row.reason == "Preempted" and row.count > OFTEN:
-            raise Broken(f"{who} was preempted {row.count} times")
+            raise Broken(f"{name} was preempted {row.count} times")
 
 
 def root(queue: Any, cohorts: Mapping[str, Any]) -> str | None:
