@@ -18,22 +18,13 @@ LINES_PER_MODULE = 500
 
 # Paths from the root of the repository, each with its reason.
 LARGE_FOLDERS: Mapping[str, str] = {}
-LONG_MODULES: Mapping[str, str] = {
-    "services/admittance/runner/shim.py": "runs as a single file (python -I -S shim.py)"
-    " and may import the standard library only",
-}
+LONG_MODULES: Mapping[str, str] = {}
 
 # Packages inside which cycles are known, each with the way to untie it. A cycle is accepted when
 # all of its members lie in one of these packages. Delete a line when its cycles are gone.
 KNOWN_CYCLES: Mapping[str, str] = {
-    "admittance.scheduling": "the state imports modules that take the state back; decisions are"
-    " applied through callbacks instead of being returned",
-    "admittance.providers": "the provider and the service that runs it import each other",
-    "admittance.checks": "the controller and the service that runs it import each other",
-    "admittance.workload_controller": "the service and the modules it starts import each other",
-    "admittance.control": "decide and fold import each other",
-    "admittance.quota": "a cell and its tree import each other",
-    "admittance.cli": "the program and its commands, and what they show, import each other",
+    "admittance.scheduling.state": "a queue, its classes of equal workloads and their workloads"
+    " refer to each other; to be untied or merged",
 }
 
 
