@@ -1,4 +1,4 @@
-"""What one message of a program has wrong, by itself, whoever says it. Pure.
+"""The faults of a single message of a program. Pure.
 
 Each fault names the case that it belongs to and is a sentence for the program's author.
 """
@@ -15,7 +15,7 @@ from admittance.events.shapes import PodSetUpdate
 
 DELAY_MAX: Final = 7 * 86_400
 SHOWN: Final = 120
-"""Characters of somebody's bytes that a sentence quotes."""
+"""Characters of a message that a sentence quotes."""
 
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ def heartbeat_faults(subject: str, data: bytes, kind: type[msgspec.Struct]) -> t
 
 
 def quoted(data: bytes) -> str:
-    """Somebody's bytes, short and harmless enough for a sentence."""
+    """Bytes of a message, short and harmless enough for a sentence."""
     text = data.decode("utf-8", "backslashreplace")
     shown = "".join(c if c.isprintable() else " " for c in text)
     return f"{shown[:SHOWN]}…" if len(shown) > SHOWN else shown

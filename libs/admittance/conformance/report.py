@@ -29,7 +29,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def program(self) -> str:
-        """Who was tried."""
+        """The program under test."""
         raise NotImplementedError
 
     @property

@@ -1,8 +1,7 @@
 """Asks a program through its durable, and notes all that it says.
 
-Everything happens in a namespace that no cluster has, with workloads that nobody submitted. Where
-the real services run on the same bus, they find no such workload and pass over what is said of it;
-they are disturbed by nothing but the messages themselves.
+All messages are about a namespace that no cluster has, and workloads that were never submitted.
+Real services on the same bus find no such workload and ignore these messages.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ class Stand(ABC, Generic[A, T]):
         return True
 
     def is_ours(self, subject: str, data: bytes) -> bool:
-        """It is about a workload of ours, and not of somebody else's."""
+        """Whether the message is about a workload of this test."""
         return token(self.namespace) in subject or self.namespace.encode() in data
 
     def _on_said(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:

@@ -1,5 +1,5 @@
-"""What the services stand on: NATS, the bucket, consumers, clock, settings, logs, traces.
+"""The runtime of all services: NATS, the bucket, consumers, clock, settings, logs, traces.
 
-The only room that knows that NATS exists. Settings and order of a commit are told where they are
-performed: `bus` (publishing), `puller` (reading the log), `bucket` (state), `lease_io` (who leads).
+The only package that knows NATS. Start with `bus/bus.py` (publishing), `bus/puller.py` (reading the
+log), `bus/bucket.py` (state) and `leader/lease_store.py` (leases).
 """

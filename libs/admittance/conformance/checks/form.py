@@ -48,7 +48,7 @@ def subject_for(asked: Asked) -> str:
 
 
 def look(subject: str, data: bytes, asked: Asked | None) -> Looked[CheckReported]:
-    """What a message says, that was said about asked; None: nobody asked for what it is about."""
+    """The content of a message about ``asked``; None if it is about no request of the test."""
     faults: list[Fault] = []
     found = object_of(data)
     if isinstance(found, Fault):

@@ -14,7 +14,7 @@ from admittance.runtime.bus.bus import Bus
 
 
 class Wanted(run.Wanted, frozen=True, kw_only=True):
-    """Whom to try: ``controller``, asked for ``check`` with ``parameters``."""
+    """The controller to test, with ``check`` and ``parameters`` of its requests."""
 
     controller: str
     check: str

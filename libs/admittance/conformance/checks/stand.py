@@ -21,7 +21,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 
 FIRST_CYCLE: Final = 7
-"""Not 1: whoever always says the same cycle is to be found out."""
+"""Not 1, to detect a controller that always reports cycle 1."""
 
 
 Said = stand.Said[Asked, CheckReported]

@@ -59,7 +59,8 @@ class TakingBack(Watched):
         self._put("cancelled", PASSED)
 
     async def _overtaken(self) -> None:
-        """As when whoever heard of the request died, and the next one hears of its end first."""
+        """As if the replica with the request crashed, and the next replica gets the cancellation
+        first."""
         asked = await self._stand.cancel_unknown("overtaken.1")
         await self._heard_all()
         await self._stand.ask_again(asked)

@@ -69,7 +69,7 @@ def subject_for(asked: Asked, word: str) -> str:
 
 
 def look(subject: str, data: bytes, asked: Asked | None) -> Looked[Told]:
-    """What a message says, that was said about asked; None: nobody asked for what it is about."""
+    """The content of a message about ``asked``; None if it is about no request of the test."""
     found = object_of(data)
     if isinstance(found, Fault):
         return Looked(None, (found,))

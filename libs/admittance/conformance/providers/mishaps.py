@@ -15,7 +15,7 @@ from admittance.runtime import clock
 
 BURST: Final = 100
 ACK_WAIT: Final = 6.0
-"""Seconds until the durable says again what nobody acknowledged."""
+"""Seconds until the durable redelivers an unacknowledged request."""
 BABBLE: Final = (b"", b"{", b"[]", b'"x"', b"{}", b'{"id": 7}', b"\xff\xfe", b'{"podSets": null}')
 
 

@@ -20,8 +20,8 @@ from admittance.runtime.bus.bus import Bus
 
 
 class Wanted(run.Wanted, frozen=True, kw_only=True):
-    """Whom to try, and with what. ``room``: how many requests of that shape it has room for; 0:
-    nobody knows. ``wrong``: parameters that it must refuse; None: nobody knows any."""
+    """The provider to test. ``room``: the requests of that shape it has capacity for; 0 if unknown.
+    ``wrong``: parameters that it must refuse; None if unknown."""
 
     provisioning_class: str
     shape: Shape

@@ -91,7 +91,7 @@ class Stand(stand.Stand[Asked, Told]):
         )
 
     async def cancel_unknown(self, name: str) -> Asked:
-        """Takes something back that nobody asked for; `ask_again` asks for it then."""
+        """Cancels a request that was never made; `ask_again` makes it afterwards."""
         asked = self._note(name, 1)
         self._payloads[asked] = self._request(asked, self.shape.parameters)
         await self.cancel(asked, reason="Preempted")
@@ -103,7 +103,7 @@ class Stand(stand.Stand[Asked, Told]):
         await self.say((subject, data) for data in messages)
 
     async def query(self, request_id: str) -> bytes | None:
-        """What it answers when it is asked what became of a request; None: nobody answers."""
+        """The answer to a query about a request; None without a responder."""
         subject = f"admit.api.provider.{token(self.program)}"
         try:
             return await self._bus.request(

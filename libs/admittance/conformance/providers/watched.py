@@ -19,9 +19,9 @@ ENDS: Final = frozenset({"provisioned", "failed"})
 
 
 class Way(NamedTuple):
-    """How a provider is tried. ``program``: if we started it. ``restart``: of the server, if it is
-    ours. ``room``: for how many requests it has capacity; 0: nobody knows. ``wrong``: parameters
-    that it must refuse; None: nobody knows any."""
+    """How a provider is tested. ``program``: if the test started it. ``restart``: restarts the
+    test's own server. ``room``: the requests it has capacity for; 0 if unknown. ``wrong``:
+    parameters that it must refuse; None if unknown."""
 
     program: Program | None = None
     restart: Callable[[], Awaitable[None]] | None = None

@@ -40,13 +40,13 @@ MESSAGE_ID: Final = "Nats-Msg-Id"
 BATCH_MAX: Final = 1000
 """Messages in one atomic batch; the server's limit."""
 WINDOW: Final = 1000
-"""Messages of one call in flight at once. More gains nothing, and the server's queue per stream
-takes 10,000 from everybody together."""
+"""Messages of one call in flight at once. More is no faster, and the server's queue per stream
+takes 10,000 from all clients together."""
 NOT_PERMITTED: Final = 403
-"""The code of a refusal that the server only tells the connection of, not in an answer."""
+"""The code of a refusal that the server reports to the connection instead of in an answer."""
 BATCHES_IN_FLIGHT: Final = 16
-"""Atomic batches of one process at once; the server takes 50 per stream from everybody together,
-and more than 8 were slower when measured."""
+"""Atomic batches of one process at once; the server takes 50 per stream from all clients
+together, and more than 8 were slower when measured."""
 
 log = logger()
 
@@ -140,7 +140,7 @@ class Bus:
         waiting, self._waiting = self._waiting, {}
         for gathering, _ in waiting.values():
             gathering.lost()
-        # Whoever never was connected is told so by what `connect` raises.
+        # A client that was never connected gets the exception of `connect`.
         if was_up and not self._closing:
             log.warning("bus_disconnected")
 
@@ -305,7 +305,7 @@ class Bus:
         number = str(self._next)
         blob = frame(message.subject, self._inbox + number, message.data, headers)
         if len(blob) > self.nc.max_payload:
-            # The server would close the connection on everybody who shares it.
+            # The server would close the connection, which others share.
             gathering.settle(index, TooBig(10054, f"{message.subject} is {len(blob)} bytes long"))
             return b""
         key = number.encode()
@@ -333,18 +333,18 @@ class Bus:
         return gathering.outcomes
 
     async def tell(self, *messages: tuple[str, bytes]) -> None:
-        """Says messages (subject and bytes) to whoever listens, in one write. Nothing answers; what
-        was on its way when the connection breaks is lost."""
+        """Publishes messages (subject and bytes) without acknowledgement, in one write. Messages on
+        their way are lost if the connection breaks."""
         blobs = [frame(subject, "", data, None) for subject, data in messages]
         with suppress(nats.errors.Error, OSError):
             await self.nc.send(b"".join(blobs))
 
     async def request(self, subject: str, data: bytes, timeout: float = 5.0) -> bytes:
-        """Asks whoever listens on subject. Raises Unavailable when nobody does, or not in time."""
+        """Sends a request. Raises Unavailable without a responder or without an answer in time."""
         try:
             message = await self.nc.request(subject, data, timeout=timeout)
         except nats.errors.NoRespondersError:
-            raise Unavailable(f"nobody answers on {subject}") from None
+            raise Unavailable(f"no responder on {subject}") from None
         except PermissionDenied as error:
             raise AccessDenied(str(error)) from None
         except (nats.errors.Error, TimeoutError) as error:
@@ -367,9 +367,9 @@ class Bus:
         return dict(answer)
 
     async def close(self) -> None:
-        """Ends the connection. Whoever still waits for an answer gets Unavailable."""
+        """Closes the connection. Calls that still wait for an answer raise Unavailable."""
         self._closing = True
-        # RuntimeError: uvloop's, for what nats-py still wants to write where nobody listens.
+        # RuntimeError: uvloop raises it when nats-py still writes to the closed connection.
         with suppress(nats.errors.Error, OSError, RuntimeError):
             await self.nc.close()
 

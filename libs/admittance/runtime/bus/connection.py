@@ -85,7 +85,7 @@ def frame(subject: str, reply: str, data: bytes, headers: Mapping[str, str] | No
 
 
 class Headers(Mapping[str, str]):
-    """Headers of a message, parsed when somebody asks for one."""
+    """Headers of a message, parsed on first use."""
 
     __slots__ = ("_parsed", "_raw")
 
@@ -112,16 +112,16 @@ class Headers(Mapping[str, str]):
 
 
 def text_of(subject: bytes) -> str:
-    """A subject as text. The server takes any bytes: those that are no UTF-8 become what no token
-    of ours is, so that whoever reads the message can tell what is wrong with it."""
+    """A subject as text. The server accepts any bytes; those that are not UTF-8 become escapes that
+    no token of ours contains, so a reader can report what is wrong."""
     return subject.decode("utf-8", "backslashreplace")
 
 
 def parse_headers(raw: bytes) -> dict[str, str]:
-    """Header lines to a dict; the status line is left out. Bytes that are no UTF-8 are replaced.
+    """Header lines to a dict; the status line is left out. Bytes that are not UTF-8 are replaced.
 
-    Of a name that comes twice the first counts, and names are taken to the letter, as the server
-    does: else somebody could show it one fence and us another.
+    Of a repeated name the first counts, and names are case-sensitive, as in the server: otherwise a
+    client could show the server one fence and us another.
     """
     parsed: dict[str, str] = {}
     for line in raw.split(b"\r\n")[1:]:

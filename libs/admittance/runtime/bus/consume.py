@@ -41,16 +41,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Bad(NamedTuple):
-    """A delivery that nobody can use, and why."""
+    """A delivery that no instance can handle, and why."""
 
     delivery: Delivery
     reason: str
 
 
 async def bury(bus: Bus, service: str, bad: Sequence[Bad]) -> None:
-    """Puts what nobody can use on ``admit.deadletter.<service>``, with its bytes and the reason.
+    """Publishes unusable deliveries on ``admit.deadletter.<service>``, with bytes and reason.
 
-    Repeating it is harmless within the dedupe window; after it, there are two letters.
+    A repeat within the dedupe window has no effect; a later one publishes a second dead letter.
     """
     if not bad:
         return
@@ -120,7 +120,7 @@ async def persist(handle: Callable[[], Awaitable[T]], *, attempts: int = ATTEMPT
         try:
             return await handle()
         except StaleRevision:
-            # Someone moved the workload first: load and decide anew, without a pause.
+            # Another writer moved the workload first: load and decide anew, without a pause.
             if not left:
                 raise
         except (Unavailable, Busy):

@@ -26,8 +26,8 @@ MAX_ACK_PENDING: Final = 20_000
 class Consumers:
     """Consumers of one stream under one name, or under that name and two numbers.
 
-    ``filters``: the subjects they read. ``ack_wait``: seconds until what nobody acknowledged comes
-    again.
+    ``filters``: the subjects they read. ``ack_wait``: seconds until an unacknowledged delivery is
+    redelivered.
     """
 
     def __init__(
@@ -133,12 +133,12 @@ def foreign(config: Mapping[str, Any], generation: int, floor: int, end: int) ->
 
 
 ACK_WAIT_SECONDS: Final = 30
-"""Until a request that nobody acknowledged comes again, perhaps to another replica."""
+"""Until an unacknowledged request is redelivered, perhaps to another replica."""
 
 
 class PeerDurables:
-    """The durables of one kind. ``prefix``: of their names; ``filters``: what that of a name
-    reads. ``ack_wait``: seconds until a request that nobody acknowledged comes again."""
+    """The durables of checks or of providers. ``prefix``: of their names. ``filters``: the subjects
+    of a durable. ``ack_wait``: seconds until an unacknowledged request is redelivered."""
 
     MAX_ACK_PENDING: Final = 5000
     """Requests that the replicas of one program hold unacknowledged. Of one that never acknowledges

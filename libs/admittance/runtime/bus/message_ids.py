@@ -1,7 +1,7 @@
 """Message ids keyed with a secret of the deployment.
 
-Ids are shared by the whole stream: who guesses one and says it first silences the real message. The
-secret is kept in the bucket, where users have no right to read.
+Ids are unique in the whole stream: a foreign message with a guessed id would suppress the real one.
+The secret is kept in the bucket, which users may not read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEY: Final = "_admittance.secret"
 
 
 async def deployment_secret(bus: Bus) -> bytes:
-    """The secret of this deployment, made by whoever asks first."""
+    """The secret of this deployment, created at first use."""
     while True:
         entry = await get(bus, KEY)
         if entry is not None and entry.value:
@@ -32,6 +32,6 @@ async def deployment_secret(bus: Bus) -> bytes:
 
 
 def message_id(secret: bytes, *parts: str | int) -> str:
-    """The id of what parts name: the same parts the same id, and nobody else can tell it."""
+    """The id for these parts: equal parts have equal ids, which need the secret to guess."""
     said = "\x00".join(map(str, parts)).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(said, key=secret[:64], digest_size=16).hexdigest()

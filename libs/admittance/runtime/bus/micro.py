@@ -23,7 +23,7 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 
 
 class Parts(NamedTuple):
-    """An answer in several messages, for whoever asked from an inbox of its own; who waits for one
+    """An answer in several messages, for a client with its own inbox. A client that waits for one
     message gets the first."""
 
     messages: tuple[msgspec.Struct | msgspec.Raw, ...]
@@ -73,10 +73,10 @@ async def serve(
     everyone: Mapping[str, Handler] | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> Serving:
-    """Answers endpoints (subject, with wildcards where there is one per namespace) until what
-    comes back is stopped, or the bus closed.
+    """Answers requests on subjects (with wildcards for the namespace) until the returned `Serving`
+    is stopped or the bus is closed.
 
-    Of ``endpoints`` one instance of the service answers; of ``everyone`` each does.
+    One instance of the service answers ``endpoints``; every instance answers ``everyone``.
     """
     added = await nats.micro.add_service(
         bus.nc,

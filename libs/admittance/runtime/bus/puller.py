@@ -3,15 +3,14 @@
 Two ways to acknowledge.
 
 ``ack="all"`` (services that apply facts in order): one acknowledgement covers everything before it.
-Redelivery does not keep the order, and what was on its way to a broken connection would come only
-after ``ack_wait``, behind newer facts. So nothing is left to redelivery: whenever everything is
-made anew, a new consumer starts behind the last fact that was acknowledged, what was handed out
-before is skipped, and only then the old consumer is deleted. A crash after any of these steps
-leaves at least one consumer whose acknowledged floor is right, and the next one starts from the
-newest of those.
+Redelivery does not keep the order, and messages on their way to a broken connection would arrive
+only after ``ack_wait``, behind newer facts. So nothing relies on redelivery: each renewal creates a
+consumer that starts behind the last acknowledged fact, skips facts that were handed out before, and
+only then deletes the old consumer. A crash after any of these steps leaves at least one consumer
+with a correct acknowledged floor, and the next renewal starts from the newest of them.
 
-``ack="explicit"`` (workers that share work): one lasting consumer; each delivery is acknowledged
-for itself, and comes again, to anybody, after ``ack_wait``.
+``ack="explicit"`` (workers that share work): one durable consumer; each delivery is acknowledged
+separately, and redelivered to any worker after ``ack_wait``.
 """
 
 from __future__ import annotations
@@ -196,9 +195,9 @@ class Puller:
         await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
 
     def note(self, delivery: Delivery) -> None:
-        """Only "all": everything up to delivery is dealt with; the server is told within
-        `NOTE_SECONDS`, together with what is noted until then. Nobody waits for it: where it gets
-        lost, whoever goes on reads some facts again, and finds them applied."""
+        """Only for "all": acknowledges everything up to a delivery within `NOTE_SECONDS`, without
+        waiting. If the acknowledgement gets lost, the successor reads some facts again and finds
+        them applied."""
         self.floor = max(self.floor, delivery.sequence)
         self._noted = delivery.reply
         if self._noting is None:
@@ -223,7 +222,7 @@ class Puller:
         await self._bus.nc.publish(delivery.reply, b"+WPI")
 
     async def close(self) -> None:
-        """Stops reading. The consumer stays, for whoever goes on."""
+        """Stops reading. The consumer stays for the successor."""
         if self._noting is not None:
             self._noting.cancel()
             self._tell_noted()
@@ -238,7 +237,7 @@ class Puller:
         pull = self._pull
         if self._ack_all:
             if raw.consumed != self._consumed + 1 and pull is not None:
-                # Something was delivered to nobody; nothing behind it may be handed out.
+                # A delivery was missed: no later delivery may be handed out.
                 pull.renew()
                 pull.taken(1)
                 return

@@ -25,11 +25,11 @@ LOG_AGE: Final = 6 * 7 * 86_400 * SECOND
 """Nanoseconds that a fact stays on the log. Nothing waits longer for its reader."""
 DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
-"""Seconds that the marker of what has expired stays visible to who was away."""
+"""Seconds that the marker of an expired key stays visible to readers that were not connected."""
 FOR_GOOD: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
-"""Of buckets whose values may expire. Without it the value before the last one of a key comes back
-when the server is killed after the last one has expired (measured on 2.15.1): a job that has ended
-would run again, and what was freed would be booked."""
+"""For buckets whose values may expire. Without it, a key's value before the expired one returns if
+the server is killed after the expiry (measured on 2.15.1): a finished job would run again, and
+released capacity would count as booked."""
 
 KV_LOG: Final = f"KV_{subjects.BUCKET}"
 KV_PROVIDERS: Final = f"KV_{subjects.PROVIDERS}"
@@ -37,8 +37,8 @@ KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
 
 
 class Stream(NamedTuple):
-    """``laws``: what must be so, or promises break; wrong there is a SetupError. ``wishes``: set at
-    creation, and adjusted where an existing stream differs, since that harms nobody."""
+    """``laws``: required settings; an existing stream with other values is a SetupError.
+    ``wishes``: set at creation, and corrected in an existing stream, which is harmless."""
 
     name: str
     laws: Mapping[str, Any]
@@ -85,7 +85,7 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 ],
                 "discard": "new",
                 "allow_atomic": True,
-                # Either lets whoever may publish on one subject empty the log with one header.
+                # Each lets a client that may publish on one subject empty the log with one header.
                 "allow_msg_schedules": False,
                 "allow_rollup_hdrs": False,
                 "sources": [{"name": subjects.TIMERS, "filter_subject": f"{subjects.TIMER_DUE}>"}],

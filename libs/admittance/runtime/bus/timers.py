@@ -110,7 +110,7 @@ SCHEDULE: Final = "Nats-Schedule"
 TARGET: Final = "Nats-Schedule-Target"
 SOURCE: Final = "Nats-Stream-Source"
 UID: Final = "Admit-Uid"
-"""Of the workload that waits, so that whoever lists schedules need not read them."""
+"""Header: the uid of the waiting workload, so that a list of schedules need not read bodies."""
 
 
 def timer_subject(kind: str, namespace: str, name: str) -> str:
@@ -166,7 +166,7 @@ class Schedule(NamedTuple):
 
 
 async def schedules(bus: Bus) -> tuple[list[Schedule], list[str]]:
-    """What stands on the stream of timers, and subjects there that name nobody.
+    """The schedules on the stream of timers, and its subjects that name no workload.
 
     Read from one end to the other: what moves meanwhile is found or not. Raises Unavailable."""
     found: list[Schedule] = []
