@@ -1,6 +1,6 @@
 """Submitted variants: the stored variant is computed from its parent, whatever was submitted.
 
-Source: LIFECYCLE 4.2.
+Source: docs/spec/lifecycle.md#4.2.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ HEAD: Final = """# The states of a workload
 Made by `python -m admittance.workload.diagram` from the table of moves
 (`libs/admittance/workload/transitions.py`) and the family steps (`diagram.py`). Do not edit.
 
-The phase is derived from conditions (`phase.py`) and never stored. Every edge below is a way that a
-move may take; tests explore the machine and make sure that it takes no other. An eviction has two
-phases: while the job stops the workload is Evicting and its quota stays booked.
+The phase is derived from conditions (`phase.py`) and never stored. Every edge below is a
+possible result of a move; tests explore the state machine and check that no other occurs. An
+eviction has two phases: while the job stops the workload is Evicting and its quota stays booked.
 """
 
 TABLE: Final = """
@@ -36,8 +36,8 @@ What becomes of `status.admission`, of the rows in `status.admissionChecks`, and
 FAMILIES: Final = """
 ## Families
 
-A parent and its variants take the ways above, but no check is asked about a parent, no runner hears
-of a variant, and quota is booked for variants only. Beside them each takes the steps below
+A parent and its variants take the ways above, but no check is requested for a parent, runners
+get no messages about variants, and quota is booked for variants only. Each takes the steps below
 (`workload/diagram.py`). Steps of several members can be one commit.
 
 | id | role | from → to | heard | what |
@@ -47,7 +47,7 @@ of a variant, and quota is booked for variants only. Beside them each takes the 
 FACTS: Final = """
 ## Facts, phase by phase
 
-What is not in this table changes nothing and is answered with why.
+A fact that is not in this table changes nothing, and its outcome says why.
 
 | heard | acted on in |
 | --- | --- |
@@ -165,43 +165,63 @@ _UNFINISHED: Final = (*_WAITS, _QR, *_JOB, _E, *_OFF)
 _STAYS: Final = "stays"
 
 STEPS: Final = (
-    Step("4.5", PARENT, (_P,), (_A,), "one of its variants is admitted, first or after a swap"),
-    Step("4.10", PARENT, _JOB, (_E,), "its admitted variant is evicted, or is not there"),
-    Step("4.7", PARENT, (_B,), (_P,), "its job has stopped: only its pods' backoff holds it back"),
+    Step(
+        "4.5", PARENT, (_P,), (_A,), "one of its variants is admitted, first or after a migration"
+    ),
+    Step("4.10", PARENT, _JOB, (_E,), "its admitted variant is evicted or deleted"),
+    Step("4.7", PARENT, (_B,), (_P,), "its job has stopped, and it has no backoff for its pods"),
     Step("1.3", PARENT, (_P,), (_B,), "each of its variants waits for a time"),
     Step("1.3", PARENT, (_B,), (_P,), "one of its variants competes again"),
-    Step("4.7", PARENT, (*_WAITS, *_OFF, _E), _STAYS, "it starts over, as if it were new"),
+    Step("4.7", PARENT, (*_WAITS, *_OFF, _E), _STAYS, "the family is reset"),
     Step("T11", PARENT, (*_WAITS, *_JOB, _E), (_X,), "checks have rejected every variant"),
-    Step("4.9", PARENT, (_P, _B, _D, _X), _STAYS, "its queue has no families: it is regular"),
+    Step("4.9", PARENT, (_P, _B, _D, _X), _STAYS, "its queue has no families: it becomes regular"),
     Step("4.9", PARENT, (_B,), (_P,), "the same, and only its variants waited"),
-    Step("4.10", PARENT, (*_UNFINISHED, _F), _STAYS, "it tells of its variants"),
-    Step("4.8", PARENT, (_P, *_JOB), _STAYS, "it notes whose gate on preemption is open"),
-    Step("4.10", PARENT, _UNFINISHED, _STAYS, "it is asked to tell of them", "Aggregated"),
-    Step("4.3", PARENT, _UNFINISHED, _STAYS, "time lets others try, or no longer", "TimerDue"),
-    Step("T24", VARIANT, _JOB, (_E,), "a better one is about to be admitted"),
-    Step("4.6", VARIANT, (_P,), _STAYS, "it is promised what the job leaves behind", "Assigned"),
-    Step("4.6", VARIANT, (_QR,), _STAYS, "it takes over when the job has stopped", "Confirmed"),
-    Step("4.6", VARIANT, (_P, _QR), (_A,), "the job has stopped, and it takes over"),
+    Step("4.10", PARENT, (*_UNFINISHED, _F), _STAYS, "its rows of variants are updated"),
+    Step(
+        "4.8", PARENT, (_P, *_JOB), _STAYS, "it stores which variant has the open preemption gate"
+    ),
+    Step("4.10", PARENT, _UNFINISHED, _STAYS, "an update of its rows is requested", "Aggregated"),
+    Step(
+        "4.3",
+        PARENT,
+        _UNFINISHED,
+        _STAYS,
+        "time changes the desired state of a variant",
+        "TimerDue",
+    ),
+    Step("T24", VARIANT, _JOB, (_E,), "a better variant is about to be admitted"),
+    Step("4.6", VARIANT, (_P,), _STAYS, "it is promised the quota of the stopping job", "Assigned"),
+    Step(
+        "4.6",
+        VARIANT,
+        (_QR,),
+        _STAYS,
+        "its checks are ready; it is admitted when the job has stopped",
+        "Confirmed",
+    ),
+    Step("4.6", VARIANT, (_P, _QR), (_A,), "the job has stopped, and it is admitted"),
     Step("4.6", VARIANT, (_P, _B, _D, _X), _STAYS, "its promise ends"),
-    Step("T09", VARIANT, (_P,), _STAYS, "there is too little left for its promise", "Revoked"),
-    Step("4.7", VARIANT, _JOB, (_E,), "what took its parent takes it, too"),
+    Step(
+        "T09", VARIANT, (_P,), _STAYS, "the quota for its promise is no longer available", "Revoked"
+    ),
+    Step("4.7", VARIANT, _JOB, (_E,), "its parent is evicted"),
     Step("T19", VARIANT, (_E,), (_P, _B, None), "the job of its family has stopped"),
     Step("T19", VARIANT, _OFF, (None,), "the same, and it was deleted meanwhile"),
     Step("T19", VARIANT, _OFF, _STAYS, "the same, and it was turned off meanwhile"),
-    Step("4.7", VARIANT, (_QR, _B), (_P,), "its family starts over"),
+    Step("4.7", VARIANT, (_QR, _B), (_P,), "its family is reset"),
     Step("4.7", VARIANT, (_P, _B, *_OFF), _STAYS, "the same"),
-    Step("4.3", VARIANT, (*_WAITS, _QR, _E), (_D,), "policy does not want it"),
-    Step("4.3", VARIANT, _OFF, (_P, _E), "policy wants it"),
-    Step("4.3", VARIANT, _OFF, _STAYS, "its user stops it for good", "Deactivated"),
-    Step("4.3", VARIANT, _OFF, _STAYS, "its user lets policy decide", "Activated"),
-    Step("4.8", VARIANT, (_P, _QR), _STAYS, "its gate on preemption is opened", "Ungated"),
-    Step("4.9", VARIANT, _UNFINISHED, _STAYS, "its place or its flavors are others"),
-    Step("T09", VARIANT, (_QR,), (_P,), "it holds a flavor that it may no longer have"),
-    Step("T09", VARIANT, _JOB, (_E,), "it runs on a flavor that it may no longer have"),
+    Step("4.3", VARIANT, (*_WAITS, _QR, _E), (_D,), "policy deactivates it"),
+    Step("4.3", VARIANT, _OFF, (_P, _E), "policy activates it"),
+    Step("4.3", VARIANT, _OFF, _STAYS, "its user deactivates it", "Deactivated"),
+    Step("4.3", VARIANT, _OFF, _STAYS, "its user leaves it to policy", "Activated"),
+    Step("4.8", VARIANT, (_P, _QR), _STAYS, "its preemption gate is opened", "Ungated"),
+    Step("4.9", VARIANT, _UNFINISHED, _STAYS, "its place or its flavors changed"),
+    Step("T09", VARIANT, (_QR,), (_P,), "it holds a flavor that it may no longer use"),
+    Step("T09", VARIANT, _JOB, (_E,), "it runs on a flavor that it may no longer use"),
     Step("T29", VARIANT, _UNFINISHED, _STAYS, "its parent's priority changed"),
     Step("T25", VARIANT, _JOB, (_A, _R), "its parent's pods are ready, or not"),
     Step("T26", VARIANT, _UNFINISHED, (_F,), "its parent has finished"),
-    Step("T27", VARIANT, _UNFINISHED, (None,), "its parent is gone, or is regular"),
+    Step("T27", VARIANT, _UNFINISHED, (None,), "its parent is deleted or became regular"),
 )
 
 

@@ -218,8 +218,8 @@ def _short(condition: Condition) -> Condition:
 def rows_of(
     variants: Iterable[VariantSummary], wants: Mapping[str, DesiredState]
 ) -> tuple[VariantRow, ...]:
-    """``status.variants``, the best first. ``wants``: what `admittance.family.policy.judged` says
-    now; of whom it says nothing no reason is told."""
+    """``status.variants``, the best first. ``wants``: the desired states; a variant without one
+    gets no reason."""
     ordered = sorted(variants, key=lambda one: (one.place, one.row.name))
     return tuple(
         replace(one.row, why=str(wish.why)) if wish is not None else one.row

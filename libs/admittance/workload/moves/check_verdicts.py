@@ -177,7 +177,7 @@ def _stored(
         and new.reason == PREEMPTION_REQUIRED != row.reason
         and not workload.status.pending_preemption
     ):
-        says = (_note(PREEMPTION_REQUIRED, new, "there is nobody whom the reservation displaces"),)
+        says = (_note(PREEMPTION_REQUIRED, new, "the reservation preempts no workload"),)
     if not admitted and anew:
         conflict = contradiction(kept, context)
         if conflict is not None:
