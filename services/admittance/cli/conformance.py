@@ -36,7 +36,7 @@ from admittance.runtime.telemetry import logs
 COLUMNS = (Column("CASE"), Column("OUTCOME"), Column("WHAT"))
 
 Tell: TypeAlias = Callable[[str], None]
-"""Hears what is tried now."""
+"""Called with the name of the case that starts."""
 Ready: TypeAlias = Callable[[], None]
 """Called when the program may be started."""
 
@@ -53,11 +53,11 @@ class Where(NamedTuple):
 def where_of(
     call: Call, *, own: bool, port: int | None, command: Sequence[str] | None, wait: float | None
 ) -> Where:
-    """Where the program is tried. Raises BadInput where what was typed contradicts itself."""
+    """The server and program of the test. Raises BadInput for contradicting options."""
     if port is not None and not own:
         raise BadInput("--port is for the server of --embedded")
     if own and call.url_from is UrlFrom.OPTION:
-        raise BadInput("--embedded starts a server, and --nats names another one")
+        raise BadInput("--embedded starts a server; it does not go with --nats")
     return Where((port or 0) if own else None, command or (), wait)
 
 
@@ -68,8 +68,8 @@ async def on_trial(
     name: str,
     trial: Callable[[Bus, str, OwnServer | None, Tell, Ready], Awaitable[Report]],
 ) -> int:
-    """Runs the trial and shows its report; 1 when something failed. ``what``: what the program
-    is, in a sentence."""
+    """Runs the test and prints its report; returns 1 if a case failed. ``what``: word for the
+    program."""
     logs.configure("admit", "", json=False, level="error")
     async with AsyncExitStack() as stack:
         url, server = call.url, None
@@ -94,7 +94,7 @@ async def on_trial(
 
 
 def show(report: Report, shape: Output) -> None:
-    """The report in the shape that was asked for."""
+    """Prints the report in the output format of the call."""
     match shape:
         case Output.JSON:
             output.show_json({**output.plain_of(report), "passed": report.passed})
@@ -130,7 +130,7 @@ def summary(report: Report) -> str:
 
 
 class TestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed for any program. ``cases``: those alone; empty: all."""
+    """Options of both commands. ``cases``: empty for all."""
 
     where: Where
     timeout: float
@@ -138,7 +138,7 @@ class TestOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def how(options: TestOptions, known: Collection[str]) -> dict[str, Any]:
-    """What is wanted of any trial. Raises BadInput for a case that is not ``known``."""
+    """Settings of both tests. Raises BadInput for a case that is not ``known``."""
     for case in options.cases:
         if case not in known:
             raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
@@ -153,8 +153,7 @@ def how(options: TestOptions, known: Collection[str]) -> dict[str, Any]:
 
 
 def check_name(what: str, name: str, problems: Iterable[Problem]) -> None:
-    """Raises BadInput for a name that no manifest could name: an empty one, and one with
-    ``problems``."""
+    """Raises BadInput for an empty name or one with ``problems``."""
     if not name:
         raise BadInput(f"{what} is empty")
     for one in problems:
@@ -162,7 +161,7 @@ def check_name(what: str, name: str, problems: Iterable[Problem]) -> None:
 
 
 def parameters_of(path: Path | None) -> Any:
-    """The parameters in a file: those of a manifest (its spec), or just what they are."""
+    """The parameters in a file: the spec of a manifest, or the whole content."""
     if path is None:
         return None
     try:
@@ -174,14 +173,14 @@ def parameters_of(path: Path | None) -> Any:
     if isinstance(found, dict) and "apiVersion" in found and "kind" in found:
         found = found.get("spec")
     try:
-        # As it travels: YAML knows dates and keys that JSON does not.
+        # As JSON: YAML has dates and keys that JSON does not.
         return msgspec.json.decode(msgspec.json.encode(found))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path}: {error}") from None
 
 
 class CheckTestOptions(TestOptions, frozen=True, kw_only=True):
-    """What was typed."""
+    """Options of the command."""
 
     controller: str
     check: str
@@ -189,7 +188,7 @@ class CheckTestOptions(TestOptions, frozen=True, kw_only=True):
 
 
 async def check_test(call: Call, options: CheckTestOptions) -> int:
-    """Tries everything and shows it; 1 when something failed."""
+    """Runs all cases and prints the report; returns 1 if a case failed."""
     wanted = _check_expectations(options)
 
     async def trial(bus: Bus, url: str, _: OwnServer | None, tell: Tell, ready: Ready) -> Report:
@@ -225,7 +224,7 @@ class ProviderTestOptions(TestOptions, frozen=True, kw_only=True):
 
 
 async def provider_test(call: Call, options: ProviderTestOptions) -> int:
-    """Tries everything and shows it; 1 when something failed."""
+    """Runs all cases and prints the report; returns 1 if a case failed."""
     wanted = _provider_expectations(options)
 
     async def trial(

@@ -1,9 +1,8 @@
-"""`make demo`: the whole of it in under a minute, with real processes, by the public face alone.
+"""`make demo`: the whole system in under a minute, with real processes and the public interfaces.
 
 Starts `admit up` on a temporary data folder, applies the sample queues, submits more work than the
-quota takes, and tells what happens as the log says it: who waits and why, who starts when somebody
-else ends, whom a check holds back and when it lets go, who moves up when something better comes
-free. Exit status 0 when everything finished.
+quota takes, and prints the facts of the log: which workloads wait and why, start when quota comes
+free, are held by a check, or move to a better flavor. Exit status 0 if everything finished.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ class Tally:
         self._at: dict[str, dict[str, float]] = {}
         self.failed: set[str] = set()
         self.stopped: set[str] = set()
-        """Whose job had to make room."""
+        """Workloads whose job was preempted."""
         self.places: dict[str, dict[str, float]] = {}
-        """Who was admitted on which flavor, and when, in that order."""
+        """By workload: the flavors that it was admitted on, in order, with the time."""
 
     def expect(self, *names: str) -> None:
-        """These are going to be submitted."""
+        """Adds workloads that will be submitted."""
         self._expected.update(dict.fromkeys(names))
 
     def hear(self, what: str, name: str, since: float, reason: str = "") -> None:
-        """The log says ``what`` of ``name``; what was said before counts once."""
+        """Records the first fact of kind ``what`` about a workload."""
         self._at.setdefault(name, {}).setdefault(what, since)
         if what == "finished" and reason == "Failed":
             self.failed.add(name)
@@ -58,24 +57,24 @@ class Tally:
             self.stopped.add(name)
 
     def expects(self, name: str) -> bool:
-        """It is one of those."""
+        """Whether the workload is expected."""
         return name in self._expected
 
     def at(self, name: str, place: str, since: float) -> None:
-        """It is admitted there."""
+        """Records that the workload was admitted on these flavors."""
         self.places.setdefault(name, {}).setdefault(place, since)
 
     def place(self, name: str) -> str:
-        """Where it was admitted last; "": nowhere."""
+        """The flavors of its last admission; "" if none."""
         return next(reversed(self.places.get(name, {})), "")
 
     @property
     def open(self) -> list[str]:
-        """Who is not finished yet."""
+        """Expected workloads that have not finished."""
         return [name for name in self._expected if "finished" not in self._at.get(name, {})]
 
     def heard(self, name: str, what: str) -> bool:
-        """It was said of it."""
+        """Whether the log had such a fact about the workload."""
         return what in self._at.get(name, {})
 
     def running(self, *names: str) -> int:
@@ -85,7 +84,7 @@ class Tally:
 
     @property
     def all_finished(self) -> bool:
-        """Everybody who was expected finished, and none failed."""
+        """Whether all expected workloads finished and none failed."""
         return not self.open and not self.failed
 
     def summary(self) -> list[str]:
@@ -135,7 +134,7 @@ SHOWN: Final = frozenset(
     {"submitted", "refused", "held", "admitted", "started", "finished", "evicted", "rejected"}
     | {"asked", "coming", "there", "revoked"}
 )
-"""What of the log is told; the rest is one `admit events` away."""
+"""Kinds of facts that are printed; `admit events` shows the others."""
 CAPACITY: Final = {
     "capacity asked": "asked",
     "capacity coming": "coming",
@@ -171,12 +170,12 @@ spec:
 """
 FAMILY: Final = "train-1"
 OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
-"""Of the sample: who moves up, and who is in its way at first."""
+"""Of the sample: the workload that moves up, and the ones that hold its quota at first."""
 BURST: Final = "burst"
 IN_ITS_WAY: Final = ("other-on-reservation", "other-on-spot")
-"""Of the sample: whose capacity is obtained, and who has it at first."""
+"""Of the sample: the workload that gets capacity, and the ones that hold it at first."""
 PATIENCE_SECONDS: Final = 15.0
-"""For what the story needs: two steps that borrow, capacity that comes at the second attempt."""
+"""Limit of one wait: two jobs that borrow, capacity that comes at the second attempt."""
 
 
 def _step(name: str) -> str:
@@ -203,7 +202,7 @@ class Demo:
         self.changed = asyncio.Event()
 
     async def run(self) -> bool:
-        """The story; whether everything finished."""
+        """Runs the demo; returns whether everything finished."""
         bus = await Bus.connect(self._url, name="admit-demo")
         try:
             await bus.nc.listen("admit.workload.>", self._hear)
@@ -243,13 +242,13 @@ class Demo:
         heading("The rest starts as quota comes free")
 
     async def _family(self) -> None:
-        """A job on the worst flavor, since it alone has room, that moves up as others end."""
+        """A job that starts on the worst flavor and moves to better ones as others end."""
         heading("One job, three flavors: it starts where there is room, and moves up")
         self.tally.expect(*OTHERS, FAMILY)
         await self.admit("apply", "-f", str(self._samples / "families" / "story-1.yaml"))
 
     async def _capacity(self) -> None:
-        """What is reserved is taken, so machines are asked for; there are none at first."""
+        """The reserved machines are in use, so capacity is requested; at first there is none."""
         heading("Reserved machines first, else spot, which a provider has to obtain beforehand")
         folder = self._samples / "provisioning"
         self.tally.expect(*IN_ITS_WAY)
@@ -260,7 +259,7 @@ class Demo:
         await self.admit("apply", "-f", str(folder / "burst.yaml"))
 
     async def _revoke(self) -> None:
-        """The machines of one that runs are taken away, and come back."""
+        """The machines of a running job are revoked and come back."""
         if not await self._until(lambda: self.tally.running(BURST) == 1):
             return
         folder = self._samples / "provisioning"
@@ -271,7 +270,7 @@ class Demo:
         await self.admit("activate", "workload", BURST, fails=True)
 
     async def _until(self, so: Callable[[], bool]) -> bool:
-        """Waits for something to happen; whether it did, in time."""
+        """Waits for a condition; returns whether it came true in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while not so():
@@ -280,7 +279,7 @@ class Demo:
         return so()
 
     async def _budget(self) -> None:
-        """A check that anyone could have written holds a job back, and lets it go later."""
+        """A custom check holds a job back and admits it later."""
         check = self._samples / "checks" / "allowance"
         heading(
             "A check of your own: a budget of one start in five seconds, a program of ten lines"
@@ -292,14 +291,14 @@ class Demo:
         await self.admit("submit", "-f", "-", text="---".join(map(_sweep, names)))
 
     async def _reclaim(self, names: list[str]) -> None:
-        """Production takes back what research borrows, while it does."""
+        """Production reclaims quota while research borrows it."""
         await self._until(lambda: self.tally.running(*names) >= 2)
         heading("Production wants its quota back: a borrower is stopped, and runs again later")
         self.tally.expect("audit")
         await self.admit("submit", "-f", "-", text=_audit())
 
     async def close(self) -> None:
-        """What a user would look at afterwards."""
+        """Prints logs and workloads at the end."""
         heading("What jobs printed")
         await self.admit("logs", "workload", "train", fails=True)
         await self.admit("logs", "workload", FAMILY, "--pod", "0", fails=True)
@@ -332,7 +331,7 @@ class Demo:
         if told.what == "check reported":
             if not told.message.startswith("Retry"):
                 return
-            # By which check, and until when, in its own words.
+            # Shows the check and its message.
             why = told.message.partition(": ")[2]
             told = told._replace(what="held", message=f"by {told.reason}: {why}")
         if told.what in CAPACITY:
@@ -340,7 +339,7 @@ class Demo:
             told = told._replace(what=CAPACITY[told.what], reason="", message=short)
         name = told.subject.rpartition("/")[2]
         if not self.tally.expects(name):
-            return  # Variants: what becomes of them shows in their parent.
+            return  # A variant: its parent is shown.
         since = clock.monotonic() - self._began
         if moved and name in (FAMILY, *OTHERS):
             self.tally.at(name, moved, since)
@@ -351,7 +350,7 @@ class Demo:
         self.changed.set()
         line = f"{told.what:<9} {name:<19} {told.message or told.reason}".rstrip()
         by_check = told.what == "evicted" and told.reason == "AdmissionCheck"
-        # Who moves starts again; what others are told again is no news.
+        # A workload that migrates starts again; other repeated lines are not printed.
         known = line in self._seen and name not in (FAMILY, BURST)
         if told.what in SHOWN and not by_check and not known:
             self._seen.add(line)
@@ -359,7 +358,7 @@ class Demo:
 
 
 def _places(subject: str, data: bytes) -> str:
-    """The flavors on which somebody is admitted; "": it is no such fact."""
+    """The flavors of an admission; "" for any other fact."""
     if not subject.startswith("admit.workload.admitted."):
         return ""
     fact = codec.decode(subject, data)
@@ -369,7 +368,7 @@ def _places(subject: str, data: bytes) -> str:
 
 @asynccontextmanager
 async def budget_check(samples: Path, url: str, log: Path) -> AsyncIterator[None]:
-    """The sample check as a process beside the system, as anybody would run it."""
+    """Runs the sample check as a separate process."""
     with log.open("ab") as words:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -392,7 +391,7 @@ def heading(text: str) -> None:
 
 
 def styled(text: str, code: str) -> str:
-    """The text in a style where a person looks, plain elsewhere."""
+    """The text with a terminal style; plain if standard output is not a terminal."""
     return f"\033[{code}m{text}\033[0m" if output.is_terminal() else text
 
 
@@ -407,7 +406,7 @@ async def main(samples: Path) -> int:
     with tempfile.TemporaryDirectory(prefix="admit-demo-") as folder:
         heading("Everything embedded: a nats-server and all services, on a folder of its own")
         output.say(styled(f"$ admit up --port 0 --data-dir {folder}/data", "1"))
-        # What its jobs note for their next attempt is nobody else's, and goes with the folder.
+        # Files that jobs keep for their next attempt belong to this run and go with the folder.
         child = await system.start(
             ["up", "--port", "0", "--data-dir", f"{folder}/data"],
             Path(folder) / "log",

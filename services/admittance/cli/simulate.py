@@ -31,7 +31,7 @@ from admittance.events.whatif import (
 from admittance.whatif.simulate import joined
 
 SECONDS: Final = 130.0
-"""A little more than the scheduler gives itself."""
+"""A little more than the scheduler's own limit."""
 ROWS: Final = 20
 ALL: Final = 0
 
@@ -39,9 +39,9 @@ ALL: Final = 0
 async def simulate(
     call: Call, paths: Sequence[str], deletes: Sequence[str], limit: int | None
 ) -> int:
-    """Prints what would follow. The status is 1 when a workload would be refused.
+    """Prints what would happen. The status is 1 if a workload would be refused.
 
-    Raises BadInput for what `apply` would not take, AnswerIsNo for what `delete` would not.
+    Raises BadInput for what `apply` would refuse, AnswerIsNo for what `delete` would refuse.
     """
     targets = [kinds.target(word, None) for word in deletes]
     for word, (_, name) in zip(deletes, targets, strict=True):
@@ -79,7 +79,7 @@ async def simulate(
 
 
 def _objects(documents: Sequence[Document]) -> tuple[msgspec.Raw, ...]:
-    """In the order in which `apply` does them: the queues first, then who waits in them."""
+    """In the order of `apply`: workloads after the other objects."""
     for document in documents:
         for warning in document.warnings:
             output.warn(f"{document.source}, {document.place}: {warning}")
@@ -96,7 +96,7 @@ async def _delete(bus: Link, kind: kinds.Kind, name: str) -> Delete:
 
 
 def shown(reply: SimulateReply) -> dict[str, Any]:
-    """The reply as programs get it: every list and number is there, also where it is empty."""
+    """The reply for JSON and YAML, including empty lists and zeros."""
     return {
         "revision": reply.revision,
         "settled": reply.settled,
@@ -123,7 +123,7 @@ NOTHING: Final = "Nothing would start, wait or be evicted that does not do so an
 
 
 def tell(reply: SimulateReply, *, wide: bool) -> None:
-    """Prints all of it."""
+    """Prints the reply as text and tables."""
     for line in results(reply.results):
         output.say(line)
     counts = reply.counts
@@ -136,11 +136,11 @@ def tell(reply: SimulateReply, *, wide: bool) -> None:
 
 
 def results(rows: Sequence[Applied]) -> Iterator[str]:
-    """What would become of the objects, a line each; of those that would not change, the number."""
+    """The outcome of each changed object, one line each, and the number of unchanged ones."""
     told = [one for one in rows if one.outcome not in ("unchanged", "refused")]
     for one in told[:OBJECTS_MAX]:
         name = f"{one.namespace}/{one.name}" if one.namespace else one.name
-        # What others need is marked, and goes when they are gone.
+        # An object that others need is deleted after them.
         word = "deleted later" if one.outcome == "terminating" else one.outcome
         yield f"{one.kind.lower()} {name} would be {word}"
     if len(told) > OBJECTS_MAX:
@@ -151,7 +151,7 @@ def results(rows: Sequence[Applied]) -> Iterator[str]:
 
 
 def in_sum(counts: Counts) -> str:
-    """How many there are of what is different."""
+    """Counts of the differences."""
     gone = f", {counts.gone:,} deleted" if counts.gone else ""
     return (
         f"{counts.starts:,} would start, {counts.waits:,} would wait, "
@@ -160,7 +160,7 @@ def in_sum(counts: Counts) -> str:
 
 
 def as_they_are(counts: Counts) -> str:
-    """How many there are of what is not."""
+    """Counts of unaffected workloads."""
     reserved = f"{counts.reserved:,} wait for checks, " if counts.reserved else ""
     off = f", {counts.off:,} are off" if counts.off else ""
     return f"Unaffected: {counts.run:,} run, {reserved}{counts.pending:,} wait{off}"
@@ -177,7 +177,7 @@ def _show(title: str, table: Table, count: int, *, wide: bool) -> None:
 
 
 def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
-    """Who loses its quota."""
+    """Workloads that would lose their quota."""
     columns = (
         Column("WORKLOAD"),
         Column("CLUSTERQUEUE"),
@@ -213,7 +213,7 @@ def _cause(one: WouldBeEvicted) -> str:
 
 
 def starting(rows: Sequence[WouldStart]) -> Table:
-    """Who gets quota."""
+    """Workloads that would get quota."""
     columns = (
         Column("WORKLOAD"),
         Column("QUEUE"),
@@ -255,7 +255,7 @@ def _note(one: WouldStart) -> str:
 
 
 def waiting(rows: Sequence[WouldWait]) -> Table:
-    """Who waits."""
+    """Workloads that would wait."""
     columns = (
         Column("WORKLOAD"),
         Column("QUEUE"),
@@ -290,7 +290,7 @@ def when(after: int) -> str:
 
 
 def stands(standing: Standing | None, *, gone: str) -> str:
-    """How a workload stands, in a few words."""
+    """The state of a workload in a few words."""
     if standing is None:
         return gone
     if standing.admission is not None:
@@ -301,7 +301,7 @@ def stands(standing: Standing | None, *, gone: str) -> str:
 
 
 def flavors(admission: Admission) -> str:
-    """The flavors of an admission: each once where it serves all that is asked for."""
+    """The flavors of an admission; only one name if it serves all resources."""
     found = {
         resource: flavor
         for pods in admission.pod_set_assignments

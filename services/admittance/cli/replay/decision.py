@@ -1,4 +1,4 @@
-"""``admit replay --from-log SEQ``: gathers what a decision was made from, and has it made again."""
+"""``admit replay --from-log SEQ``: rebuilds the inputs of a decision and repeats it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _epoch = msgspec.json.Decoder(Epoch)
 
 
 async def replay_decision(call: Call, sequence: int) -> int:
-    """Prints the decision at that sequence of the log, what it was made from, and whether it comes
-    out the same; the exit status."""
+    """Prints the decision at that sequence, its inputs, and whether the repetition agrees; returns
+    the exit status."""
     async with link(call) as found:
         bus = found.bus
         target = await _target(found, sequence)
@@ -88,7 +88,7 @@ async def _target(found: Link, sequence: int) -> Said:
 
 
 async def _config(bus: Bus, target: Said) -> Config:
-    """How the scheduler was set up that made the decision: its epoch tells."""
+    """Configuration of the scheduler that made the decision, from its epoch."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": target.epoch})
         said = _epoch.decode(base64.b64decode(answer["message"].get("data", "")))
@@ -173,7 +173,7 @@ class Source(NamedTuple):
 async def gather(
     bus: Bus, target: Said
 ) -> tuple[dict[int, Sequence[Entry]], list[Source], list[Said]]:
-    """The bucket at each revision that is needed, and the decisions before the target."""
+    """The bucket at each needed revision, and the decisions before the target."""
     pictures: dict[int, Sequence[Entry]] = {}
     sources: list[Source] = []
     before: dict[int, Said] = {}
@@ -190,7 +190,7 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
     made, rows = await _start(bus, seen)
     words = await _words(bus, made.told if made is not None else 0, target.sequence)
     if (made is None and not words[0].begins) or any(word.gap for word in words):
-        raise CannotRebuild("of some commits before it nothing was told by who made them")
+        raise CannotRebuild("some commits before it were not recorded by their leader")
     through = made.through if made is not None else 0
     start = Start(made.revision, made.floor) if made is not None else Start()
     objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
@@ -214,7 +214,7 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
         folded += len(batch)
         if not past.perform(commit, word.floor, limits[word.epoch]):
             break
-        # What is dealt with, and seen, is on its way no more.
+        # Decisions that are applied and seen are no longer in flight.
         done = commit.through if not commit.unsure else 0
         decisions = [one for one in decisions if one.sequence > done]
     while heard < target.sequence and (one := await anext(facts, None)) is not None:
@@ -227,7 +227,7 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
 
 
 async def _limits(bus: Bus, epoch: int) -> Limits:
-    """How that leader of the workload-controllers was set up: its epoch tells."""
+    """Limits of that leader of the workload-controller, from its epoch."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": epoch})
         return limits_from(_epoch.decode(base64.b64decode(answer["message"]["data"])).config)
@@ -299,7 +299,7 @@ async def _words(bus: Bus, after: int, sequence: int) -> list[Commits]:
 def _behind(
     words: Sequence[Commits], through: int, revision: int
 ) -> list[tuple[Commits, Committed]]:
-    """The commits that are not in the start."""
+    """The commits after the start."""
     return [
         (word, commit)
         for word in words
@@ -309,7 +309,7 @@ def _behind(
 
 
 def _is_read(subject: str) -> bool:
-    """The workload-controller reads messages on that subject."""
+    """Whether the workload-controller reads messages on that subject."""
     parts = tuple(subject.split(".", 3)[:3])
     return parts in _READ or parts[:2] == ("admit", "object")
 
@@ -317,7 +317,7 @@ def _is_read(subject: str) -> bool:
 async def _messages(
     bus: Bus, filters: Sequence[str], after: int, *, stream: str = subjects.STREAM
 ) -> AsyncIterator[LogMessage]:
-    """Messages in their order, page by page."""
+    """Yields messages in order, read page by page."""
     while True:
         page: list[Message] = await past(bus, filters, after=after, limit=PAGE, stream=stream)
         for one in page:

@@ -21,7 +21,7 @@ from admittance.replay.play import play
 from admittance.replay.scenario import BadScenario, read
 
 CROWD: Final = 40
-"""So many scenarios are worth the start of other processes; one takes about 10 ms."""
+"""From this many scenarios on, other processes pay off; one takes about 10 ms."""
 
 
 class Played(NamedTuple):
@@ -78,7 +78,7 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
 
 
 def _all(files: Sequence[str]) -> Iterator[Played]:
-    """What becomes of the files, in their order."""
+    """The results of the files, in order."""
     workers = min(os.cpu_count() or 1, 8)
     if len(files) < CROWD or workers == 1:
         yield from map(play_file, files)
@@ -96,7 +96,7 @@ def play_file(file: str) -> Played:
     except BadScenario as error:
         return Played(file, trouble=str(error))
     except Exception as error:
-        # One scenario that nobody had thought of does not keep the others from their answers.
+        # A bug in one scenario must not stop the others.
         return Played(file, trouble=f"the core fails on it: {type(error).__name__}: {error}")
     expected = scenario.expected
     differs = None
@@ -122,7 +122,7 @@ def _text(name: str, found: Iterable[Settled]) -> str:
 
 
 def _write(path: Path, text: str) -> str:
-    """Writes the answer; why that failed."""
+    """Writes the answer; returns why that failed, or ""."""
     try:
         path.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
