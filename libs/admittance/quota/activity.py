@@ -1,6 +1,7 @@
 """Whether a queue admits, and if not, why: the stable reason and the sentence.
 
-Reasons in the order of SCHEDULING 1.3; when several apply all are told and the first is the reason.
+Reasons in the order of `docs/spec/scheduling.md#1.3`; when several apply all are told and the
+first is the reason.
 """
 
 from __future__ import annotations

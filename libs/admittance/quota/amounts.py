@@ -1,6 +1,7 @@
 """Amounts of quota: whole accounting units (cpu in thousandths), saturating at 64 bits.
 
-An amount at `UNLIMITED` means "without limit", and stays so in sums. Source: SCHEDULING 2.
+An amount at `UNLIMITED` means "without limit", and stays so in sums.
+Source: `docs/spec/scheduling.md#2`.
 """
 
 from __future__ import annotations

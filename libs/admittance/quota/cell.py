@@ -1,7 +1,8 @@
 """One flavor and resource at one node of the cohort tree: the numbers and their arithmetic.
 
 A cell points at the cell of the same flavor and resource at its node's parent, so that charging
-and asking walk a few pointers and look nothing up. Source: SCHEDULING 2 and 8.1 point 1.
+and asking walk a few pointers and look nothing up.
+Source: `docs/spec/scheduling.md#2, #8.1` point 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Labels: who is selected, which flavor a pod may use, which taints stand in the way.
 
-Restricted to the keys that a flavor knows, as SCHEDULING 5.2 says: a selector on a key that the
-flavor has no label for says nothing about it.
+Restricted to the keys that a flavor knows, as `docs/spec/scheduling.md#5.2` says: a selector on a
+key that the flavor has no label for says nothing about it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which admission checks a workload of a ClusterQueue has. Source: LIFECYCLE 2.2 and 2.4."""
+"""Which admission checks a workload of a ClusterQueue has.
+Source: `docs/spec/lifecycle.md#2.2, #2.4`."""
 
 from __future__ import annotations
 

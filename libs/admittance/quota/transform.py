@@ -1,7 +1,7 @@
 """Resources of a pod as quota counts them, where a deployment counts some in other units.
 
 A transformation turns an input into outputs: so many GPUs of a kind into credits, a slice of a GPU
-into its memory. Source: SCHEDULING 1.6, Kueue's ``resources.transformations``.
+into its memory. Source: `docs/spec/scheduling.md#1.6`, Kueue's ``resources.transformations``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The trees of ClusterQueues and cohorts, kept up to date by what changed.
 
 An edit of a quota moves the numbers of its node and the ancestors only; a ClusterQueue that moves
-to another cohort takes its usage along. Source: SCHEDULING 1.4, 2 and 8.1.
+to another cohort takes its usage along. Source: `docs/spec/scheduling.md#1.4, #2, #8.1`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a change of the configuration does to the picture. Source: SCHEDULING 1.3, 3.5, 3.7."""
+"""What a change of the configuration changes in the scheduler's state.
+
+Source: `docs/spec/scheduling.md#1.3, #3.5, #3.7`.
+"""
 
 from __future__ import annotations
 

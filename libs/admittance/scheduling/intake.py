@@ -1,4 +1,6 @@
-"""What a new state of a workload does to the picture. Source: SCHEDULING 3.1, 3.5."""
+"""What a new stored state of a workload changes in the scheduler's state, and how a decision that
+does not hold is undone. Source: `docs/spec/scheduling.md#3.1, #3.5`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One scheduling cycle of one domain: heads, nominate, order, process, requeue.
 
-Source: SCHEDULING 4. Domains are independent of each other within a cycle.
+Source: `docs/spec/scheduling.md#4`. Domains are independent of each other within a cycle.
 """
 
 from __future__ import annotations
@@ -293,7 +293,8 @@ class Cycle:
 def in_bracket(queue: Queue) -> bool:
     """The queue's cohort is below another, so that under fair sharing even a head without room
     counts: as the one that its cohort sends in, it decides when the next of the cohort has its
-    turn. SCHEDULING 8.1 point 7 holds without fair sharing, and in cohorts that are roots."""
+    turn. `docs/spec/scheduling.md#8.1` point 7 holds without fair sharing, and in cohorts that are
+    roots."""
     node = queue.node
     return node is not None and node.parent is not None and node.parent.parent is not None
 

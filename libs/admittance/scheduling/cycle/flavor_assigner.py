@@ -1,4 +1,4 @@
-"""Which flavors a workload would get: the scan of SCHEDULING 5.
+"""Which flavors a workload would get: the scan of `docs/spec/scheduling.md#5`.
 
 Where room could only be made by taking it from somebody, an oracle is asked how well that would
 serve. Without one there are no candidates, as if every policy were Never.
@@ -313,7 +313,7 @@ def _room(
     result: Assignment,
     oracle: Oracle | None = None,
 ) -> tuple[int, int]:
-    """Mode and borrowing level of one resource in one flavor; SCHEDULING 5.3."""
+    """Mode and borrowing level of one resource in one flavor; `docs/spec/scheduling.md#5.3`."""
     cell = option.cells[resource]
     before = result.usage.get(cell, 0)
     wanted = lacking = before + amount
@@ -349,7 +349,7 @@ def _room(
 
 
 def _better(plan: Plan, mode: int, level: int, other: int, other_level: int) -> bool:
-    """(mode, level) is better than (other, other_level); SCHEDULING 5.4."""
+    """(mode, level) is better than (other, other_level); `docs/spec/scheduling.md#5.4`."""
     if mode == _NO_FIT:
         return False
     if other == _NO_FIT:

@@ -1,6 +1,6 @@
 """What a head would get as if it were alone: flavors, counts, and who has to go for it.
 
-Source: SCHEDULING 4.2, 5.6 and 6.5.
+Source: `docs/spec/scheduling.md#4.2, #5.6, #6.5`.
 """
 
 from __future__ import annotations

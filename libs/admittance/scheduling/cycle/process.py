@@ -1,7 +1,7 @@
 """The entries of one cycle, one after the other: each sees what the ones before it took.
 
-Source: SCHEDULING 4.4. What is held for the rest of the cycle is given back at its end; only an
-accepted assignment stays charged.
+Source: `docs/spec/scheduling.md#4.4`. What is held for the rest of the cycle is given back at its
+end; only an accepted assignment stays charged.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class Turn:
 
 def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
     """The room that a head without victims keeps from others; an amount may be negative.
-    Source: SCHEDULING 4.4, reserve_amount."""
+    Source: `docs/spec/scheduling.md#4.4`, reserve_amount."""
     held: list[tuple[Cell, int]] = []
     for cell, use in assignment.takes().items():
         if assignment.level > 0:

@@ -1,4 +1,5 @@
-"""What becomes of a reservation whose victims have not gone yet. Source: LIFECYCLE 2.7, 2.8, T07.
+"""What becomes of a reservation whose victims have not gone yet.
+Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07`.
 
 Looked at whenever something happened to it or to one of its victims: whoever has gone, or need not
 go any more, is no victim. Where somebody may not be preempted any longer, victims are sought anew,

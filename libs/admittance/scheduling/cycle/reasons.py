@@ -24,7 +24,7 @@ SEVERITY: Final = {
     "ConflictingAdmissionChecks": 3,
     "NoMatchingFlavor": 4,
 }
-"""Reasons of a NoFit, the graver the higher. Source: SCHEDULING 5.5."""
+"""Reasons of a NoFit, the graver the higher. Source: `docs/spec/scheduling.md#5.5`."""
 
 
 MISCONFIGURED: Final = "Misconfigured"

@@ -1,4 +1,5 @@
-"""The look at a reservation before it becomes an admission. Source: LIFECYCLE 2.8, T08 and T09.
+"""The look at a reservation before it becomes an admission.
+Source: `docs/spec/lifecycle.md#2.8, #T08, #T09`.
 
 Whether a reservation has passed its checks is found out when it, or what it has to pass, changes;
 those that have are kept in ``Domain.rechecks``, and looked at before the heads of the next cycle.

@@ -357,7 +357,7 @@ def _is_entitled(ask: Ask, node: Node) -> bool:
 
 def is_too_much(ask: Ask) -> bool:
     """No part of the tree below the root is entitled to so much, so that victims are not even
-    looked for. Source: SCHEDULING 5.3 and 6.4."""
+    looked for. Source: `docs/spec/scheduling.md#5.3, #6.4`."""
     plan = ask.queue.plan
     if plan is None or plan.borrow_preempts or ask.cell.nominal >= ask.wanted:
         return False

@@ -2,7 +2,8 @@
 
 Best is who, with what it asks for, borrows nothing of that, then who has the lower share, then
 priority and age. What the winner takes moves nothing but its own queue and the cohorts above it,
-so only on its way up is the next one found anew. Source: SCHEDULING 7.3 and 8.1 point 10.
+so only on its way up is the next one found anew.
+Source: `docs/spec/scheduling.md#7.3, #8.1` point 10.
 """
 
 from __future__ import annotations

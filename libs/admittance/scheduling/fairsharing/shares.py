@@ -1,6 +1,6 @@
 """How much more than its own a queue or cohort uses, as a share of what it could borrow.
 
-Source: SCHEDULING 7.1 and 7.2. Shares compare siblings: nodes below the same cohort.
+Source: `docs/spec/scheduling.md#7.1, #7.2`. Shares compare siblings: nodes below the same cohort.
 """
 
 from __future__ import annotations

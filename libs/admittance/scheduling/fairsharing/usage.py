@@ -3,7 +3,7 @@
 What was consumed fades: half of it counts no more after the half-life. What is admitted now adds to
 it as long as it runs, so that a steady use is approached and never exceeded. Whoever is admitted is
 charged one sampling interval of its use at once, the entry penalty: else one LocalQueue could take
-everything between two samplings. Source: SCHEDULING 7.4.
+everything between two samplings. Source: `docs/spec/scheduling.md#7.4`.
 
 Both laws are linear, so a value does not depend on when it was looked at: it is settled at every
 change of what runs, and computed in between. Amounts are whole billionths of a unit, since a

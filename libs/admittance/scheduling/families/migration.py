@@ -3,7 +3,7 @@ as if it were written, and nobody moves while the job that they have in common i
 
 A better variant without checks gets quota and the job in one decision. Until the job has stopped
 where it runs, that quota is kept for it, as a promise: it is charged, and belongs to nobody else.
-Source: LIFECYCLE 4.5 to 4.7.
+Source: `docs/spec/lifecycle.md#4.5, #4.6, #4.7`.
 """
 
 from __future__ import annotations

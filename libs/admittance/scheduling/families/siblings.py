@@ -1,4 +1,5 @@
-"""Which variants of a family may be tried, or confirmed, now. Source: LIFECYCLE 4.3 to 4.8, T03.
+"""Which variants of a family may be tried, or confirmed, now.
+Source: `docs/spec/lifecycle.md#4.3, #4.4, #4.5, #4.6, #4.7, #4.8, #T03`.
 
 Policy is asked at the moment of acting, with what is on its way counted as if it were written: who
 was ruled out is not reserved in the moment before that has been written. Whoever may not be tried

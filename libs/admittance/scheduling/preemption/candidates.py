@@ -1,4 +1,7 @@
-"""Whom a search without fair sharing considers, and in which order. Source: SCHEDULING 6.1, 6.3."""
+"""The candidates of a search for victims without fair sharing, and their order.
+
+Source: `docs/spec/scheduling.md#6.1, #6.3`.
+"""
 
 from __future__ import annotations
 

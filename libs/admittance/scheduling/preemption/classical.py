@@ -1,4 +1,5 @@
-"""The search for victims without fair sharing, in cohorts of any depth. Source: SCHEDULING 6.3.
+"""The search for victims without fair sharing, in cohorts of any depth.
+Source: `docs/spec/scheduling.md#6.3`.
 
 The picture itself is tried out: what would go is taken out of it, and put back before the answer.
 """

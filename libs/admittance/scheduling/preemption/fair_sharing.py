@@ -1,4 +1,4 @@
-"""The search for victims under fair sharing. Source: SCHEDULING 6.6 and 6.7.
+"""The search for victims under fair sharing. Source: `docs/spec/scheduling.md#6.6, #6.7`.
 
 All shares are those with what the preemptor asks for added to its queue. As without fair sharing
 the picture itself is tried out, and put back before the answer.

@@ -11,7 +11,7 @@ doubles with each further time:
 - Otherwise it may not be taken by that preemptor: of the two, the one that runs goes on.
 
 A change of the configuration of their tree ends it early, since what was tried may come out
-differently now. Source: SCHEDULING 10.2.
+differently now. Source: `docs/spec/scheduling.md#10.2`.
 """
 
 from __future__ import annotations

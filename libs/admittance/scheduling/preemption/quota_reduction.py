@@ -3,7 +3,7 @@
 A reservation without a job goes back to the queue, the worst first: lowest priority, then newest
 reservation. What is admitted runs on, above quota too, and is there to be reclaimed; unless its
 ClusterQueue says ``onQuotaCut: evict``. Looked at after an edit of a ClusterQueue or a cohort and
-when a domain is taken over, never in between. Source: LIFECYCLE T09 and 6.
+when a domain is taken over, never in between. Source: `docs/spec/lifecycle.md#T09, #6`.
 
 A node is over quota when it uses more than its limit: at the root of a tree what all of it has,
 below a borrowing limit what that allows. Whoever is part of the cause goes first: its queue, and

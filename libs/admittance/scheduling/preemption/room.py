@@ -1,6 +1,6 @@
 """Whether there is room for all that is asked, and who need not go for it.
 
-Source: SCHEDULING 6.3.
+Source: `docs/spec/scheduling.md#6.3`.
 """
 
 from __future__ import annotations

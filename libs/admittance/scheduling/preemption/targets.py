@@ -1,4 +1,7 @@
-"""Which queue gives something up next under fair sharing. Source: SCHEDULING 6.7, 8.1."""
+"""The order in which queues give up quota under fair sharing.
+
+Source: `docs/spec/scheduling.md#6.7, #8.1`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whom a preemptor may take quota from, and in which order. Source: SCHEDULING 6.1 and 6.2."""
+"""The possible victims of a preemptor, and their order.
+
+Source: `docs/spec/scheduling.md#6.1, #6.2`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Reservations that plan whom they will preempt: read from what is written, so that whoever leads
-next goes on. Source: LIFECYCLE 2.7, `docs/decisions/0016-…`.
+"""Reservations that plan which workloads they will preempt, read from stored workloads so that the
+next leader continues. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
 
-A reservation may come before its victims have gone, where checks are to judge it first. It counts
-as usage, and what it will have of its victims counts once: see `ties`. Ties are made anew whenever
-what they are made of changes: a plan, what a planner or a victim holds, the tree.
+A reservation may come before its victims have gone, so that its checks can judge it first. It
+counts
+as usage, and what it will take over from its victims counts once: see `shared_quota.Tie`. Ties are
+made again when a plan, the quota of a planner or victim, or the tree changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Who comes when among all that wait in a ClusterQueue, parked or not. Source: SCHEDULING 3.2."""
+"""The order of all workloads that wait in a ClusterQueue, parked or not.
+
+Source: `docs/spec/scheduling.md#3.2`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def stands(queue: Queue, member: WorkloadInfo) -> tuple[float, float, Place]:
-    """Sorts members of one queue into their order: by usage, where that counts, by priority and
-    age; but for whom others were told to go."""
+    """Returns the sort key of a workload in its queue: usage where that counts, priority, age. A
+    preemptor that waits for its victims comes first."""
     usage = _usage(queue.lanes, member)
     if not is_ahead(queue, member):
         return usage, -member.priority, place(member)
@@ -27,7 +30,7 @@ def stands(queue: Queue, member: WorkloadInfo) -> tuple[float, float, Place]:
 
 
 def is_ahead(queue: Queue, member: WorkloadInfo) -> bool:
-    """It keeps its place before all others, or one of its variants does."""
+    """Returns whether the workload, or one of its variants, keeps its place before all others."""
     first = queue.preemptor
     if first is None or not queue.is_first(first):
         return False
@@ -35,15 +38,16 @@ def is_ahead(queue: Queue, member: WorkloadInfo) -> bool:
 
 
 def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
-    """Everybody that is tried there, one after the other: of a family its variants. Costs a look at
-    each class, and at what is taken of it."""
+    """Yields the workloads that are tried in the queue, in order; of a family, its variants. Costs
+    a
+    look at each class and at each workload that is taken."""
     first = queue.preemptor
     sticky = first if first is not None and queue.is_first(first) else None
     return _in_order(queue, queue.classes.values(), queue.asides, (), sticky)
 
 
 def listed(queue: Queue) -> Iterator[WorkloadInfo]:
-    """Everybody who waits there, as `in_order`, but a family once, as its parent."""
+    """Yields the workloads that wait in the queue, in order; a family once, as its parent."""
     if not queue.variants and not queue.parents:
         return in_order(queue)
     first = queue.preemptor

@@ -1,7 +1,7 @@
 """What a workload asks for, shared by all that ask for the same.
 
 Workloads of equal needs share one `Shape`, so that memory and verdicts are per shape, not per
-workload. Source: SCHEDULING 1.6 and 3.8.
+workload. Source: `docs/spec/scheduling.md#1.6, #3.8`.
 """
 
 from __future__ import annotations

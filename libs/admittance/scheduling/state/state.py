@@ -1,4 +1,4 @@
-"""All that the scheduler knows, and the few moves that everything else is made of."""
+"""The scheduler's state: all that it knows, and the basic changes that all others consist of."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class SchedulerState:
     """Queues, domains and workloads, always up to date.
 
     ``locals``: the workloads of each LocalQueue, whether they compete or not. ``busy``: the
-    domains in which a cycle could bring something. ``timers``: when workloads may come back.
-    ``loud``: whom to tell why they wait, and when; ``refusing``: to whom that is on its way.
-    ``promises``: who had to go, by the uid of whom they went for. ``joints``: the domains where
-    quota is being handed on, and the decision; ``joint_of``: the same, by each of its workloads.
-    ``planned``: who plans to preempt them, by the name
-    of the victims; ``planning``: the domains of those; ``replanned``: the plans that they had,
-    while other ones are on their way.
-    ``accounts``: what LocalQueues have consumed; None: nobody counts it. ``now``: the newest time
-    that was heard of. ``preemption_counts``: how often a workload was preempted, by the uid of
-    the preemptor; ``parted``: workloads that the loop guard set aside. ``starting``: who keeps
-    others from quota until its pods are ready. ``families``: by the uid of the parent;
-    ``told``: what their variants tell, each once. ``urgent``: who is to be told at once why it is
-    parked.
+    domains in which a cycle could change something. ``timers``: when workloads may come back.
+    ``loud``: which workloads are to be told why they wait, and when; ``refusing``: those that are
+    being told. ``promises``: preempted workloads, by the uid of the preemptor. ``joints``:
+    handovers
+    of quota on their way, by domain; ``joint_of``: the same, by each of their workloads.
+    ``planned``: reservations that plan to preempt, by the name of the victim; ``planning``: their
+    domains; ``replanned``: their plans before the ones that are on their way. ``accounts``: what
+    LocalQueues have consumed; None: usage does not count. ``now``: the newest time seen.
+    ``preemption_counts``: how often a workload was preempted, by the uid of
+    the preemptor; ``parted``: workloads that the loop guard set aside. ``starting``:
+    workloads that block others until their pods are ready. ``families``: by the uid of the parent;
+    ``told``: what variants say of themselves, each value once. ``urgent``: workloads that are to be
+    told at once why they are parked.
     """
 
     def __init__(self, config: Config) -> None:
