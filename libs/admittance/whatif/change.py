@@ -38,7 +38,7 @@ SUFFIX = "simulated"
 WORKLOAD_KINDS = frozenset({"Workload", "Job"})
 
 
-class Wrong(Exception):
+class InvalidChange(Exception):
     """The change is not possible. ``problems``: mistakes in manifests, a line each; if empty, the
     text says what prevents the change."""
 
@@ -60,7 +60,7 @@ class _Kind(msgspec.Struct):
 
 
 def change_of(request: Simulate, namespace: str = "") -> Change:
-    """The change in the request. ``namespace``: everything must be in it. Raises Wrong."""
+    """The change in the request. ``namespace``: everything must be in it. Raises InvalidChange."""
     objects: list[tuple[int, msgspec.Raw]] = []
     submissions: list[Workload] = []
     problems: list[str] = []
@@ -91,7 +91,7 @@ def change_of(request: Simulate, namespace: str = "") -> Change:
         elif namespace and one.namespace != namespace:
             problems.append(f"{one.kind} {one.name}: is not of the namespace {namespace}")
     if problems:
-        raise Wrong(*problems)
+        raise InvalidChange(*problems)
     return Change(proposed, submissions, request.deletes)
 
 
@@ -106,7 +106,7 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
 
 def perform(copy: Copy, change: Change) -> list[Applied]:
     """Applies the change to the copy; returns the outcome for each object, in this order:
-    manifests, submissions, deletions. Raises Wrong; the copy is unusable then."""
+    manifests, submissions, deletions. Raises InvalidChange; the copy is unusable then."""
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
     results += [_delete(copy, one) for one in change.deletes]
@@ -119,7 +119,7 @@ def _apply(copy: Copy, proposed: Proposal) -> Iterator[Applied]:
     limits = copy.controller.queues.limits
     problems = objections(objects, planned, limits)
     if problems:
-        raise Wrong(*problems)
+        raise InvalidChange(*problems)
     written: list[StoredObject] = []
     for one in planned:
         if one.value is not None:
@@ -176,14 +176,14 @@ def _delete(copy: Copy, request: Delete) -> Applied:
     about = f"{told.kind} {f'{told.namespace}/' if told.namespace else ''}{told.name}"
     if prefix == "workload":
         if not copy.has_workload((request.namespace, request.name)):
-            raise Wrong(because=f"{about} not found")
+            raise InvalidChange(because=f"{about} not found")
         copy.say([facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now)])
         return told
     key = object_key(prefix, request.namespace, request.name)
     controller = copy.controller
     kept = controller.objects.get(key)
     if kept is None:
-        raise Wrong(because=f"{about} not found")
+        raise InvalidChange(because=f"{about} not found")
     needed = users(controller.objects, controller.workloads, prefix, request.name)
     if needed:
         planned = marked(key, kept, copy.now)

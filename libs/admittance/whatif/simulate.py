@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduling.config import Config
 from admittance.whatif.cautions import cautions, health
-from admittance.whatif.change import Change, Wrong, change_of, perform
+from admittance.whatif.change import Change, InvalidChange, change_of, perform
 from admittance.whatif.copy import Copy, Entry
 from admittance.whatif.difference import Difference, baseline
 from admittance.workload.limits import Limits
@@ -38,8 +38,8 @@ def simulate(
     try:
         change = change_of(request, namespace)
         return _try(entries, change, config, limits, now, namespace, request.limit)
-    except Wrong as wrong:
-        return SimulateReply(error=str(wrong), problems=wrong.problems)
+    except InvalidChange as error:
+        return SimulateReply(error=str(error), problems=error.problems)
 
 
 def _try(
