@@ -35,7 +35,7 @@ from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
 
 APPROVAL: Final = "admittance.dev/approval"
-"""The controller whose checks are the default."""
+"""The controller of the default checks."""
 USER_VARIABLE: Final = "ADMIT_USER"
 FOLLOW_SECONDS: Final = 5.0
 """How long to wait after an approval for the workload to be admitted."""

@@ -39,7 +39,7 @@ class Tally:
         self._at: dict[str, dict[str, float]] = {}
         self.failed: set[str] = set()
         self.stopped: set[str] = set()
-        """Workloads whose job was preempted."""
+        """Preempted workloads."""
         self.places: dict[str, dict[str, float]] = {}
         """By workload: the flavors that it was admitted on, in order, with the time."""
 

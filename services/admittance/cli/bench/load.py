@@ -198,13 +198,13 @@ class Answers:
     def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         """A message on ``admit.check.requested.<controller>.<ns>.<name>``."""
         asked = _asked.decode(data)
-        whose = subject.decode().split(".", 3)[3]
+        rest = subject.decode().split(".", 3)[3]
         # Names of a plan need no escape in JSON.
         verdict = (
             f'{{"namespace":"{asked.namespace}","name":"{asked.name}","check":"{asked.check}",'
             f'"cycle":{asked.cycle},"state":"Ready","message":"as always"}}'
         )
-        self._speaker.say(f"admit.check.reported.{whose}", verdict.encode())
+        self._speaker.say(f"admit.check.reported.{rest}", verdict.encode())
 
 
 class _Revision(msgspec.Struct, frozen=True, rename="camel"):

@@ -93,7 +93,7 @@ def family(pid: int) -> list[psutil.Process]:
 def connected(url: str) -> list[psutil.Process]:
     """Local processes that serve url or are connected to it, this one apart.
 
-    For a system that somebody else started: what runs on other machines cannot be seen from here.
+    For a system started elsewhere; processes on other machines are not found.
     """
     port = urlsplit(url.split(",")[0]).port or 4222
     found: list[psutil.Process] = []

@@ -83,7 +83,7 @@ async def state(bus: Bus, deadline: float) -> QueuesReply:
 
 
 async def ask(bus: Bus, subject: str, data: bytes, deadline: float) -> bytes:
-    """Asks until somebody answers or the deadline (monotonic seconds) is over."""
+    """Repeats a request until it is answered or the deadline (monotonic seconds) passes."""
     while True:
         try:
             return await bus.request(subject, data, max(0.5, deadline - clock.monotonic()))

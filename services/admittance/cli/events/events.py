@@ -88,7 +88,7 @@ def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
 
 
 class VariantNames:
-    """The names of a parent's variants, whose events are part of its story. ``tags``: variant by
+    """The names of a parent's variants; their events belong to the parent. ``tags``: variant by
     workload name; empty if the workload is not a parent."""
 
     def __init__(self, bus: Link, namespace: str, workload: str) -> None:

@@ -26,7 +26,7 @@ def end_of(row: CheckState) -> datetime | None:
 
 
 def deciding(workload: StoredWorkload) -> tuple[str, ...]:
-    """The checks whose delay ends last: after it all checks are requested again."""
+    """The checks with the latest end of delay: after it all checks are requested again."""
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None:

@@ -99,7 +99,7 @@ async def refuse_hopeless(bus: Link, workload: Workload) -> None:
 
 
 async def warn_of_hopeless(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
-    """Warns about each subject whose queue exists but can never hold it."""
+    """Warns about each subject that its existing queue can never hold."""
     asked: dict[tuple[str, bytes], list[tuple[str, Workload]]] = {}
     for subject, workload in workloads:
         key = workload.metadata.namespace, msgspec.json.encode(workload.spec)

@@ -14,7 +14,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.events.names import token
 
 CAPACITY: Final = "provisioningrequest"
-"""`admittance.events.subjects.CAPACITY`, whose module takes long to import."""
+"""Equals `admittance.events.subjects.CAPACITY`, which takes long to import."""
 
 
 class Kind(NamedTuple):

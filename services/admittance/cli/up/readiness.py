@@ -44,7 +44,7 @@ async def health(
     bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
 ) -> list[HealthReply]:
     """The health replies of all instances that answer within seconds. ``enough``: the service and
-    instance (any, if empty) whose reply ends the wait."""
+    instance (any, if empty): its reply ends the wait."""
     found: list[HealthReply] = []
     full = asyncio.Event()
 
