@@ -309,10 +309,10 @@ def test_with_the_gate_off_workloads_are_regular_everywhere_and_who_applies_it_i
     assert (life.on("j"), life.on("k"), life.used()) == ("reservation", "on-demand", "4/4")
     queue = accept(a_queue(policy())).manifest
     (planned,) = plan(life.controller.objects, [queue], now=life.now)
-    (warning,) = cautions(planned, limits)
+    (warning,) = cautions(planned, limits, life.controller.objects)
     assert "spec.concurrentAdmission" in warning
     assert "ConcurrentAdmission" in warning
-    assert cautions(planned, Limits()) == ()
+    assert cautions(planned, Limits(), life.controller.objects) == ()
 
 
 @scenario("D34")

@@ -151,7 +151,7 @@ def test_without_the_recheck_it_would_be_admitted_beside_its_victims(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(recheck, "pursue", lambda *_: None)
-    monkeypatch.setattr(recheck.cuts, "burdened", lambda *_, **__: None)
+    monkeypatch.setattr(recheck.quota_reduction, "burdened", lambda *_, **__: None)
     seed = _broken_as("is admitted, and .* over quota", Mechanisms(), planned)
     monkeypatch.undo()
     assert not run(seed, plot=planned).broken
