@@ -135,7 +135,7 @@ def finished() -> None:
 
 ENDS: dict[str, Callable[[], None]] = {
     "is replaced by a better variant": replaced,
-    "is preempted by somebody else's workload": preempted,
+    "is preempted by a workload outside the family": preempted,
     "hears Retry from one of its checks": put_off,
     "hears Rejected from one of its checks": rejected,
     "has pods that are not ready in time": not_ready,

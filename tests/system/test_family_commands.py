@@ -117,7 +117,7 @@ def test_a_description_has_a_lane_for_each_variant(admit: Up) -> None:
     assert "UpgradeOnly: 2 variants are tried" in text
     lane = next(line for line in text.splitlines() if line.startswith("  spot"))
     assert "team: main on spot" in lane
-    assert "race: nothing of the family is admitted" in lane
+    assert "race: no variant is admitted yet" in lane
     assert "human   Pending" in text
     variant = admit.ok("describe", "workload", BEST).out
     assert "reservation of workload job" in variant

@@ -99,10 +99,10 @@ async def running(fleet: Fleet, bus: Bus) -> Bus:
             id="a delay of thirty billion years",
         ),
         pytest.param(
-            {"state": "Retry", "requeueAfterSeconds": "1h"},
-            "dead-lettered",
-            "Undecodable",
-            id="a delay that is no number",
+            {"state": "Retry", "requeueAfterSeconds": "soon"},
+            "refused",
+            "BadDelay",
+            id="a delay that is no duration",
         ),
         pytest.param(
             {"podSetUpdates": [{"name": "nobody", "labels": {"a": "b"}}]},
