@@ -217,7 +217,7 @@ class Families(RuleBasedStateMachine):
         world, queue = self.world(), self.queue()
         for one in self.members():
             if one.aside is not None and one.aside.stays:
-                assert siblings.inactive_reason(world, queue, one) is not None or world.timers
+                assert siblings.hindrance(world, queue, one) is not None or world.timers
 
     def teardown(self) -> None:
         """Left alone, everybody whom policy and room let in is let in."""

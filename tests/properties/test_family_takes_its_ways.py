@@ -69,7 +69,7 @@ class Watch:
         self.own: set[tuple[str, Phase, str, Phase | None]] = set()
         self.followed: set[tuple[str, Phase, Phase | None]] = set()
         self._name = self._fact = ""
-        put, happened = FamilyTransition.put, fold.happened
+        put, happened = FamilyTransition.put, fold.family_transition
 
         def watched(
             kin: FamilyMembers, name: str, fact: Fact, at: TransitionContext
@@ -90,7 +90,7 @@ class Watch:
             put(family, name, change)
 
         patch.setattr(FamilyTransition, "put", noted)
-        patch.setattr(fold, "happened", watched)
+        patch.setattr(fold, "family_transition", watched)
 
 
 def test_families_take_the_ways_of_the_tables_and_no_others(

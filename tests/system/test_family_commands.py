@@ -178,7 +178,7 @@ def test_what_would_follow_is_told_of_families(admit: Up) -> None:
 
 def test_the_life_of_a_family_as_its_user_moves_it(admit: Up) -> None:
     stopped = admit.ok("stop", "workload", BEST)
-    assert "goes on with the others" in stopped.err
+    assert "continues with the others" in stopped.err
     until(lambda: rows(admit, "get", "workload", "job")[BEST], lambda row: "User" in row)
     assert f"{WORST} approved" in admit.ok("approve", "workload", "job").out
     admit.ok("wait", "workload", "job", "--for", "Running", "--timeout", "50s")

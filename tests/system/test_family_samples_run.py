@@ -31,7 +31,9 @@ class Command:
         )
         out, err = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 0, err.decode()
-        assert "warning" not in err.decode(), err.decode()
+        # The samples name an image; here their commands run as processes.
+        warned = [line for line in err.decode().splitlines() if line.startswith("warning")]
+        assert all("no runner has a container engine" in line for line in warned), warned
         return out.decode()
 
     async def finished(self, name: str) -> set[str]:

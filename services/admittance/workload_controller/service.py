@@ -135,7 +135,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         stopping.cancel()
         await figures.aclose()
         await service.stop()
-        await asyncio.gather(watch, stopping, return_exceptions=True)
+        # One cancellation can be lost while the first heartbeat is on its way.
+        with suppress(Exception):
+            await end(watch)
+        await end(stopping)
         await leading.goodbye()
 
 

@@ -83,7 +83,7 @@ async def test_a_deletion_that_nobody_was_there_for_is_finished_by_whoever_comes
     status, told = await admit(nats_server, "delete", "pr", "w-capacity-1")
 
     assert (status, told.splitlines()[0]) == (0, f"{NAME} deleting")
-    assert "as soon as it is there" in told
+    assert "as soon as it runs" in told
     assert "Deleting" in (await admit(nats_server, "get", "pr"))[1]
     await fleet.start("provisioning-check")
     second = await provider.until_asked(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -15,7 +16,7 @@ from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process import health
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import Backoff, first_of
+from admittance.runtime.tasks import Backoff, end, first_of
 
 log = structlog.get_logger()
 
@@ -118,7 +119,10 @@ class LeaderElectedService(Generic[W]):
         finally:
             for task in (watch, stopping):
                 task.cancel()
-            await asyncio.gather(watch, stopping, return_exceptions=True)
+            # One cancellation can be lost while the first heartbeat is on its way.
+            with suppress(Exception):
+                await end(watch)
+            await end(stopping)
             await elector.goodbye()
 
     async def _work(
