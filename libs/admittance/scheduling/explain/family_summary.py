@@ -146,7 +146,7 @@ def _remedies(
         return
     for one in verdicts:
         if one.admitted:
-            # Nobody moves to what is worse.
+            # A family never migrates to a worse variant.
             return
         if one.active:
             for way in one.explained.unblocked_by:

@@ -283,7 +283,7 @@ def spared_by(world: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
 
 
 def outside(world: SchedulerState, ask: Ask, queue: Queue) -> str:
-    """What protects everybody in another queue; "": nothing."""
+    """The rule that protects all workloads of another queue; "" if none does."""
     if ask.policy.reclaim == "Never":
         return "PolicyNever"
     if not queue.activity.active:

@@ -261,7 +261,7 @@ class Loud:
         heappush(self.items, (since, self._number, who))
 
     def pop(self) -> EqClass | WorkloadInfo:
-        """Whose turn it is."""
+        """Removes and returns the class or workload that is next."""
         who = heappop(self.items)[2]
         if isinstance(who, EqClass):
             who.listed = False
@@ -362,7 +362,7 @@ class EqClass:
 
     def untold(self, latest: datetime) -> Iterator[WorkloadInfo]:
         """Who has been parked since latest or longer, and has a status that does not say why.
-        Nobody may be filed while this is read."""
+        No workload may be filed while this is read."""
         if self.parked is None or self.since is None or self.since > latest:
             return
         for reason, group in self.said.items():
