@@ -1,4 +1,4 @@
-"""Checks the size of folders and modules, and that no imports form a cycle.
+"""Checks sizes of folders and modules, cycles of imports, and sources of time and chance.
 
 ``python tools/house_check.py [ROOT]`` prints one line per offender and exits with status 1 if
 there is any. Imports under ``TYPE_CHECKING`` count: a reader cannot follow such a cycle either.
@@ -19,6 +19,16 @@ LINES_PER_MODULE = 500
 # Paths from the root of the repository, each with its reason.
 LARGE_FOLDERS: Mapping[str, str] = {}
 LONG_MODULES: Mapping[str, str] = {}
+
+# Modules that read the clock or draw chance themselves. All others call `runtime/clock.py` and
+# `runtime/chance.py`, so that a simulation can put a virtual clock and a seed in their place.
+OUTSIDE = ("random", "secrets", "time", "uuid")
+OWN_TIME_AND_CHANCE: Mapping[str, str] = {
+    "libs/admittance/runtime/chance.py": "it is the source of chance",
+    "libs/admittance/runtime/clock.py": "it is the source of time",
+    "services/admittance/runner/shim.py": "it runs without the package, to start fast",
+    "services/admittance/cli/support/object_names.py": "it completes words, so it imports little",
+}
 
 # Packages inside which cycles are known, each with the way to untie it. A cycle is accepted when
 # all of its members lie in one of these packages. Delete a line when its cycles are gone.
@@ -59,6 +69,17 @@ def imports_of(modules: Mapping[str, Path]) -> dict[str, set[str]]:
                     targets.add(inner if inner in modules else base)
         graph[name] = {t for t in targets if t in modules and t != name}
     return graph
+
+
+def outside_imports(path: Path) -> list[str]:
+    """The sources of time and chance that a module imports from Python itself."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.extend(alias.name for alias in node.names if alias.name in OUTSIDE)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module in OUTSIDE:
+            found.append(node.module)
+    return found
 
 
 def folders_of(modules: Mapping[str, Path], graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
@@ -121,6 +142,9 @@ def offenders(root: Path) -> list[str]:
         where = path.relative_to(root).as_posix()
         if lines > LINES_PER_MODULE and where not in LONG_MODULES:
             said.append(f"{where} has {lines} lines, at most {LINES_PER_MODULE}: split it")
+        taken = outside_imports(path)
+        if taken and where not in OWN_TIME_AND_CHANCE:
+            said.append(f"{where} imports {taken[0]}: call runtime/clock.py or runtime/chance.py")
     graph = imports_of(modules)
     for cycle in unknown(cycles(graph)):
         said.append(f"modules import each other in a cycle: {' '.join(cycle)}")

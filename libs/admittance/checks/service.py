@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -37,7 +36,7 @@ from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
 from admittance.events.subjects import check_durable, subject_of
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
@@ -177,7 +176,7 @@ class CheckService:
         if isinstance(about, Request):
             return await self.say(about, verdict)
         # Earlier verdicts are unknown here: a random ordinal is never taken for a duplicate.
-        await self._put(about, verdict, secrets.randbits(62))
+        await self._put(about, verdict, chance.bits(62))
         return True
 
     async def _put(self, about: Reference, verdict: Verdict, ordinal: int) -> None:

@@ -7,7 +7,6 @@ Real services on the same bus find no such workload and ignore these messages.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from admittance.conformance.faults import Fault, Looked, heartbeat_faults
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.names import BadToken, plain, token
 from admittance.events.subjects import STREAM
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.connection import parse_headers
 from admittance.runtime.bus.durables import PeerDurables
@@ -64,7 +63,7 @@ class Stand(ABC, Generic[A, T]):
         self._bus = bus
         self._part = part
         self.program = program
-        self.namespace = f"{part.kit}-{secrets.token_hex(4)}"
+        self.namespace = f"{part.kit}-{chance.token_hex(4)}"
         self.said: list[Said[A, T]] = []
         self.faults: list[Fault] = []
         self.heartbeats = 0
@@ -118,7 +117,7 @@ class Stand(ABC, Generic[A, T]):
         messages = []
         for subject, data in said:
             headers = {
-                HEADER_MSG_ID: f"{self._part.kit}-{secrets.token_hex(12)}",
+                HEADER_MSG_ID: f"{self._part.kit}-{chance.token_hex(12)}",
                 HEADER_SCHEMA: SCHEMA_VERSION,
                 HEADER_TRACE: tracing.start(),
             }

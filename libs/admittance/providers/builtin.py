@@ -4,7 +4,6 @@ installation's name, and the stored statuses of their requests.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from admittance.providers.answers import Status
 from admittance.providers.provider import Provider
 from admittance.providers.request import Cancellation, Request
 from admittance.providers.status_store import CANCELLED, StoredStatus, read_status
+from admittance.runtime import chance
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
@@ -53,7 +53,7 @@ async def installation(bus: Bus, provider: str) -> str:
         entry = await bucket.get(bus, key, bucket=PROVIDERS)
         if entry is not None and entry.value is not None:
             return entry.value.decode()
-        drawn = secrets.token_hex(6).encode()
+        drawn = chance.token_hex(6).encode()
         expected = entry.revision if entry is not None else 0
         try:
             await bus.publish(bucket.put_message(key, drawn, expected=expected, bucket=PROVIDERS))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -11,14 +12,34 @@ Clock: TypeAlias = Callable[[], datetime]
 """Returns the time: aware, in UTC. Tests replace it."""
 
 
+def _system_now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  (this is the module that may)
+
+
+_now: Clock = _system_now
+_monotonic: Callable[[], float] = time.monotonic
+
+
 def now() -> datetime:
     """The wall clock, aware, in UTC."""
-    return datetime.now(UTC)  # noqa: TID251  (this is the module that may)
+    return _now()
 
 
 def monotonic() -> float:
     """Seconds since an arbitrary moment; never goes back. For durations and deadlines only."""
-    return time.monotonic()
+    return _monotonic()
+
+
+@contextmanager
+def replaced(wall: Clock, monotonic: Callable[[], float]) -> Iterator[None]:
+    """Takes all time from two other clocks until the end of the block. For simulations."""
+    global _now, _monotonic
+    before = _now, _monotonic
+    _now, _monotonic = wall, monotonic
+    try:
+        yield
+    finally:
+        _now, _monotonic = before
 
 
 def from_nanoseconds(nanoseconds: int) -> datetime:

@@ -6,7 +6,6 @@ the workload-controller look at a workload without effect, and the next comparis
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -22,7 +21,7 @@ from admittance.events.reading import BROKEN, Reader, SetAside, Unreadable, reas
 from admittance.events.requests import TimersReply
 from admittance.events.subjects import BUCKET, TIMER_DUE
 from admittance.lease.lease_state import RETRY_TIMER
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus import history, micro, timers
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
@@ -206,7 +205,7 @@ class Reconciler:
             # 20 % jitter, so that several deployments on one machine do not compare at the same
             # time.
             pause = max(self._settings.compare_seconds, SHARE * took)
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            await asyncio.sleep(pause * chance.uniform(0.8, 1.2))
 
     async def _compare(self) -> None:
         first = not self.core.begun

@@ -23,7 +23,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +32,7 @@ import msgspec
 
 from admittance.events.names import token
 from admittance.runner.plan import Plan
+from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 
 
@@ -150,7 +150,7 @@ def run_key(namespace: str, name: str, revision: int) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    part = path.with_name(f"{path.name}.{chance.token_hex(4)}")
     part.write_bytes(data)
     part.replace(path)
 
@@ -320,10 +320,10 @@ class DataFolder:
             ) from None
         name = root / "id"
         if not name.exists() or not name.read_text().strip():
-            _replace(name, secrets.token_hex(6).encode())
+            _replace(name, chance.token_hex(6).encode())
         secret = root / "secret"
         if not secret.exists() or not secret.read_text().strip():
-            _replace(secret, secrets.token_hex(32).encode())
+            _replace(secret, chance.token_hex(32).encode())
             secret.chmod(0o600)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(root / "notify", 0o600)

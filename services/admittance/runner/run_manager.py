@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
@@ -40,6 +39,7 @@ from admittance.runner.folder import (
 from admittance.runner.launcher import Executor, Launcher
 from admittance.runner.other_folders import OtherFolders, OtherRun
 from admittance.runner.plan import CannotRun, Plan
+from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.message_ids import message_id
 from admittance.runtime.clock import Clock, monotonic
@@ -208,7 +208,7 @@ class RunManager:
             self.handle(key, decide.Ended(*earlier.journal.outcome, earlier.journal.exit_code))
             return
         # Each start has its own mark: after a clean shutdown the same admission runs again.
-        mark = f"{self.folder.runner}.{key}.{secrets.token_hex(3)}"
+        mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
             plan = self.executor.plan(admitted, mark)
         except CannotRun as error:

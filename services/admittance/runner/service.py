@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -282,7 +281,8 @@ async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:
 async def remove_expired_output(manager: RunManager, seconds: float, runs: int) -> None:
     """Removes the output of closed runs that are too old or too many, the oldest first."""
     closed = {**manager.given_back, **manager.closed}
-    old = await asyncio.to_thread(expired, closed, now=time.time(), seconds=seconds, runs_max=runs)
+    now = clock.now().timestamp()
+    old = await asyncio.to_thread(expired, closed, now=now, seconds=seconds, runs_max=runs)
     for key in old:
         if manager.closed.drop(key) or manager.given_back.pop(key, None):
             await asyncio.to_thread(closed[key].remove)

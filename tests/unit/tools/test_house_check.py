@@ -41,6 +41,13 @@ def test_a_cycle_between_packages_is_named(tmp_path: Path) -> None:
     assert offenders(tmp_path) == ["packages import each other in a cycle: house.one house.two"]
 
 
+@pytest.mark.parametrize("line", ["import time\n", "from random import choice\n"])
+def test_a_module_with_its_own_time_or_chance_is_named(tmp_path: Path, line: str) -> None:
+    write(tmp_path, a=f"def f():\n    {line}")
+    said = f"imports {line.split()[1]}: call runtime/clock.py or runtime/chance.py"
+    assert offenders(tmp_path) == [f"libs/house/a.py {said}"]
+
+
 def test_every_knot_of_imports_is_found() -> None:
     graph = {"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"e"}, "e": {"c", "a"}}
     assert cycles(graph) == [["a", "b"], ["c", "d", "e"]]

@@ -8,7 +8,6 @@ gathers. Measured (two busy cores, 600 bytes, message id and trace header, best 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -17,9 +16,9 @@ import msgspec
 import nats.errors
 from nats.js import JetStreamContext
 
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus.connection import Connection, frame, status
-from admittance.runtime.bus.opening import open_connection
+from admittance.runtime.bus.opening import Opening, open_connection
 from admittance.runtime.bus.reconnecting_client import PermissionDenied
 from admittance.runtime.errors import (
     IN_PROCESS,
@@ -44,6 +43,9 @@ WINDOW: Final = 1000
 takes 10,000 from all clients together."""
 NOT_PERMITTED: Final = 403
 """The code of a refusal that the server reports to the connection instead of in an answer."""
+HEARTBEAT_SECONDS: Final = 0.3
+"""How often the server says that an open request is still open. After 2.5 times this without a
+message, the reader looks after it."""
 BATCHES_IN_FLIGHT: Final = 16
 """Atomic batches of one process at once; the server takes 50 per stream from all clients
 together, and more than 8 were slower when measured."""
@@ -92,6 +94,7 @@ class Bus:
 
     def __init__(self) -> None:
         self.reconnected: list[Callable[[], None]] = []
+        self.heartbeat_seconds = HEARTBEAT_SECONDS
         self._up = asyncio.Event()
         self._closing = False
         self._inbox = ""
@@ -101,8 +104,18 @@ class Bus:
         self._batches = asyncio.Semaphore(BATCHES_IN_FLIGHT)
 
     @classmethod
-    async def connect(cls, url: str, *, name: str, creds: str | None = None) -> Bus:
+    async def connect(
+        cls,
+        url: str,
+        *,
+        name: str,
+        creds: str | None = None,
+        opening: Opening = open_connection,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> Bus:
         """Connects; afterwards a lost connection is sought for ever, every 0.25 s at the latest.
+
+        ``opening`` makes the connection; a simulation gives its own.
 
         Raises NoServer when no server answers at url, AccessDenied when it refuses credentials,
         certificate or permissions, Unavailable when JetStream has no leader there, and SetupError
@@ -110,7 +123,8 @@ class Bus:
         JetStream or older than 2.12.
         """
         bus = cls()
-        bus.nc = await open_connection(
+        bus.heartbeat_seconds = heartbeat_seconds
+        bus.nc = await opening(
             url,
             name=name,
             creds=creds,
@@ -273,7 +287,7 @@ class Bus:
     async def _send_batch(
         self, messages: Sequence[Outgoing], deadline: float
     ) -> int | Refused | None:
-        batch = secrets.token_hex(12)
+        batch = chance.token_hex(12)
         gathering = _Gathering(messages[-1:], fenced=_only_fences(messages))
         blobs: list[bytes] = []
         limit = self.nc.max_payload

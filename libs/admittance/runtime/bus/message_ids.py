@@ -7,9 +7,9 @@ The secret is kept in the bucket, which users may not read.
 from __future__ import annotations
 
 import hashlib
-import secrets
 from typing import Final
 
+from admittance.runtime import chance
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
@@ -23,7 +23,7 @@ async def deployment_secret(bus: Bus) -> bytes:
         entry = await get(bus, KEY)
         if entry is not None and entry.value:
             return entry.value
-        made = secrets.token_hex(32).encode()
+        made = chance.token_hex(32).encode()
         try:
             await bus.publish(put_message(KEY, made, expected=entry.revision if entry else 0))
         except StaleRevision:

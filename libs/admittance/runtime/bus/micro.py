@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -167,6 +168,7 @@ def _name(subject: str) -> str:
     return _UNNAMEABLE.sub("-", tail)
 
 
+@cache
 def _version() -> str:
     found: Any = re.match(r"\d+\.\d+\.\d+", version("admittance"))
     return found.group() if found else "0.0.0"

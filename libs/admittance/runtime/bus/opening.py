@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 import nats.errors
 
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus.connection import Connection
 from admittance.runtime.bus.reconnecting_client import PermissionDenied
 from admittance.runtime.errors import (
@@ -37,6 +36,21 @@ JETSTREAM_SECONDS: Final = 1.8
 """Within which JetStream has to answer once there is a connection."""
 UNAVAILABLE: Final = 10008
 """The server's code for: the cluster has no leader. It has JetStream, then."""
+
+
+class Opening(Protocol):
+    """Makes a connection, as `open_connection` does."""
+
+    async def __call__(
+        self,
+        url: str,
+        *,
+        name: str,
+        creds: str | None,
+        on_error: Callable[[Exception], Awaitable[None]],
+        on_lost: Callable[[], Awaitable[None]],
+        on_back: Callable[[], Awaitable[None]],
+    ) -> Connection: ...
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -80,7 +94,7 @@ async def open_connection(
         _check_file(creds)
     logins = {one.address: one.login for one in servers if one.login is not None}
     # Not all clients of a cluster at its first server.
-    order = random.sample(servers, len(servers))
+    order = chance.shuffled(servers)
     deadline = clock.monotonic() + CONNECT_ALL_SECONDS
     failures: list[AdmittanceError] = []
     for number, server in enumerate(order):

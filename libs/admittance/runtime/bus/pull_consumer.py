@@ -24,8 +24,8 @@ from admittance.runtime.errors import passes
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.logger import logger
 
-HEARTBEAT: Final = 0.3
-"""Seconds. 2.5 times this without a message means silence."""
+SILENCE: Final = 2.5
+"""Heartbeats of the server: so long without a message means that the consumer may be gone."""
 EXPIRES: Final = 30.0
 """Seconds that one request stays open."""
 
@@ -145,7 +145,7 @@ class PullConsumer:
 
     async def _run(self) -> None:
         while not self._stopped:
-            await set_within(self._wake, HEARTBEAT)
+            await set_within(self._wake, self._bus.heartbeat_seconds)
             self._wake.clear()
             try:
                 if self._renew or await self._silent():
@@ -167,7 +167,8 @@ class PullConsumer:
                 return
 
     async def _silent(self) -> bool:
-        if clock.monotonic() - self._heard < 2.5 * HEARTBEAT or not self._open:
+        silence = SILENCE * self._bus.heartbeat_seconds
+        if clock.monotonic() - self._heard < silence or not self._open:
             return False
         if not self._bus.nc.is_connected:
             return False
@@ -178,7 +179,7 @@ class PullConsumer:
             # The server answers nothing at all. The request stays open there and continues with it;
             # the client's pings notice a lost connection.
             return False
-        return clock.monotonic() - self._heard >= 2.5 * HEARTBEAT
+        return clock.monotonic() - self._heard >= silence
 
     async def _make_anew(self) -> None:
         self._renew = False
@@ -207,7 +208,7 @@ class PullConsumer:
         request = {
             "batch": count,
             "expires": int(EXPIRES * 1e9),
-            "idle_heartbeat": int(HEARTBEAT * 1e9),
+            "idle_heartbeat": int(self._bus.heartbeat_seconds * 1e9),
         }
         self._open += count
         self._heard = clock.monotonic()

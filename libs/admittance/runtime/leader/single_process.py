@@ -7,7 +7,6 @@ dead one cannot, because its subscription ended with its connection.
 
 from __future__ import annotations
 
-import secrets
 from contextlib import suppress
 from typing import Final
 
@@ -18,7 +17,7 @@ from nats.aio.subscription import Subscription
 from admittance.events.names import token
 from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import Alive
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError, Unavailable
 
@@ -40,7 +39,7 @@ class SingleProcess:
         self._instance = instance
         self._subject = f"{ALIVE_INSTANCE}{token(service)}.{token(instance)}"
         self._answering: Subscription | None = None
-        self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+        self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{chance.token_hex(4)}"
 
     async def begin(self) -> None:
         """Starts to answer for the instance. Raises SetupError if another process answers."""

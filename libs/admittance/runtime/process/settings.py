@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import read_file
 from admittance.api.units import seconds
 from admittance.events.names import token
+from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
@@ -107,7 +107,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_instance() -> str:
     """A name that no other instance has."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    return f"{socket.gethostname()}-{os.getpid()}-{chance.token_hex(3)}"
 
 
 def _configuration(path: Path | str | None) -> Configuration:

@@ -8,12 +8,11 @@ seam for real spans of opentelemetry-sdk, for whoever configures an exporter.
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping
-from random import getrandbits
 from typing import TYPE_CHECKING, Final
 
 from admittance.events.base import HEADER_TRACE
+from admittance.runtime import chance
 
 if TYPE_CHECKING:
     from opentelemetry import trace
@@ -25,7 +24,7 @@ _FORM: Final = re.compile(
 
 def start() -> str:
     """A traceparent of a new trace, marked as not sampled."""
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+    return f"00-{chance.token_hex(16)}-{chance.token_hex(8)}-00"
 
 
 def extract(headers: Mapping[str, str] | None) -> str:
@@ -38,8 +37,8 @@ def follow(context: str) -> str:
     """What is said because of context: the same trace, a new span id. "" stays ""."""
     if not context:
         return ""
-    # Span ids need no secrecy, and secrets would cost more than the rest of a message.
-    return f"{context[:36]}{getrandbits(64) or 1:016x}{context[52:]}"
+    # Span ids need no secrecy, and unguessable bits cost more than the rest of a message.
+    return f"{context[:36]}{chance.bits(64) or 1:016x}{context[52:]}"
 
 
 def inject(headers: dict[str, str], context: str) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -19,6 +18,7 @@ from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link
+from admittance.runtime import chance
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
 """Default requests, for resources that the queue covers."""
@@ -91,7 +91,7 @@ def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:
 
 def suffix() -> str:
     """Five random letters for a unique name."""
-    return "".join(secrets.choice(_LETTERS) for _ in range(5))
+    return "".join(chance.choice(_LETTERS) for _ in range(5))
 
 
 def stem(command: Sequence[str]) -> str:

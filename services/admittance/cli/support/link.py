@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol, TypeVar
@@ -23,7 +22,7 @@ from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import token
 from admittance.events.requests import Reply, Request
 from admittance.events.subjects import BUCKET, STREAM, subject_of
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -184,7 +183,7 @@ class Link:
                 encode(fact),
                 tracing.inject(
                     {
-                        HEADER_MSG_ID: f"cli-{secrets.token_hex(12)}",
+                        HEADER_MSG_ID: f"cli-{chance.token_hex(12)}",
                         HEADER_SCHEMA: SCHEMA_VERSION,
                     },
                     tracing.start(),
