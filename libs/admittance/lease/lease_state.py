@@ -109,14 +109,18 @@ class LeaseState:
         self._epochs.pop(domain, None)
         return self._held.pop(domain, None) is not None
 
-    def alive(self, instance: str) -> None:
-        """Records a heartbeat of an instance."""
+    def alive(self, instance: str) -> bool:
+        """Records a heartbeat of an instance. True if it was not known to be alive."""
+        news = instance not in self._alive
         self._alive.add(instance)
+        return news
 
-    def gone(self, instance: str) -> None:
-        """Records that the heartbeat of an instance expired."""
-        if instance != self.instance:
-            self._alive.discard(instance)
+    def gone(self, instance: str) -> bool:
+        """Records that the heartbeat of an instance expired. True if it was alive until now."""
+        news = instance != self.instance and instance in self._alive
+        if news:
+            self._alive.remove(instance)
+        return news
 
     def echoed(self, domain: str, epoch: int) -> bool:
         """Records the echo of a barrier. True if this instance leads the domain from now on."""

@@ -99,10 +99,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         while not stop.is_set():
             if watch.done():
                 watch.result()
+            leading.changed.clear()
             await leading.take([CONTROLLER], barrier=False)
             epoch = leading.lease.fence(CONTROLLER)
             if epoch is None:
-                leading.changed.clear()
                 await first_of(stopping, watch, event=leading.changed)
                 continue
             log.info("leading", domain=CONTROLLER, epoch=epoch)

@@ -108,10 +108,10 @@ class LeaderElectedService(Generic[W]):
             while not stop.is_set():
                 if watch.done():
                     watch.result()
+                elector.changed.clear()
                 await elector.take([self._domain], barrier=False)
                 epoch = elector.lease.fence(self._domain)
                 if epoch is None:
-                    elector.changed.clear()
                     await first_of(watch, stopping, event=elector.changed)
                     continue
                 log.info("leading", domain=self._domain, epoch=epoch)

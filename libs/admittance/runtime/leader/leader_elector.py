@@ -39,7 +39,7 @@ RENEWALS: Final = 4
 GOODBYE_SECONDS: Final = 1.0
 """Longest wait for a goodbye. Without it the successor waits for the end of the lease."""
 UNWILLING_SECONDS: Final = 0.5
-"""Pause after the log refused an epoch, unless another instance was faster."""
+"""Pause after the log refused an epoch or did not answer, unless another instance was faster."""
 STALE: Final = 0.5
 """Part of the TTL. An instance whose own heartbeat is older cannot tell whether another instance is
 dead: after a pause of the server all heartbeat keys have expired."""
@@ -150,6 +150,7 @@ class LeaderElector:
         except Unavailable:
             for take in wanted:
                 self.lease.not_taken(take.domain)
+            asyncio.get_running_loop().call_later(UNWILLING_SECONDS, self.changed.set)
             await self._read([take.domain for take in wanted])
             return []
         taken: list[tuple[str, int]] = []
@@ -210,6 +211,8 @@ class LeaderElector:
         now = clock.monotonic()
         stale = self._beaten is not None and now - self._beaten > STALE * self._ttl
         judges = not stale and now >= self._judges_from
+        if not judges:
+            asyncio.get_running_loop().call_later(self._ttl / RENEWALS, self.changed.set)
         due = []
         for domain in domains:
             if not judges and self.lease.owner(domain) not in ("", self._instance):
@@ -308,26 +311,32 @@ class LeaderElector:
         pattern = f"_alive.{token(self._service)}.*"
         reader = BucketReader(self._bus, (pattern,), bucket=subjects.CLAIMS)
         async for entries in reader.batches():
+            news = False
             for entry in entries:
                 try:
-                    self._heard(lease_store.instance_of(entry), entry.value)
+                    news |= self._heard(lease_store.instance_of(entry), entry.value)
                 except Unreadable as error:
                     log_set_aside(SetAside(KV_CLAIMS, entry.key, entry.revision, str(error)))
-            if reader.loaded.is_set():
+            if reader.loaded.is_set() and not self.watching.is_set():
                 self.watching.set()
-            self.changed.set()
+                news = True
+            # Every instance writes several heartbeats per TTL: most of them tell nothing new.
+            if news:
+                self.changed.set()
 
-    def _heard(self, instance: str, value: bytes | None) -> None:
+    def _heard(self, instance: str, value: bytes | None) -> bool:
+        """Records a heartbeat or its end. True if the set of live instances changed."""
         if value is not None:
-            self.lease.alive(instance)
+            news = self.lease.alive(instance)
             self._beats[instance] = clock.now()
             if instance == self._instance and lease_store.process_of(value) != self._process.id:
                 self._doubt.set()
-            return
-        self.lease.gone(instance)
+            return news
+        news = self.lease.gone(instance)
         seen = self._beats.pop(instance, None)
         if seen is not None and any(self.lease.owner(one) == instance for one in self._known):
             self._leader_seen = seen
+        return news
 
     async def _hear(self, subscription: object) -> None:
         async for message in subscription.messages:  # type: ignore[attr-defined]
