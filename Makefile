@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute
-	@$(BIN)/python -m admittance.cli.demo deploy/samples
+	@$(BIN)/python -m tools.demo deploy/samples
 
 test: $(STAMP)  ## the whole test suite, also against a real nats-server
 	$(BIN)/python -m pytest -n 3 --dist loadfile

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue
 from admittance.cli.support import services
 from admittance.events import codec
@@ -79,7 +79,7 @@ async def create_queues(bus: Bus, *, timeout: float = 60.0) -> None:
         )
         for n in range(QUEUES)
     )
-    await queues.create(bus, Plan(made, ()), timeout=timeout)
+    await generator.create(bus, Plan(made, ()), timeout=timeout)
 
 
 async def unfinished_of(bus: Bus) -> list[str]:
@@ -100,7 +100,7 @@ async def read_log(bus: Bus) -> list[Fact]:
     deadline = clock.monotonic() + 60.0
     while True:
         data = _encode(Events(after=after, limit=500))
-        reply = _events.decode(await queues.ask(bus, "admit.api.events", data, deadline))
+        reply = _events.decode(await generator.ask(bus, "admit.api.events", data, deadline))
         if reply.error:
             raise Unavailable(reply.error)
         for entry in reply.entries:

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue
 from admittance.cli.bench.run import loop_factory, main_of
 from admittance.cli.bench.system import Child, start
@@ -271,7 +271,7 @@ async def survived(minutes: float, seed: int, runners: int) -> list[str]:
             await fleet.begin()
             bus = await Bus.connect(fleet.url, name="checkpointing")
             try:
-                await queues.create(bus, plan())
+                await generator.create(bus, plan())
                 population = Population(bus, folder, chance)
                 await _storm(fleet, population, chance, 60.0 * minutes)
                 left = await _calm(bus)
@@ -445,7 +445,7 @@ async def _log(bus: Bus) -> Mapping[str, list[Fact]]:
     deadline = clock.monotonic() + 120.0
     while True:
         data = _encode(Events(after=after, limit=500))
-        reply = _events.decode(await queues.ask(bus, "admit.api.events", data, deadline))
+        reply = _events.decode(await generator.ask(bus, "admit.api.events", data, deadline))
         if reply.error:
             raise Unavailable(reply.error)
         for entry in reply.entries:

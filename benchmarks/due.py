@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Speaker, effective, submission
-from admittance.cli.bench.measure import Meter, ProcessUse
+from admittance.cli.bench.load import Publisher, submission, until_settled
 from admittance.cli.bench.run import Find, loop_factory, main_of, system
+from admittance.cli.bench.system import Meter, ProcessUse
 from admittance.events.requests import Timers, TimersReply
 from admittance.events.subjects import TIMER_DUE
 from admittance.runtime import clock
@@ -98,9 +98,9 @@ def plan(count: int) -> Plan:
 class Controller:
     """The check's part: hears requests, and says Retry when it is told to."""
 
-    def __init__(self, bus: Bus, speaker: Speaker) -> None:
+    def __init__(self, bus: Bus, publisher: Publisher) -> None:
         self._bus = bus
-        self._speaker = speaker
+        self._publisher = publisher
         self._cycles: dict[str, int] = {}
         self._back: set[str] = set()
         self._moved = asyncio.Event()
@@ -152,7 +152,9 @@ class Controller:
             "message": "later",
             "requeueAfterSeconds": seconds,
         }
-        self._speaker.say(f"admit.check.reported.bench=2F{CHECK}.default.{name}", _encode(said))
+        self._publisher.publish(
+            f"admit.check.reported.bench=2F{CHECK}.default.{name}", _encode(said)
+        )
 
 
 async def measured(
@@ -162,53 +164,53 @@ async def measured(
     async with system(nats) as (url, find):
         bus = await Bus.connect(url, name="admit-bench")
         try:
-            await queues.create(bus, plan(count + rate * seconds))
-            speaker = Speaker(bus)
-            speaking = asyncio.create_task(speaker.run())
-            controller = Controller(bus, speaker)
+            await generator.create(bus, plan(count + rate * seconds))
+            publisher = Publisher(bus)
+            publishing = asyncio.create_task(publisher.run())
+            controller = Controller(bus, publisher)
             await controller.start()
             lines = [f"no workload waits: {await _cpu(find, idle)}"]
             meter = Meter(find)
-            crowd = await _crowd(bus, controller, speaker, meter, count)
+            crowd = await _crowd(bus, controller, publisher, meter, count)
             lines.append(f"{crowd.told('due in one second')}; {_spent(meter.stop(), count)}")
             meter = Meter(find)
-            spread = await _spread(bus, controller, speaker, meter, rate, seconds)
+            spread = await _spread(bus, controller, publisher, meter, rate, seconds)
             spent = _spent(meter.stop(), rate * seconds)
             lines.append(f"{spread.told(f'due at {rate} a second')}; {spent}")
             names = [f"due-{n}" for n in range(count)]
             for name in names:
                 controller.put_off(name, HOUR)
-            await speaker.quiet()
+            await publisher.until_acknowledged()
             await _calm(bus, count)
             lines.append(f"{count} wait for an hour: {await _cpu(find, idle)}")
-            speaking.cancel()
+            publishing.cancel()
             return lines
         finally:
             await bus.close()
 
 
-async def _submitted(controller: Controller, speaker: Speaker, names: list[str]) -> None:
+async def _submitted(controller: Controller, publisher: Publisher, names: list[str]) -> None:
     for number, name in enumerate(names):
         workload = PlannedWorkload(0.0, 1.0, name, 0, "due", 1000, 0)
         data = submission(workload, "default", f"due-{number % QUEUES}")
-        speaker.say(f"admit.workload.submitted.default.{name}", data)
+        publisher.publish(f"admit.workload.submitted.default.{name}", data)
         if number % 500 == 499:
-            await speaker.quiet()
+            await publisher.until_acknowledged()
     await controller.asked(names, 0)
 
 
 async def _crowd(
-    bus: Bus, controller: Controller, speaker: Speaker, meter: Meter, count: int
+    bus: Bus, controller: Controller, publisher: Publisher, meter: Meter, count: int
 ) -> Delays:
     names = [f"due-{n}" for n in range(count)]
-    await _submitted(controller, speaker, names)
+    await _submitted(controller, publisher, names)
     end = clock.monotonic() + LEAD_SECONDS + count / 500
     for number, name in enumerate(names):
         controller.put_off(name, ceil(end - clock.monotonic()))
         if number % TOGETHER == TOGETHER - 1:
             # The delay counts from when a verdict is dealt with: that must be about now.
-            await speaker.quiet()
-            await effective(bus, speaker.sequence)
+            await publisher.until_acknowledged()
+            await until_settled(bus, publisher.sequence)
     # From here on nothing is done but for what is due, up to the next reservation.
     meter.start()
     await controller.back(names)
@@ -217,10 +219,10 @@ async def _crowd(
 
 
 async def _spread(
-    bus: Bus, controller: Controller, speaker: Speaker, meter: Meter, rate: int, seconds: int
+    bus: Bus, controller: Controller, publisher: Publisher, meter: Meter, rate: int, seconds: int
 ) -> Delays:
     names = [f"spread-{n}" for n in range(rate * seconds)]
-    await _submitted(controller, speaker, names)
+    await _submitted(controller, publisher, names)
     meter.start()
     started = clock.monotonic()
     for number, name in enumerate(names):

@@ -15,9 +15,9 @@ import asyncio
 from collections import Counter
 from typing import Final, NamedTuple
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import IN_FLIGHT_MAX, Speaker, effective, submission
+from admittance.cli.bench.load import IN_FLIGHT_MAX, Publisher, submission, until_settled
 from admittance.cli.bench.run import loop_factory, main_of, play, system
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
@@ -121,33 +121,33 @@ async def held(count: int, variants: int, full: int) -> float:
     async with system(None) as (url, find):
         bus = await Bus.connect(url, name="admit-bench")
         try:
-            await queues.create(bus, what)
-            speaker = Speaker(bus)
-            speaking = asyncio.create_task(speaker.run())
-            jobs = Jobs(speaker)
+            await generator.create(bus, what)
+            publisher = Publisher(bus)
+            publishing = asyncio.create_task(publisher.run())
+            jobs = Jobs(publisher)
             await bus.nc.listen("admit.workload.admitted.>", jobs.hear)
             sizes = []
             for begin, end in ((0, WARM), (WARM, WARM + count)):
-                await _submit(speaker, what, begin, end)
+                await _submit(publisher, what, begin, end)
                 await jobs.reach(end)
-                await effective(bus, speaker.sequence)
+                await until_settled(bus, publisher.sequence)
                 await asyncio.sleep(SETTLE_SECONDS)
                 services, *_ = find()
                 sizes.append(services.memory_info().rss)
-            speaking.cancel()
+            publishing.cancel()
             return (sizes[1] - sizes[0]) / count
         finally:
             await bus.close()
 
 
-async def _submit(speaker: Speaker, what: Plan, begin: int, end: int) -> None:
+async def _submit(publisher: Publisher, what: Plan, begin: int, end: int) -> None:
     for workload in what.workloads[begin:end]:
-        if speaker.in_flight > IN_FLIGHT_MAX:
-            await speaker.quiet()
+        if publisher.in_flight > IN_FLIGHT_MAX:
+            await publisher.until_acknowledged()
         queue = what.queues[workload.queue].name
         subject = f"admit.workload.submitted.default.{workload.name}"
-        speaker.say(subject, submission(workload, "default", queue))
-    await speaker.quiet(30.0)
+        publisher.publish(subject, submission(workload, "default", queue))
+    await publisher.until_acknowledged(30.0)
 
 
 def compared(family: Cost, regular: Cost, variants: int) -> list[str]:

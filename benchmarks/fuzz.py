@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.run import loop_factory, main_of, messages_stored
 from admittance.cli.bench.system import Child
 from admittance.cli.support import services
@@ -328,7 +328,7 @@ async def stormed(messages: int, minutes: float, seed: int, folder: Path) -> lis
         await fuzz.listen()
         await running.begin()
         raws = tuple(msgspec.Raw(_encode(one)) for one in manifests())
-        await queues.ask(bus, "admit.api.apply", _encode(Apply(objects=raws)), began + 60)
+        await generator.ask(bus, "admit.api.apply", _encode(Apply(objects=raws)), began + 60)
         await _storm(fuzz, running, messages, minutes * 60, chance)
         wrong = await _judged(fuzz, running, bus, trail)
     finally:

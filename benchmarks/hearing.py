@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.cli.bench.load import Speaker
+from admittance.cli.bench.load import Publisher
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.tasks import set_within
@@ -31,8 +31,8 @@ class Jobs:
     in monotonic seconds. Facts told twice count once.
     """
 
-    def __init__(self, speaker: Speaker, namespace: str = "default") -> None:
-        self._speaker = speaker
+    def __init__(self, publisher: Publisher, namespace: str = "default") -> None:
+        self._publisher = publisher
         self._namespace = namespace
         self._revisions: dict[str, int] = {}
         self._stopped: dict[str, int] = {}
@@ -67,7 +67,7 @@ class Jobs:
     def say(self, what: str, name: str, revision: int) -> None:
         """States a fact of a runner. Names of a plan need no escape in JSON."""
         data = f'{{"namespace":"{self._namespace}","name":"{name}","revision":{revision}}}'
-        self._speaker.say(f"admit.workload.{what}.{self._namespace}.{name}", data.encode())
+        self._publisher.publish(f"admit.workload.{what}.{self._namespace}.{name}", data.encode())
 
     async def reach(self, count: int) -> None:
         """Waits until there were so many admissions. Raises SetupError when nothing moves."""

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue
 from admittance.cli.bench.run import loop_factory
 from admittance.cli.bench.system import Child, start
@@ -199,7 +199,7 @@ async def stalls(found: argparse.Namespace) -> AsyncIterator[Stall]:
         "steady", "cq", "", "default", ROOM_MILLI, None, None, "Never", "Never", ()
     )
     async with running(found.apart, found.instances, found.logs) as (system, bus):
-        await queues.create(bus, Plan((queue,), ()))
+        await generator.create(bus, Plan((queue,), ()))
         submitter = Submitter(bus)
         submitting = asyncio.create_task(submitter.run())
         try:

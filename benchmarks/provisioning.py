@@ -22,13 +22,12 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Speaker, submission
-from admittance.cli.bench.measure import family
+from admittance.cli.bench.load import Publisher, submission
 from admittance.cli.bench.report import delay
 from admittance.cli.bench.run import loop_factory, main_of
-from admittance.cli.bench.system import start
+from admittance.cli.bench.system import family, start
 from admittance.events.applying import Apply, ApplyReply
 from admittance.events.subjects import PROVIDERS
 from admittance.runtime import clock
@@ -67,7 +66,7 @@ def manifests(bookings: int) -> list[dict[str, Any]]:
         check = {"controllerName": _CONTROLLER, "parameters": reference}
         found.append(_object(_KIND, name, config))
         found.append(_object("AdmissionCheck", name, check))
-    found += queues.manifests_of(plan())
+    found += generator.manifests_of(plan())
     for one in found:
         if one["kind"] == "ClusterQueue":
             one["spec"]["admissionChecks"] = [one["metadata"]["name"]]
@@ -96,7 +95,7 @@ def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 async def _apply(bus: Bus, objects: list[dict[str, Any]]) -> None:
     data = _encode(Apply(objects=tuple(msgspec.Raw(_encode(one)) for one in objects)))
     deadline = clock.monotonic() + PATIENCE
-    reply = _applied.decode(await queues.ask(bus, "admit.api.apply", data, deadline))
+    reply = _applied.decode(await generator.ask(bus, "admit.api.apply", data, deadline))
     if reply.error or reply.problems:
         raise SetupError(f"the queues were refused: {(*reply.problems, reply.error)[0]}")
 
@@ -104,8 +103,8 @@ async def _apply(bus: Bus, objects: list[dict[str, Any]]) -> None:
 class Provider:
     """The class of the bench by hand. ``asked``: by name of the workload; times are monotonic."""
 
-    def __init__(self, speaker: Speaker) -> None:
-        self._speaker = speaker
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
         self.asked: dict[str, _Asked] = {}
         self.said_at: dict[str, float] = {}
         self.admitted_at: dict[str, float] = {}
@@ -139,7 +138,7 @@ class Provider:
             "message": "here",
         }
         subject = f"admit.provisioning.provisioned.{CLASS}.{asked.namespace}.{name}"
-        self._speaker.say(subject, _encode(said))
+        self._publisher.publish(subject, _encode(said))
 
     async def until(self, claim: Callable[[], bool], what: str) -> None:
         """Waits until claim holds. Raises SetupError."""
@@ -159,20 +158,20 @@ class Provider:
         return [1000 * (self.admitted_at[name] - self.said_at[name]) for name in names]
 
 
-def _submit(speaker: Speaker, queue: str, names: list[str]) -> None:
+def _submit(publisher: Publisher, queue: str, names: list[str]) -> None:
     for name in names:
         workload = PlannedWorkload(0.0, 1.0, name, 0, queue, 1000, 0)
-        speaker.say(
+        publisher.publish(
             f"admit.workload.submitted.default.{name}", submission(workload, "default", queue)
         )
 
 
-async def _in_flight(bus: Bus, speaker: Speaker, requests: int, rate: float) -> list[str]:
-    provider = Provider(speaker)
+async def _in_flight(bus: Bus, publisher: Publisher, requests: int, rate: float) -> list[str]:
+    provider = Provider(publisher)
     await provider.start(bus)
     names = [f"flight-{n}" for n in range(requests)]
     began = clock.monotonic()
-    _submit(speaker, CLASS, names)
+    _submit(publisher, CLASS, names)
     await provider.until(lambda: len(provider.asked) == requests, "requests")
     asked = clock.monotonic() - began
     await asyncio.sleep(CALM_SECONDS)
@@ -190,7 +189,7 @@ async def _in_flight(bus: Bus, speaker: Speaker, requests: int, rate: float) -> 
     await provider.until(lambda: len(provider.admitted_at) == requests, "all at once")
     took = clock.monotonic() - began
     for name in names:
-        speaker.say(f"admit.workload.finished.default.{name}", _finished(name))
+        publisher.publish(f"admit.workload.finished.default.{name}", _finished(name))
     told = delay(provider.delays(steady))
     return [
         f"{requests} requests in flight at one check: all asked for {asked:.1f} s after their "
@@ -230,23 +229,23 @@ async def measured(requests: int, rate: float, bookings: int) -> list[str]:
         child = await start(arguments, log)
         try:
             bus = await Bus.connect(await child.ready(), name="admit-bench")
-            speaker = Speaker(bus)
-            speaking = asyncio.create_task(speaker.run())
+            publisher = Publisher(bus)
+            publishing = asyncio.create_task(publisher.run())
             try:
                 await _apply(bus, manifests(bookings))
-                lines = await _in_flight(bus, speaker, requests, rate)
+                lines = await _in_flight(bus, publisher, requests, rate)
                 names = [f"kept-{n}" for n in range(bookings)]
-                _submit(speaker, POOL, names)
+                _submit(publisher, POOL, names)
                 await _until_booked(bus, bookings)
                 await asyncio.sleep(CALM_SECONDS)
-                lines.append(await _one_by_one(bus, speaker, names[: bookings // 2], bookings))
+                lines.append(await _one_by_one(bus, publisher, names[: bookings // 2], bookings))
                 for name in names[bookings // 2 :]:
-                    speaker.say(f"admit.workload.finished.default.{name}", _finished(name))
-                await speaker.quiet()
+                    publisher.publish(f"admit.workload.finished.default.{name}", _finished(name))
+                await publisher.until_acknowledged()
                 ended = clock.monotonic()
                 kill(child.pid)
             finally:
-                speaking.cancel()
+                publishing.cancel()
                 await bus.close()
             await child.process.wait()
             began = clock.monotonic()
@@ -268,16 +267,16 @@ async def measured(requests: int, rate: float, bookings: int) -> list[str]:
     ]
 
 
-async def _one_by_one(bus: Bus, speaker: Speaker, names: list[str], before: int) -> str:
+async def _one_by_one(bus: Bus, publisher: Publisher, names: list[str], before: int) -> str:
     took: list[float] = []
     for number, name in enumerate(names[:20], 1):
         began = clock.monotonic()
-        speaker.say(f"admit.workload.finished.default.{name}", _finished(name))
+        publisher.publish(f"admit.workload.finished.default.{name}", _finished(name))
         await _until_booked(bus, before - number)
         took.append(1000 * (clock.monotonic() - began))
     began = clock.monotonic()
     for name in names[20:]:
-        speaker.say(f"admit.workload.finished.default.{name}", _finished(name))
+        publisher.publish(f"admit.workload.finished.default.{name}", _finished(name))
     await _until_booked(bus, before - len(names))
     over = clock.monotonic() - began
     told = delay(took or [0.0])

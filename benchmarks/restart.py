@@ -17,12 +17,11 @@ from typing import Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Speaker, effective, submission
-from admittance.cli.bench.measure import family
+from admittance.cli.bench.load import Publisher, submission, until_settled
 from admittance.cli.bench.run import loop_factory, main_of, messages_stored
-from admittance.cli.bench.system import start
+from admittance.cli.bench.system import family, start
 from admittance.events import subjects
 from admittance.events.requests import PendingQuery, PendingReply
 from admittance.runtime import clock
@@ -91,22 +90,22 @@ async def measured(what: Plan) -> list[str]:
 
 
 async def _fill(bus: Bus, what: Plan) -> None:
-    await queues.create(bus, what)
-    speaker = Speaker(bus)
-    speaking = asyncio.create_task(speaker.run())
+    await generator.create(bus, what)
+    publisher = Publisher(bus)
+    publishing = asyncio.create_task(publisher.run())
     for number, workload in enumerate(what.workloads):
         subject = f"admit.workload.submitted.default.{workload.name}"
         queue = what.queues[workload.queue].name
-        speaker.say(subject, submission(workload, "default", queue))
+        publisher.publish(subject, submission(workload, "default", queue))
         if number % 500 == 499:
-            await speaker.quiet(30.0)
-    await speaker.quiet(30.0)
-    if speaker.refused:
-        raise SetupError(f"a submission was refused: {speaker.refused[0]}")
-    await effective(bus, speaker.sequence, patience=PATIENCE)
+            await publisher.until_acknowledged(30.0)
+    await publisher.until_acknowledged(30.0)
+    if publisher.refused:
+        raise SetupError(f"a submission was refused: {publisher.refused[0]}")
+    await until_settled(bus, publisher.sequence, patience=PATIENCE)
     await _known(bus, len(what.workloads))
     await _silence(bus)
-    speaking.cancel()
+    publishing.cancel()
 
 
 async def _silence(bus: Bus) -> None:

@@ -14,9 +14,9 @@ import asyncio
 import random
 from typing import Final
 
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Answers, Speaker, effective, submission
+from admittance.cli.bench.load import Publisher, SimulatedController, submission, until_settled
 from admittance.cli.bench.report import delay
 from admittance.cli.bench.run import loop_factory, main_of, system
 from admittance.runtime.bus.bus import Bus
@@ -44,7 +44,7 @@ def plan(families: int, checks: int = 0) -> Plan:
         names,
         variants=2,
     )
-    best = queues.flavors_of(queue)[0]
+    best = generator.flavors_of(queue)[0]
     others = [
         PlannedWorkload(0.0, 1.0, f"other-{n}", 0, "other", 1000, 10, (best,))
         for n in range(families)
@@ -59,18 +59,18 @@ async def measured(families: int, checks: int, nats: str | None) -> list[str]:
     async with system(nats) as (url, _):
         bus = await Bus.connect(url, name="admit-bench")
         try:
-            await queues.create(bus, what)
-            speaker = Speaker(bus)
-            speaking = asyncio.create_task(speaker.run())
-            jobs = Jobs(speaker)
+            await generator.create(bus, what)
+            publisher = Publisher(bus)
+            publishing = asyncio.create_task(publisher.run())
+            jobs = Jobs(publisher)
             for word in ("admitted", "evicted"):
                 await bus.nc.listen(f"admit.workload.{word}.>", jobs.hear)
-            await bus.nc.listen("admit.check.requested.>", Answers(speaker).hear)
-            await _submit(bus, speaker, jobs, what, 0, families)
-            await _submit(bus, speaker, jobs, what, families, 2 * families)
+            await bus.nc.listen("admit.check.requested.>", SimulatedController(publisher).hear)
+            await _submit(bus, publisher, jobs, what, 0, families)
+            await _submit(bus, publisher, jobs, what, families, 2 * families)
             await asyncio.sleep(SETTLE_SECONDS)
             restarted, told = await _upgrades(jobs, families)
-            speaking.cancel()
+            publishing.cancel()
         finally:
             await bus.close()
     whole, first = delay(restarted), delay(told)
@@ -82,13 +82,15 @@ async def measured(families: int, checks: int, nats: str | None) -> list[str]:
     ]
 
 
-async def _submit(bus: Bus, speaker: Speaker, jobs: Jobs, what: Plan, begin: int, end: int) -> None:
+async def _submit(
+    bus: Bus, publisher: Publisher, jobs: Jobs, what: Plan, begin: int, end: int
+) -> None:
     for workload in what.workloads[begin:end]:
         subject = f"admit.workload.submitted.default.{workload.name}"
-        speaker.say(subject, submission(workload, "default", what.queues[0].name))
-    await speaker.quiet(30.0)
+        publisher.publish(subject, submission(workload, "default", what.queues[0].name))
+    await publisher.until_acknowledged(30.0)
     await jobs.reach(end)
-    await effective(bus, speaker.sequence)
+    await until_settled(bus, publisher.sequence)
 
 
 async def _upgrades(jobs: Jobs, families: int) -> tuple[list[float], list[float]]:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_demo_ends_by_itself_with_everything_finished() -> None:
     told = subprocess.run(
-        [sys.executable, "-m", "admittance.cli.demo", "deploy/samples"],
+        [sys.executable, "-m", "tools.demo", "deploy/samples"],
         cwd=ROOT,
         capture_output=True,
         text=True,

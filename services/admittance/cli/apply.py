@@ -17,9 +17,9 @@ from admittance.api.reading.manifest import Document
 from admittance.api.workload import Job, Workload
 from admittance.cli import lifecycle
 from admittance.cli.get import find
-from admittance.cli.show.capacity_rows import record_of
+from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.objects import Found
-from admittance.cli.submit.submit import submission_of, submit_all
+from admittance.cli.submit import submission_of, submit_all
 from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link

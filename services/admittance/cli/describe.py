@@ -10,28 +10,19 @@ from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.cli import get
-from admittance.cli.events import lanes
-from admittance.cli.events.events import recent
-from admittance.cli.events.story import Told, placed
+from admittance.cli.events import recent
 from admittance.cli.explain import explained, preempted, up_to_a_user
-from admittance.cli.show import (
-    capacity_requests,
-    check_rows,
-    cohorts,
-    policy_words,
-    pools,
-    sections,
-    tables,
-)
-from admittance.cli.show.capacity_rows import record_of
-from admittance.cli.show.families import Family, family_of, is_parent, parent_of
+from admittance.cli.show import capacity_requests, check_rows, pools, sections, tables, variants
+from admittance.cli.show.capacity_requests import record_of
+from admittance.cli.show.event_lines import EventLine
+from admittance.cli.show.families import Family, family_of, is_parent, is_variant, parent_of
 from admittance.cli.show.objects import Found, field
-from admittance.cli.show.order import is_variant
+from admittance.cli.show.tables import placed
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import Table
+from admittance.cli.support.output import Table, pairs
 from admittance.cli.support.times import age, stamp
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
@@ -97,7 +88,7 @@ async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
     return tables.reason_of(workload, now)
 
 
-async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
+async def _events(bus: Link, found: Found) -> Sequence[EventLine] | None:
     try:
         return await recent(bus, found, LAST_EVENTS)
     except AnswerIsNo as error:
@@ -107,7 +98,7 @@ async def _events(bus: Link, found: Found) -> Sequence[Told] | None:
 
 def _tell_workload(
     found: Found,
-    events: Sequence[Told] | None,
+    events: Sequence[EventLine] | None,
     now: datetime,
     family: Family | None,
     because: tuple[str, str],
@@ -127,8 +118,8 @@ def _tell_workload(
             ("Namespace", found.namespace),
             ("Uid", meta.uid),
             ("Created", _moment(meta.creation_timestamp, now)),
-            ("Labels", sections.pairs(meta.labels)),
-            ("Annotations", sections.pairs(meta.annotations)),
+            ("Labels", pairs(meta.labels)),
+            ("Annotations", pairs(meta.annotations)),
             ("Part of", ", ".join(f"{one.kind} {one.name}" for one in meta.owner_references)),
             ("Queue", spec.queue_name),
             ("Priority", str(spec.priority or 0)),
@@ -136,7 +127,7 @@ def _tell_workload(
             ("Because", ": ".join(filter(None, because))),
             ("Reserved in", placed(status.admission) if status.admission else ""),
             ("Preempted by", _preempted_by(status.preempted_by, now)),
-            *lanes.kin(workload, family, now),
+            *variants.family_facts(workload, family, now),
             ("Flavors allowed", _allowed(workload)),
             ("Not before", check_rows.next_attempt(workload, now, members)),
             ("Timeouts", check_rows.pods_ready_evictions(workload)),
@@ -145,8 +136,8 @@ def _tell_workload(
         ]
     )
     if family is not None and is_parent(workload):
-        _section("Variants, best first", lanes.lane_table(family, now))
-        _section("Checks of the variants", lanes.check_table(family, now))
+        _section("Variants, best first", variants.variant_table(family, now))
+        _section("Checks of the variants", variants.check_table(family, now))
     _section("Pod sets", sections.pod_sets(plain))
     _section("Checks", check_rows.check_table(workload, now))
     for record in asked:
@@ -197,15 +188,15 @@ def _limit(seconds: int | None) -> str:
 
 async def _tell_cohort(bus: Link, name: str) -> None:
     """Prints a cohort. A cohort that only queues name has a tree and no object."""
-    tree = await cohorts.known_tree(bus, name)
+    tree = await sections.known_tree(bus, name)
     try:
         found = await get.find(bus, kinds.COHORT, name)
     except AnswerIsNo:
         if not tree:
             raise
         facts = [("Name", name), ("Object", "none: other objects name it"), ("Kind", "Cohort")]
-        _facts([*facts, *cohorts.facts_of(tree, name)])
-        _section("Tree", cohorts.tree_table(tree, name))
+        _facts([*facts, *sections.facts_of(tree, name)])
+        _section("Tree", sections.tree_table(tree, name))
         return
     if not tree:
         output.warn("no live counters: the scheduler does not answer, or does not know it yet")
@@ -230,14 +221,14 @@ def _tell_object(
             ("Kind", f"{plain.get('kind', kind.manifest)} ({plain.get('apiVersion', '')})"),
             ("Created", _moment(created, now)),
             ("Generation", str(field(plain, "metadata", "generation", default=""))),
-            ("Labels", sections.pairs(field(plain, "metadata", "labels", default={}))),
-            ("Annotations", sections.pairs(field(plain, "metadata", "annotations", default={}))),
+            ("Labels", pairs(field(plain, "metadata", "labels", default={}))),
+            ("Annotations", pairs(field(plain, "metadata", "annotations", default={}))),
             *(_counted(counted) if counted is not None else ()),
-            *cohorts.facts_of(tree, found.name),
+            *sections.facts_of(tree, found.name),
             ("Wrong", pools.wrong(found) if kind is kinds.MACHINE_POOL else ""),
         ]
     )
-    _section("Tree", cohorts.tree_table(tree, found.name))
+    _section("Tree", sections.tree_table(tree, found.name))
     if kind is kinds.CLUSTER_QUEUE:
         _tell_families(plain)
     if kind is kinds.MACHINE_POOL:
@@ -264,8 +255,8 @@ def _tell_families(plain: Mapping[str, Any]) -> None:
         return  # Of a newer version, or written by hand: the spec is printed below.
     rules = rules_of(manifest.spec) if isinstance(manifest, ClusterQueue) else None
     if rules is not None:
-        output.say(f"\nFamilies of variants\n  {policy_words.policy(rules)}")
-        output.show_table(policy_words.tag_table(rules), indent=2)
+        output.say(f"\nFamilies of variants\n  {variants.policy_text(rules)}")
+        output.show_table(variants.tag_table(rules), indent=2)
 
 
 def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
@@ -277,7 +268,7 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
     yield "Admitted", str(counted.admitted)
     yield "Domain", counted.domain
     if counted.weighted_share is not None:
-        yield "Weighted share", cohorts.share(counted.weighted_share)
+        yield "Weighted share", sections.share(counted.weighted_share)
     if counted.used is not None:
         yield "Usage", sections.usage_of(counted.used)
     elif counted.by_usage:

@@ -18,7 +18,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age, stamp
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
@@ -127,15 +127,15 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
         output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
     for line in place(reply, now):
         output.say(line)
-    variants = {one.found.name: one for one in family.variants} if family is not None else {}
-    _details(found.workload(), reply, now, variants=[one.workload for one in variants.values()])
+    members = {one.found.name: one for one in family.variants} if family is not None else {}
+    _details(found.workload(), reply, now, variants=[one.workload for one in members.values()])
     # The scheduler has forgotten a finished workload: there is nothing to explain.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
-        from admittance.cli.events import lanes
+        from admittance.cli.show import variants
 
-        _table("Variants", lanes.lane_table(family, now))
+        _table("Variants", variants.variant_table(family, now))
     for number, verdict in enumerate(reply.variants, 1):
-        _tell_variant(number, verdict, variants.get(verdict.name), now)
+        _tell_variant(number, verdict, members.get(verdict.name), now)
 
 
 def _tell_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
@@ -228,11 +228,11 @@ def because_of(phase: str, reason: str, message: str) -> str:
 
 def variant(one: VariantVerdict) -> str:
     """One line about a variant: whether it is active, and its phase."""
-    from admittance.cli.show import policy_words
+    from admittance.cli.show import variants
 
     said = one.explained
     tries = "active" if one.active else "inactive"
-    sentence = policy_words.SENTENCES.get(one.why, "")
+    sentence = variants.SENTENCES.get(one.why, "")
     because = ", ".join(part for part in (one.why, sentence) if part)
     text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
     # For a deactivated variant, phase and reason would repeat this.
@@ -295,12 +295,12 @@ def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
     )
     rows: list[tuple[str, ...]] = []
     for one in verdicts:
-        why = ": ".join(part for part in (one.reason, _message(one)) if part) or tables.NOTHING
+        why = ": ".join(part for part in (one.reason, _message(one)) if part) or NOTHING
         fits = "yes" if one.fits else "no"
-        flavor = one.flavor or tables.NOTHING
+        flavor = one.flavor or NOTHING
         if not one.rooms:
-            resources = ",".join(one.resources) or tables.NOTHING
-            blank = (tables.NOTHING,) * 6
+            resources = ",".join(one.resources) or NOTHING
+            blank = (NOTHING,) * 6
             rows.append((one.pod_set, flavor, resources, *blank, fits, why))
         for at, room in enumerate(one.rooms):
             shown = (fits, why) if not at else ("", "")
@@ -316,7 +316,7 @@ def _numbers(room: Room) -> tuple[str, ...]:
     return (
         asked,
         _amount(room.resource, room.available),
-        _amount(room.resource, room.short) if room.short else tables.NOTHING,
+        _amount(room.resource, room.short) if room.short else NOTHING,
         _amount(room.resource, room.usage),
         _amount(room.resource, room.nominal),
         _amount(room.resource, room.potential),
@@ -348,7 +348,7 @@ def going_table(going: Sequence[Going], now: datetime) -> Table:
             one.cluster_queue,
             str(one.priority),
             one.rule + (f" ({shares(one.shares)})" if one.shares is not None else ""),
-            f"{age(one.since, now)} ago" if one.since is not None else tables.NOTHING,
+            f"{age(one.since, now)} ago" if one.since is not None else NOTHING,
         )
         for one in going
     ]

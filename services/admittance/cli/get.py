@@ -16,7 +16,7 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.kinds import Kind
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
 from admittance.events.requests import (
     PendingQuery,
@@ -314,7 +314,7 @@ def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
     )
     rows = [
         (
-            str(row.position or tables.NOTHING),
+            str(row.position or NOTHING),
             row.namespace,
             row.name,
             row.local_queue,
@@ -323,8 +323,8 @@ def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
             age(row.waiting_since or row.created, now),
             age(row.created, now),
             "yes" if row.parked else "no",
-            ",".join(row.flavors) or tables.NOTHING,
-            row.reason or tables.NOTHING,
+            ",".join(row.flavors) or NOTHING,
+            row.reason or NOTHING,
             row.message,
         )
         for row in listed

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from admittance.cli.get import find
-from admittance.cli.show.families import refuse_variant
+from admittance.cli.show.families import is_variant, refuse_variant
 from admittance.cli.show.objects import Found
-from admittance.cli.show.order import is_variant
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link

@@ -3,19 +3,22 @@ traceback."""
 
 from __future__ import annotations
 
-from admittance.cli import starting  # noqa: F401  (handles signals before the other imports)
-
-# isort: split
 import os
 import sys
+from pathlib import PurePath
 
 from admittance.cli.support.errors import INTERRUPTED
+from admittance.runtime.process.startup import end_at_once_on_signals
+
+# A signal ends `serve` and `up` at once while their modules are still being imported.
+if PurePath(sys.argv[0]).name == "admit" and sys.argv[1:2] in (["serve"], ["up"]):
+    end_at_once_on_signals()
 
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
     try:
-        from admittance.cli.program import invoke
+        from admittance.cli.commands.program import invoke
 
         status = invoke()
     except KeyboardInterrupt:

@@ -10,13 +10,12 @@ import msgspec
 from admittance.api.reading.manifest import Document, encode
 from admittance.api.workload import Job, Workload
 from admittance.cli.get import find
-from admittance.cli.show import tables
-from admittance.cli.submit.submit import submission_of
+from admittance.cli.submit import submission_of
 from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.events.applying import Applied, Delete
 from admittance.events.shapes import Admission
 from admittance.events.whatif import (
@@ -119,7 +118,7 @@ def _complain(one: Applied) -> None:
 
 
 OBJECTS_MAX: Final = 20
-NOTHING: Final = "Nothing would start, wait or be evicted that does not do so anyway."
+NO_DIFFERENCE: Final = "Nothing would start, wait or be evicted that does not do so anyway."
 
 
 def tell(reply: SimulateReply, *, wide: bool) -> None:
@@ -128,7 +127,7 @@ def tell(reply: SimulateReply, *, wide: bool) -> None:
         output.say(line)
     counts = reply.counts
     differs = counts.evictions or counts.starts or counts.waits or counts.gone
-    output.say(in_sum(counts) if differs else NOTHING)
+    output.say(in_sum(counts) if differs else NO_DIFFERENCE)
     output.say(as_they_are(counts))
     _show("Would be evicted", evicted(reply.evictions), counts.evictions, wide=wide)
     _show("Would start", starting(reply.starts), counts.starts, wide=wide)
@@ -193,13 +192,13 @@ def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
         [
             (
                 f"{one.namespace}/{one.name}",
-                one.cluster_queue or tables.NOTHING,
+                one.cluster_queue or NOTHING,
                 str(one.priority),
                 "its job" if one.ran else "its reservation",
                 when(one.after),
                 _cause(one),
                 stands(one.then, gone="gone"),
-                one.message or tables.NOTHING,
+                one.message or NOTHING,
             )
             for one in rows
         ],
@@ -229,7 +228,7 @@ def starting(rows: Sequence[WouldStart]) -> Table:
         [
             (
                 f"{one.namespace}/{one.name}",
-                one.local_queue or tables.NOTHING,
+                one.local_queue or NOTHING,
                 one.admission.cluster_queue,
                 flavors(one.admission),
                 when(one.after),
@@ -251,7 +250,7 @@ def _note(one: WouldStart) -> str:
         notes.append(f"preempts {', '.join(one.preempts[:3])}{more}")
     if one.checks:
         notes.append(f"once ready: {', '.join(one.checks)}")
-    return "; ".join(notes) or tables.NOTHING
+    return "; ".join(notes) or NOTHING
 
 
 def waiting(rows: Sequence[WouldWait]) -> Table:
@@ -270,9 +269,9 @@ def waiting(rows: Sequence[WouldWait]) -> Table:
         [
             (
                 f"{one.namespace}/{one.name}",
-                one.local_queue or tables.NOTHING,
-                one.cluster_queue or tables.NOTHING,
-                str(one.position) if one.position else tables.NOTHING,
+                one.local_queue or NOTHING,
+                one.cluster_queue or NOTHING,
+                str(one.position) if one.position else NOTHING,
                 ": ".join(part for part in (one.reason, one.message) if part),
                 stands(one.otherwise, gone="is not there"),
                 str(one.priority),
@@ -309,7 +308,7 @@ def flavors(admission: Admission) -> str:
     }
     every = {flavor for pods in admission.pod_set_assignments for flavor in pods.flavors.values()}
     if len(every) <= 1:
-        return "".join(every) or tables.NOTHING
+        return "".join(every) or NOTHING
     if len(admission.pod_set_assignments) == 1:
         return ",".join(f"{resource}:{flavor}" for resource, flavor in found.items())
     return " ".join(

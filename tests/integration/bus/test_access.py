@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
-from admittance.cli.program import invoke
+from admittance.cli.commands.program import invoke
 from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import read_all

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.cli.doctor.streams import timers_found
+from admittance.cli.doctor.findings import timers_found
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import timers

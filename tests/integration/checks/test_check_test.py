@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
-from admittance.cli.program import invoke
+from admittance.cli.commands.program import invoke
 from admittance.conformance.checks.report import TITLES, Report
 from admittance.conformance.checks.run import Wanted, try_out
 from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED

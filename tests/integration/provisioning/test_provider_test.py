@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.program import invoke
+from admittance.cli.commands.program import invoke
 from admittance.conformance.providers.report import TITLES, Report
 from admittance.conformance.providers.run import Wanted, try_out
 from admittance.conformance.providers.stand import Shape

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from admittance.api.reading.manifest import read
-from admittance.cli.program import invoke
+from admittance.cli.commands.program import invoke
 from admittance.conformance.providers.report import TITLES, Report
 from admittance.conformance.providers.run import Wanted, try_out
 from admittance.conformance.providers.stand import Shape

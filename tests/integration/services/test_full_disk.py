@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.doctor.streams import writes_found
+from admittance.cli.doctor.findings import writes_found
 from admittance.cli.support import link
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call

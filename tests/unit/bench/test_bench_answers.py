@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from admittance.cli.bench.load import Answers, Speaker
+from admittance.cli.bench.load import Publisher, SimulatedController
 from admittance.events import facts
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.bus
 
 
 async def test_whoever_is_asked_says_ready_of_that_cycle(bus: Bus) -> None:
-    speaker = Speaker(bus)
-    speaking = asyncio.create_task(speaker.run())
+    publisher = Publisher(bus)
+    publishing = asyncio.create_task(publisher.run())
     answered: asyncio.Queue[facts.CheckReported] = asyncio.Queue()
 
     def hear(subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
@@ -27,7 +27,7 @@ async def test_whoever_is_asked_says_ready_of_that_cycle(bus: Bus) -> None:
         answered.put_nowait(fact)
 
     await bus.nc.listen("admit.check.reported.>", hear)
-    await bus.nc.listen("admit.check.requested.>", Answers(speaker).hear)
+    await bus.nc.listen("admit.check.requested.>", SimulatedController(publisher).hear)
     asked = facts.CheckRequested(
         namespace="team",
         name="w.1",
@@ -38,8 +38,8 @@ async def test_whoever_is_asked_says_ready_of_that_cycle(bus: Bus) -> None:
     )
     await bus.nc.publish(subject_of(asked), encode(asked))
     said = await asyncio.wait_for(answered.get(), 10)
-    await speaker.quiet()
-    speaking.cancel()
+    await publisher.until_acknowledged()
+    publishing.cancel()
     assert (said.namespace, said.name, said.check) == ("team", "w.1", "c")
     assert (said.cycle, said.state) == (3, "Ready")
-    assert speaker.refused == []
+    assert publisher.refused == []

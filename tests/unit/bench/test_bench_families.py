@@ -10,9 +10,8 @@ from benchmarks.hearing import Jobs
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import Workload
-from admittance.cli.bench.generator import Plan
+from admittance.cli.bench.generator import Plan, manifests_of
 from admittance.cli.bench.load import submission
-from admittance.cli.bench.queues import manifests_of
 from admittance.family.policy import rules_of
 
 
@@ -62,25 +61,25 @@ def test_who_is_in_the_way_of_an_upgrade_may_have_the_best_flavor_only() -> None
 
 
 class Silent:
-    """Keeps what is said."""
+    """Keeps the subjects."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, subject: str, _data: bytes) -> None:
+    def publish(self, subject: str, _data: bytes) -> None:
         self.said.append(subject)
 
 
 def test_a_job_that_moves_is_counted_twice_and_a_fact_told_twice_once() -> None:
-    speaker = Silent()
-    jobs = Jobs(speaker)  # type: ignore[arg-type]
+    publisher = Silent()
+    jobs = Jobs(publisher)  # type: ignore[arg-type]
     for what, revision in (("admitted", 3), ("admitted", 3), ("evicted", 5), ("evicted", 5)):
         data = msgspec.json.encode({"name": "job", "revision": revision})
         jobs.hear(f"admit.workload.{what}.default.job".encode(), b"", data, b"")
     assert jobs.admissions == {"job": 1}
-    assert speaker.said == ["admit.workload.stopped.default.job"]
+    assert publisher.said == ["admit.workload.stopped.default.job"]
     data = msgspec.json.encode({"name": "job", "revision": 8})
     jobs.hear(b"admit.workload.admitted.default.job", b"", data, b"")
     assert jobs.admissions == {"job": 2}
     jobs.end("job")
-    assert speaker.said[-1] == "admit.workload.finished.default.job"
+    assert publisher.said[-1] == "admit.workload.finished.default.job"

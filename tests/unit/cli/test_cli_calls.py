@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import pytest
 
-from admittance.cli import program
-from admittance.cli.program import ERRORS_MAX, invoke
-from admittance.cli.submit.command_workload import stem, suffix
+from admittance.cli.commands import program
+from admittance.cli.commands.program import ERRORS_MAX, invoke
+from admittance.cli.submit import stem, suffix
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, run, settle
 from admittance.cli.up import up

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli import get
-from admittance.cli.doctor.controllers import class_finding
-from admittance.cli.events.story import CapacityAnswers, told, why
+from admittance.cli.doctor.findings import class_finding
 from admittance.cli.show import capacity_requests, pools, tables
+from admittance.cli.show.event_lines import CapacityAnswers, line_of, reason_of
 from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds
 from admittance.events import provisioning as facts
@@ -135,7 +135,7 @@ COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_
     ],
 )
 def test_the_history_tells_of_capacity_in_words(fact: facts.ProvisioningFact, words: str) -> None:
-    assert why(fact) == ("rack", words)
+    assert reason_of(fact) == ("rack", words)
 
 
 OTHERS = {**COMMON, "id": "v/spot/1/2"}
@@ -184,7 +184,7 @@ def test_the_remark_stands_beside_what_was_said() -> None:
     fact = facts.Provisioned(**OTHERS, message="here")
     data = msgspec.Raw(encode(fact))
     entry = LogEntry(sequence=7, time=NOON, subject=subject_of(fact), data=data)
-    line = told(entry, answers=answers).line()
+    line = line_of(entry, answers=answers).line()
     assert line.endswith("rack: here (does not count: this workload has no such request)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.doctor.streams import found
+from admittance.cli.doctor.findings import found
 from admittance.events.requests import FamiliesReply
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.doctor.controllers import controller_finding
+from admittance.cli.doctor.findings import controller_finding
 
 
 def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionCheck:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.cli.demo import Tally
+from tools.demo import Tally
 
 
 def test_everybody_who_is_expected_must_finish() -> None:

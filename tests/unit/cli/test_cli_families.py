@@ -9,12 +9,11 @@ import pytest
 
 from admittance.cli import explain as why
 from admittance.cli.approve import variant_with_check
-from admittance.cli.events import lanes
-from admittance.cli.show import policy_words, tables
+from admittance.cli.show import tables, variants
 from admittance.cli.show.families import names_of, refuse_variant, tags_of
 from admittance.cli.show.objects import Found
-from admittance.cli.show.order import arranged
-from admittance.cli.submit.command_workload import allowing
+from admittance.cli.show.selection import arranged
+from admittance.cli.submit import allowing
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import WORKLOAD
 from admittance.cli.support.output import Table
@@ -133,7 +132,7 @@ def test_variants_of_a_parent_that_was_made_anew_under_its_name_are_not_its_own(
 
 
 def test_a_lane_for_each_variant_tells_how_far_it_is_and_why() -> None:
-    table = lanes.lane_table(a_family(running_on_spot(), QUEUE, STATES), NOON)
+    table = variants.variant_table(a_family(running_on_spot(), QUEUE, STATES), NOON)
     assert column(table, "VARIANT") == ["reservation", "on-demand", "spot"]
     assert column(table, "ACTIVE") == ["yes", "no", "yes"]
     assert column(table, "PHASE") == ["Pending", "Deactivated", "Admitted"]
@@ -149,7 +148,7 @@ def test_a_lane_for_each_variant_tells_how_far_it_is_and_why() -> None:
 
 def test_a_lane_tells_what_was_promised_to_it() -> None:
     states = {"reservation": {"promised": {"clusterQueue": "cq"}}}
-    table = lanes.lane_table(a_family(running_on_spot(), QUEUE, states), NOON)
+    table = variants.variant_table(a_family(running_on_spot(), QUEUE, states), NOON)
     assert column(table, "RESERVED")[0] == "promised: cq"
 
 
@@ -179,32 +178,32 @@ def test_a_lane_tells_what_was_promised_to_it() -> None:
 )
 def test_a_lane_tells_of_its_gate(status: dict[str, Any], want: str) -> None:
     states = {"reservation": {"since": NOON - timedelta(minutes=2), **status}}
-    table = lanes.lane_table(a_family(a_parent(), QUEUE, states), NOON)
+    table = variants.variant_table(a_family(a_parent(), QUEUE, states), NOON)
     assert column(table, "GATE")[0] == want
 
 
 def test_the_checks_of_every_lane_are_told_for_the_parent_has_none() -> None:
     rows = [{"name": "budget", "state": "Pending", "message": "asking"}]
     states = {"spot": {"admissionChecks": rows}, "on-demand": {"admissionChecks": rows}}
-    table = lanes.check_table(a_family(a_parent(), QUEUE, states), NOON)
+    table = variants.check_table(a_family(a_parent(), QUEUE, states), NOON)
     assert column(table, "VARIANT") == ["on-demand", "spot"]
     assert column(table, "CHECK") == ["budget", "budget"]
-    assert lanes.check_table(a_family(a_parent(), QUEUE), NOON).rows == []
+    assert variants.check_table(a_family(a_parent(), QUEUE), NOON).rows == []
     states["spot"]["active"] = False
-    off = lanes.check_table(a_family(a_parent(), QUEUE, states), NOON)
+    off = variants.check_table(a_family(a_parent(), QUEUE, states), NOON)
     assert column(off, "VARIANT") == ["on-demand"]
 
 
 def test_a_variant_that_its_queue_has_no_more_is_about_to_go() -> None:
     family = a_family(a_parent(), QUEUE)._replace(rules=the_rules(a_queue("spot")))
-    whys = column(lanes.lane_table(family, NOON), "WHY")
+    whys = column(variants.variant_table(family, NOON), "WHY")
     assert whys[0] == "the queue has no variant reservation any more: the variant will be deleted"
     assert whys[2].startswith("race")
 
 
 def test_what_policy_wants_and_nobody_has_written_yet_is_told() -> None:
     states = {"spot": {"active": False}}
-    whys = column(lanes.lane_table(a_family(a_parent(), QUEUE, states), NOON), "WHY")
+    whys = column(variants.variant_table(a_family(a_parent(), QUEUE, states), NOON), "WHY")
     assert whys[2].endswith("; it is about to be turned on")
 
 
@@ -214,8 +213,8 @@ def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
     parent = running_on_spot()
     parent["status"]["conditions"].append({"type": "Finished", "status": "True"})
     family = a_family(parent, QUEUE, states)
-    assert column(lanes.lane_table(family, NOON), "WHY") == ["-", "-", "-"]
-    told = dict(lanes.facts(family, NOON))
+    assert column(variants.variant_table(family, NOON), "WHY") == ["-", "-", "-"]
+    told = dict(variants.parent_facts(family, NOON))
     assert told["Ran as"] == "spot (train-variant-spot)"
     assert "Racing since" not in told
 
@@ -297,7 +296,7 @@ def test_a_parent_tells_where_it_is_how_often_it_moved_and_whose_gate_is_open() 
             "since": (NOON - timedelta(seconds=30)).isoformat(),
         },
     )
-    told = dict(lanes.facts(a_family(parent, QUEUE, STATES), NOON))
+    told = dict(variants.parent_facts(a_family(parent, QUEUE, STATES), NOON))
     assert told["Admitted as"] == "spot (train-variant-spot), for 0s"
     assert told["Migrations"] == "2"
     assert told["Preemption gate"].startswith("opened for reservation (train-variant-reservation)")
@@ -313,7 +312,7 @@ def test_a_parent_that_moves_tells_whereto() -> None:
     parent["status"]["conditions"].append(
         {"type": "Evicted", "status": "True", "reason": "VariantEvicted"}
     )
-    told = dict(lanes.facts(a_family(parent, QUEUE, STATES), NOON))
+    told = dict(variants.parent_facts(a_family(parent, QUEUE, STATES), NOON))
     assert told["Admitted as"] == "spot (train-variant-spot), its job is being stopped"
     assert told["Moves to"] == "reservation (train-variant-reservation), once its job has stopped"
 
@@ -358,7 +357,7 @@ def test_a_parent_tells_what_the_clock_changes_next(
         ),
     )
     states = {"late": {"active": False}}
-    assert dict(lanes.facts(a_family(parent, queue, states), NOON))["Next change"] == want
+    assert dict(variants.parent_facts(a_family(parent, queue, states), NOON))["Next change"] == want
 
 
 def test_the_end_of_a_chance_is_told_too() -> None:
@@ -374,15 +373,15 @@ def test_the_end_of_a_chance_is_told_too() -> None:
         "train", ADMITTED, admittedVariant="train-variant-rest", firstAdmittedAt=NOON.isoformat()
     )
     family = a_family(parent, queue)
-    told = dict(lanes.facts(family, NOON))
+    told = dict(variants.parent_facts(family, NOON))
     assert told["Next change"] == (
         "2026-01-01T13:00:00Z (in 1h): best becomes inactive (deleteDelay)"
     )
-    assert column(lanes.lane_table(family, NOON), "WHY")[0].endswith(
+    assert column(variants.variant_table(family, NOON), "WHY")[0].endswith(
         "(until 2026-01-01T13:00:00Z, in 1h)"
     )
     later = NOON + timedelta(hours=2)
-    assert column(lanes.lane_table(family, later), "WHY")[0] == (
+    assert column(variants.variant_table(family, later), "WHY")[0] == (
         "deleteDelay: its delete delay has passed (since 2026-01-01T13:00:00Z); "
         "it is about to be turned off"
     )
@@ -390,13 +389,13 @@ def test_the_end_of_a_chance_is_told_too() -> None:
 
 def test_a_parent_whose_queue_has_no_policy_any_more_says_so() -> None:
     family = a_family(running_on_spot(), QUEUE)._replace(rules=None)
-    told = dict(lanes.facts(family, NOON))
+    told = dict(variants.parent_facts(family, NOON))
     assert told["Family"] == "variants: 3; its queue has no policy for families any more"
 
 
 def test_a_variant_names_its_parent_and_its_place() -> None:
     family = a_family(running_on_spot(), QUEUE, STATES)
-    told = dict(lanes.facts_of_variant(family.variants[0].workload, family, NOON))
+    told = dict(variants.variant_facts(family.variants[0].workload, family, NOON))
     assert told["Variant"] == "reservation of workload train"
     assert told["Place"] == "1 of 3, 1 is the best"
     assert told["Why"] == "upgrade: it is better than the admitted variant"
@@ -405,7 +404,7 @@ def test_a_variant_names_its_parent_and_its_place() -> None:
 
 def test_a_variant_without_its_parent_says_that_it_is_about_to_go() -> None:
     family = a_family(running_on_spot(), QUEUE, STATES)
-    told = dict(lanes.facts_of_variant(family.variants[0].workload, None, NOON))
+    told = dict(variants.variant_facts(family.variants[0].workload, None, NOON))
     assert told["Parent"] == "train, which does not exist: the variant will be deleted"
 
 
@@ -435,7 +434,7 @@ def test_a_variant_without_its_parent_says_that_it_is_about_to_go() -> None:
     ],
 )
 def test_policy_in_words(queue: dict[str, Any], want: str) -> None:
-    assert policy_words.policy(the_rules(queue)) == want
+    assert variants.policy_text(the_rules(queue)) == want
 
 
 def test_the_variants_of_a_queue_with_their_times() -> None:
@@ -447,7 +446,7 @@ def test_the_variants_of_a_queue_with_their_times() -> None:
             {"name": "rest", "allowedResourceFlavors": ["b"], "createDelaySeconds": 7200},
         ),
     )
-    assert policy_words.tag_table(the_rules(queue)).rows == [
+    assert variants.tag_table(the_rules(queue)).rows == [
         ("1", "best", "a,b", "at once", "1d after the first admission"),
         ("2", "rest", "b", "2h after the beginning", "-"),
     ]

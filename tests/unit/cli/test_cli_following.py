@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from admittance.cli.submit.submit import exit_status
+from admittance.cli.submit import exit_status
 from admittance.cli.support.errors import BadInput
 from admittance.cli.wait import End, goal_named, hopeless, is_failure, is_reached
 from admittance.workload import stored

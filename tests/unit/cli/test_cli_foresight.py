@@ -1,6 +1,6 @@
 """What `admit submit` says when it refuses a command that could never start."""
 
-from admittance.cli.submit.foresight import refusal
+from admittance.cli.fit import refusal
 from admittance.events.requests import FitReply
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.program import invoke
+from admittance.cli.commands.program import invoke
 from admittance.cli.replay import replay
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admittance.cli import simulate
-from admittance.cli.program import invoke
+from admittance.cli.commands.program import invoke
 from admittance.cli.simulate import shown
 from admittance.events.applying import Applied
 from admittance.events.shapes import Admission, PodSetAssignment
@@ -102,7 +102,8 @@ def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
 
 def test_no_difference_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     simulate.tell(SimulateReply(counts=Counts(run=2)), wide=False)
-    assert capsys.readouterr().out.splitlines() == [simulate.NOTHING, "Unaffected: 2 run, 0 wait"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [simulate.NO_DIFFERENCE, "Unaffected: 2 run, 0 wait"]
 
 
 def test_programs_find_every_list_and_number() -> None:

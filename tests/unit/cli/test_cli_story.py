@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.events.events import is_of
-from admittance.cli.events.story import is_nudge, told
+from admittance.cli.events import is_of
+from admittance.cli.show.event_lines import is_summary_refresh, line_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -118,7 +118,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
     ],
 )
 def test_a_fact_is_told_in_words(fact: Fact, want: tuple[str, str, str]) -> None:
-    found = told(entry(subject_of(fact), encode(fact)))
+    found = line_of(entry(subject_of(fact), encode(fact)))
     assert (found.what, found.reason, found.message) == want
     assert found.subject == "team-a/train.7"
 
@@ -141,18 +141,18 @@ def test_a_fact_is_told_in_words(fact: Fact, want: tuple[str, str, str]) -> None
 def test_what_is_no_fact_of_a_workload_is_told_by_its_subject(
     subject: str, data: bytes, whose: str
 ) -> None:
-    assert told(entry(subject, data)).subject == whose
+    assert line_of(entry(subject, data)).subject == whose
 
 
 def test_a_line_has_time_what_whose_and_why() -> None:
     fact = facts.Evicted(**WHOSE, revision=5, reason="Preempted", message="for team-b")
-    line = told(entry(subject_of(fact), encode(fact))).line()
+    line = line_of(entry(subject_of(fact), encode(fact))).line()
     assert line == "2026-02-07T12:00:00Z  evicted           team-a/train.7  Preempted: for team-b"
 
 
 def test_a_wide_line_begins_with_the_place_on_the_log_that_a_replay_asks_for() -> None:
     fact = facts.Evicted(**WHOSE, revision=5, reason="Preempted", message="for team-b")
-    line = told(entry(subject_of(fact), encode(fact)))
+    line = line_of(entry(subject_of(fact), encode(fact)))
     assert line.line(numbered=True).split() == [str(line.sequence), *line.line().split()]
 
 
@@ -225,21 +225,23 @@ LEFT = HandedOn(namespace="team-a", name="train.7-variant-spot", uid="u", revisi
 def test_what_becomes_of_variants_is_told_in_the_words_of_their_family(
     fact: Fact, want: tuple[str, str, str]
 ) -> None:
-    line = told(entry(subject_of(fact), encode(fact)), {"train.7-variant-spot": "spot"})
+    line = line_of(entry(subject_of(fact), encode(fact)), {"train.7-variant-spot": "spot"})
     assert (line.what, line.reason, line.message) == want
 
 
 def test_where_nobody_knows_that_it_is_a_variant_its_own_facts_still_say_it() -> None:
     deactivated = facts.Deactivated(**VARIANT, reason="race")
-    assert told(entry(subject_of(deactivated), encode(deactivated))).reason == "DeactivatedVariant"
+    assert (
+        line_of(entry(subject_of(deactivated), encode(deactivated))).reason == "DeactivatedVariant"
+    )
     plain = facts.Deactivated(**WHOSE)
-    assert told(entry(subject_of(plain), encode(plain))).reason == ""
+    assert line_of(entry(subject_of(plain), encode(plain))).reason == ""
 
 
 def test_what_only_brings_a_parent_up_to_date_is_no_part_of_the_story() -> None:
     nudge, other = facts.Aggregated(**WHOSE), facts.Activated(**WHOSE)
-    assert is_nudge(entry(subject_of(nudge), encode(nudge)))
-    assert not is_nudge(entry(subject_of(other), encode(other)))
+    assert is_summary_refresh(entry(subject_of(nudge), encode(nudge)))
+    assert not is_summary_refresh(entry(subject_of(other), encode(other)))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.program import invoke
+from admittance.cli.commands.program import invoke
 
 KITS = [
     pytest.param("check-test", "CONTROLLER", id="check-test"),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from admittance.cli import explain
-from admittance.cli.show import cohorts
+from admittance.cli.show import sections
 from admittance.cli.support.output import Table, aligned
 from admittance.events.requests import ExplainReply, FlavorVerdict, NodeStatus, NodeUsage
 from admittance.events.shapes import Grounds, PreemptedBy, Shares, Taken
@@ -179,12 +179,12 @@ def test_a_tree_is_shown_level_by_level_with_what_is_borrowed_and_may_be_lent() 
         ),
         NodeStatus(name="left", kind="Cohort", depth=1, parent="root", share=250),
     )  # fmt: skip
-    assert lines(cohorts.tree_table(tree, "root")) == [
+    assert lines(sections.tree_table(tree, "root")) == [
         "cohort root * spot cpu 0 6 5 0 6 1 borrow 2",
         "cq a spot cpu 2 2 3 1 2 1 borrow 2",
         "cohort left - - - - - - - - -",
     ]
-    facts = dict(cohorts.facts_of(tree, "root"))
+    facts = dict(sections.facts_of(tree, "root"))
     assert facts["ClusterQueues below"] == "a"
     assert (facts["Pending below"], facts["Reserving below"]) == ("3", "2")
-    assert dict(cohorts.facts_of(tree, "left"))["Weighted share"] == "250"
+    assert dict(sections.facts_of(tree, "left"))["Weighted share"] == "250"

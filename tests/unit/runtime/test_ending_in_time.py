@@ -153,7 +153,7 @@ threading.Event().wait()
 SCRIPT = """
 import sys
 sys.argv = ["admit", "serve", "scheduler"]
-import admittance.cli.starting
+import admittance.cli.main
 print("handled", flush=True)
 import threading
 threading.Event().wait()

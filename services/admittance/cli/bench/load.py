@@ -11,7 +11,7 @@ import msgspec
 import nats.errors
 
 from admittance.api.units import render
-from admittance.cli.bench import queues
+from admittance.cli.bench import generator
 from admittance.cli.bench.generator import RESOURCE, Plan, PlannedWorkload
 from admittance.events.applying import Settled, SettledReply
 from admittance.events.names import token
@@ -56,90 +56,92 @@ async def carry_out(bus: Bus, plan: Plan) -> Outcome:
 
     The wall time ends when the last end has had its effect, as the system itself says.
     """
-    speaker = Speaker(bus)
-    speaking = asyncio.create_task(speaker.run())
-    mimic = Mimic(plan, speaker)
-    ears = [
-        await bus.nc.listen(f"admit.workload.{what}.>", mimic.hear)
+    publisher = Publisher(bus)
+    publishing = asyncio.create_task(publisher.run())
+    jobs = SimulatedRunner(plan, publisher)
+    subscriptions = [
+        await bus.nc.listen(f"admit.workload.{what}.>", jobs.hear)
         for what in ("admitted", "evicted")
     ]
-    if queues.checks_of(plan):
-        answers = Answers(speaker)
-        ears.append(await bus.nc.listen("admit.check.requested.>", answers.hear))
+    if generator.checks_of(plan):
+        controller = SimulatedController(publisher)
+        subscriptions.append(await bus.nc.listen("admit.check.requested.>", controller.hear))
     created = [0.0] * len(plan.workloads)
     usage: list[dict[str, float]] = []
     started = clock.monotonic()
     sampling = asyncio.create_task(_sample(bus, plan, usage))
     trouble = ""
     try:
-        submitting = asyncio.create_task(_submit(plan, speaker, created, started))
-        await _watch(mimic, speaker, submitting)
-        await speaker.quiet()
-        await effective(bus, speaker.sequence)
+        submitting = asyncio.create_task(_submit(plan, publisher, created, started))
+        await _watch(jobs, publisher, submitting)
+        await publisher.until_acknowledged()
+        await until_settled(bus, publisher.sequence)
     except (AdmittanceError, TimeoutError) as error:
         trouble = str(error)
     finally:
         wall = clock.monotonic() - started
-        for task in (sampling, speaking):
+        for task in (sampling, publishing):
             task.cancel()
             with suppress(asyncio.CancelledError, nats.errors.Error):
                 await task
-        for ear in ears:
-            await bus.nc.deafen(ear)
-    if speaker.refused:
-        trouble = trouble or f"{len(speaker.refused)} facts were refused: {speaker.refused[0]}"
+        for one in subscriptions:
+            await bus.nc.deafen(one)
+    if publisher.refused:
+        trouble = trouble or f"{len(publisher.refused)} facts were refused: {publisher.refused[0]}"
     return Outcome(
         wall_seconds=wall,
         created_at=[moment - started for moment in created],
-        admitted_at=[moment - started if moment else -1.0 for moment in mimic.admitted_at],
-        finished=mimic.finished,
-        evictions=mimic.evictions,
+        admitted_at=[moment - started if moment else -1.0 for moment in jobs.admitted_at],
+        finished=jobs.finished,
+        evictions=jobs.evictions,
         usage=usage,
         trouble=trouble,
     )
 
 
-async def _submit(plan: Plan, speaker: Speaker, created: list[float], started: float) -> None:
+async def _submit(plan: Plan, publisher: Publisher, created: list[float], started: float) -> None:
     for index, workload in enumerate(plan.workloads):
         wait = started + workload.at - clock.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)
         elif index % 100 == 0:
             await asyncio.sleep(0)
-        if speaker.in_flight > IN_FLIGHT_MAX:
-            await speaker.quiet()
+        if publisher.in_flight > IN_FLIGHT_MAX:
+            await publisher.until_acknowledged()
         created[index] = clock.monotonic()
         queue = plan.queues[workload.queue]
         subject = f"admit.workload.submitted.{token(queue.namespace)}.{token(workload.name)}"
-        speaker.say(subject, submission(workload, queue.namespace, queue.name))
+        publisher.publish(subject, submission(workload, queue.namespace, queue.name))
 
 
-async def _watch(mimic: Mimic, speaker: Speaker, submitting: asyncio.Task[None]) -> None:
+async def _watch(
+    jobs: SimulatedRunner, publisher: Publisher, submitting: asyncio.Task[None]
+) -> None:
     """Waits for the end of everything. Raises Stalled when nothing happens any more."""
     try:
         while True:
-            if await set_within(mimic.done, 1.0):
+            if await set_within(jobs.done, 1.0):
                 await submitting
                 return
             if submitting.done():
                 await submitting
-                if clock.monotonic() - mimic.heard_at > STALL_SECONDS:
+                if clock.monotonic() - jobs.heard_at > STALL_SECONDS:
                     raise Stalled(
                         f"nothing was admitted for {STALL_SECONDS:.0f} s; "
-                        f"{len(mimic.finished)} of {len(mimic.admitted_at)} finished"
+                        f"{len(jobs.finished)} of {len(jobs.admitted_at)} finished"
                     )
-            if speaker.refused:
-                raise Stalled(f"a fact was refused: {speaker.refused[0]}")
+            if publisher.refused:
+                raise Stalled(f"a fact was refused: {publisher.refused[0]}")
     finally:
         submitting.cancel()
 
 
-async def effective(bus: Bus, sequence: int, *, patience: float = 30.0) -> None:
+async def until_settled(bus: Bus, sequence: int, *, patience: float = 30.0) -> None:
     """Waits until every fact up to sequence has had its effect. Raises Unavailable."""
     deadline = clock.monotonic() + patience
     data = _encode(Settled(sequence=sequence))
     while True:
-        reply = _settled.decode(await queues.ask(bus, "admit.api.settled", data, deadline))
+        reply = _settled.decode(await generator.ask(bus, "admit.api.settled", data, deadline))
         if not reply.error:
             return
         if clock.monotonic() > deadline:
@@ -152,7 +154,7 @@ async def _sample(bus: Bus, plan: Plan, usage: list[dict[str, float]]) -> None:
     while True:
         await asyncio.sleep(SAMPLE_SECONDS)
         with suppress(Unavailable):
-            state = await queues.state(bus, clock.monotonic())
+            state = await generator.state(bus, clock.monotonic())
             usage.append(
                 {
                     status.name: sum(u.admitted for u in status.usage) / nominal[status.name]
@@ -188,12 +190,12 @@ class _Asked(msgspec.Struct, frozen=True, rename="camel"):
 _asked = msgspec.json.Decoder(_Asked)
 
 
-class Answers:
+class SimulatedController:
     """Hears `check.requested`, says `check.reported`. A request heard twice is answered twice,
     as controllers may."""
 
-    def __init__(self, speaker: Speaker) -> None:
-        self._speaker = speaker
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
 
     def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         """A message on ``admit.check.requested.<controller>.<ns>.<name>``."""
@@ -204,7 +206,7 @@ class Answers:
             f'{{"namespace":"{asked.namespace}","name":"{asked.name}","check":"{asked.check}",'
             f'"cycle":{asked.cycle},"state":"Ready","message":"as always"}}'
         )
-        self._speaker.say(f"admit.check.reported.{rest}", verdict.encode())
+        self._publisher.publish(f"admit.check.reported.{rest}", verdict.encode())
 
 
 class _Revision(msgspec.Struct, frozen=True, rename="camel"):
@@ -214,7 +216,7 @@ class _Revision(msgspec.Struct, frozen=True, rename="camel"):
 _revision = msgspec.json.Decoder(_Revision)
 
 
-class Mimic:
+class SimulatedRunner:
     """Hears `admitted` and `evicted`, says `finished` and `stopped`.
 
     Lists are indexed like the plan's workloads; times are monotonic seconds, 0.0: not yet.
@@ -222,10 +224,10 @@ class Mimic:
     acted on once.
     """
 
-    def __init__(self, plan: Plan, speaker: Speaker) -> None:
+    def __init__(self, plan: Plan, publisher: Publisher) -> None:
         count = len(plan.workloads)
         self._plan = plan
-        self._speaker = speaker
+        self._publisher = publisher
         self._loop = asyncio.get_running_loop()
         self._running = [0] * count
         self._due: list[tuple[float, int, int]] = []
@@ -300,13 +302,13 @@ class Mimic:
         namespace = self._plan.queues[workload.queue].namespace
         # Names of a plan need no escape in JSON.
         data = f'{{"namespace":"{namespace}","name":"{workload.name}","revision":{revision}}}'
-        self._speaker.say(f"admit.workload.{what}.{self._names[index]}", data.encode())
+        self._publisher.publish(f"admit.workload.{what}.{self._names[index]}", data.encode())
 
 
 _ack = msgspec.json.Decoder(Ack)
 
 
-class Speaker:
+class Publisher:
     """What the load says. `say` never waits; what is said within one turn of the loop leaves in
     one write.
 
@@ -338,7 +340,7 @@ class Speaker:
         finally:
             await self._bus.nc.deafen(subscription)
 
-    def say(self, subject: str, data: bytes) -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         """Publishes data to the stream that takes subject, soon."""
         self._buffer.append(frame(subject, self._inbox, data, None))
         self.sent += 1
@@ -349,7 +351,7 @@ class Speaker:
         """How many were said and not yet answered."""
         return self.sent - self.acknowledged
 
-    async def quiet(self, timeout: float = 10.0) -> None:
+    async def until_acknowledged(self, timeout: float = 10.0) -> None:
         """Waits until everything said is answered. Raises TimeoutError."""
         deadline = clock.monotonic() + timeout
         while self.in_flight:

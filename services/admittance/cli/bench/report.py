@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.cli.bench.generator import Plan, PlannedWorkload
 from admittance.cli.bench.load import Outcome
-from admittance.cli.bench.measure import ProcessUse
+from admittance.cli.bench.system import ProcessUse
 
 
 class Delay(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import measure, queues
+from admittance.cli.bench import generator as queues
+from admittance.cli.bench import system as measure
 from admittance.cli.bench.generator import Plan, plan, read
 from admittance.cli.bench.load import Outcome, carry_out
 from admittance.cli.bench.report import Report, report, told, write

@@ -7,10 +7,14 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+import psutil
 
 from admittance.runtime.errors import SetupError
 
@@ -100,3 +104,110 @@ async def embedded(*arguments: str) -> AsyncIterator[Child]:
             yield child
         finally:
             await child.stop()
+
+
+SAMPLE_SECONDS: Final = 0.25
+
+
+class ProcessUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one process used between `Meter.start` and `Meter.stop`. CPU: user and system."""
+
+    name: str
+    pid: int
+    cpu_seconds: float
+    peak_memory_bytes: int
+
+
+class Meter:
+    """Watches processes from `start` to `stop`; those that appear meanwhile are found too.
+
+    ``peak_memory_bytes`` is the greatest sum of all resident sets at one moment.
+    """
+
+    def __init__(self, find: Callable[[], Iterable[psutil.Process]]) -> None:
+        self._find = find
+        self._before: dict[psutil.Process, float] = {}
+        self._cpu: dict[psutil.Process, float] = {}
+        self._peak: dict[psutil.Process, int] = {}
+        self._names: dict[psutil.Process, str] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.peak_memory_bytes = 0
+
+    def start(self) -> None:
+        """From here on CPU counts."""
+        self._sample()
+        self._before = dict(self._cpu)
+        self._task = asyncio.create_task(self._run())
+
+    def stop(self) -> list[ProcessUse]:
+        """What each process used, the busiest first."""
+        if self._task is not None:
+            self._task.cancel()
+        self._sample()
+        used = [
+            ProcessUse(
+                name=self._names[process],
+                pid=process.pid,
+                cpu_seconds=round(cpu - self._before.get(process, 0.0), 3),
+                peak_memory_bytes=self._peak[process],
+            )
+            for process, cpu in self._cpu.items()
+        ]
+        return sorted(used, key=lambda use: -use.cpu_seconds)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_SECONDS)
+            self._sample()
+
+    def _sample(self) -> None:
+        together = 0
+        for process in self._find():
+            # A process may end between any two of these calls; what was seen of it stays counted.
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                memory = process.memory_info().rss
+                self._cpu[process] = times.user + times.system
+                self._peak[process] = max(self._peak.get(process, 0), memory)
+                if process not in self._names:
+                    self._names[process] = label(process.cmdline())
+                together += memory
+        self.peak_memory_bytes = max(self.peak_memory_bytes, together)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The process and all that it started, directly or not."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def connected(url: str) -> list[psutil.Process]:
+    """Local processes that serve url or are connected to it, this one apart.
+
+    For a system started elsewhere; processes on other machines are not found.
+    """
+    port = urlsplit(url.split(",")[0]).port or 4222
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        if process.pid == psutil.Process().pid:
+            continue
+        with suppress(psutil.Error):
+            for connection in process.net_connections("tcp"):
+                ends = (connection.laddr, connection.raddr)
+                if any(end and end.port == port for end in ends):
+                    found.append(process)
+                    break
+    return found
+
+
+def label(command: list[str]) -> str:
+    """A short name of a command: ``nats-server``, ``admit serve scheduler``."""
+    words = [Path(word).name for word in command]
+    if words and words[0].startswith("python") and len(words) > 1:
+        words = words[1:]
+    if words and words[0] == "admit":
+        return " ".join(words[: 3 if "serve" in words[1:2] else 2])
+    return words[0] if words else "?"

@@ -92,8 +92,8 @@ def submit(
 ) -> None:
     """Submit a workload: a command after --, or manifests with -f."""
     from admittance.api.reading.from_job import GPU
-    from admittance.cli.submit import submit
-    from admittance.cli.submit.command_workload import CommandOptions
+    from admittance.cli import submit
+    from admittance.cli.submit import CommandOptions
 
     call = call_of(ctx, nats, namespace, output)
     wish = None
@@ -196,7 +196,7 @@ def events(
 
     -o wide adds the sequence on the log; -o json prints one line of JSON per event.
     """
-    from admittance.cli.events import events
+    from admittance.cli import events
     from admittance.cli.support.times import moment_of
     from admittance.runtime import clock
 

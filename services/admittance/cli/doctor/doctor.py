@@ -9,14 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.cli.doctor import controllers
+from admittance.cli.doctor import findings
+from admittance.cli.doctor.findings import families_found, timers_found, writes_found
 from admittance.cli.doctor.set_aside import remedy, set_aside
-from admittance.cli.doctor.streams import families_found, timers_found, writes_found
-from admittance.cli.show import tables
 from admittance.cli.support import output
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.output import UNKNOWN, Column, Table
 from admittance.cli.support.services import SERVICES
 from admittance.cli.up.readiness import health
 from admittance.events import subjects
@@ -67,11 +66,11 @@ async def doctor(call: Call) -> int:
             *await _consumers(bus.bus),
             *[
                 Line(OK if one.fine else NOTE, f"check controller {one.controller}", one.found)
-                for one in await controllers.check_controllers(bus)
+                for one in await findings.check_controllers(bus)
             ],
             *[
                 Line(OK if one.fine else NOTE, f"capacity {one.provisioning_class}", one.found)
-                for one in await controllers.capacity_classes(bus)
+                for one in await findings.capacity_classes(bus)
             ],
             *await _timers(bus.bus),
             *await _families(bus.bus),
@@ -236,7 +235,7 @@ async def _leads(bus: Bus) -> list[Line]:
         domain = subject.removeprefix(subjects.EPOCH)
         with suppress(BadToken):
             domain = plain(domain)
-        owner = tables.UNKNOWN
+        owner = UNKNOWN
         sequence = 0
         with suppress(Refused, Unavailable, *BROKEN):
             answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": subject})

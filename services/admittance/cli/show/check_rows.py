@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from admittance.api.workload import CheckState
-from admittance.cli.show import tables
 from admittance.cli.show.objects import check_conditions
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age, span, stamp
 from admittance.workload.conditions import Type, is_false
 from admittance.workload.phase import Phase, phase
@@ -40,7 +39,7 @@ def check_table(workload: StoredWorkload, now: datetime) -> Table:
     rows = []
     for row in workload.status.admission_checks:
         end = end_of(row)
-        left = tables.NOTHING
+        left = NOTHING
         if end is not None:
             left = span((end - now).total_seconds()) if end > now else "over"
             left += f" ({DECIDES})" if row.name in last else ""
@@ -48,11 +47,11 @@ def check_table(workload: StoredWorkload, now: datetime) -> Table:
             (
                 row.name,
                 row.state,
-                row.reason or tables.NOTHING,
+                row.reason or NOTHING,
                 age(row.last_transition_time, now),
                 str(row.retry_count),
                 left,
-                row.message or tables.NOTHING,
+                row.message or NOTHING,
             )
         )
     columns = (

@@ -59,6 +59,11 @@ def is_parent(workload: StoredWorkload) -> bool:
     return head(workload).role == PARENT
 
 
+def is_variant(workload: StoredWorkload) -> bool:
+    """Whether the workload is a variant of another workload."""
+    return head(workload).role == VARIANT
+
+
 async def family_of(bus: Link, found: Found) -> Family:
     """The family of a parent."""
     parent = found.workload()

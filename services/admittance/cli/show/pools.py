@@ -18,7 +18,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import Kind
 from admittance.cli.support.link import Link
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table
 from admittance.cli.support.times import span, stamp
 from admittance.events.reading import BROKEN
 from admittance.events.subjects import PROVIDERS
@@ -30,8 +30,6 @@ from admittance.provider_pool.bookings import (
 )
 from admittance.provider_pool.manifests import KIND, BadPool, Pool, pattern_of, pool_of, pool_of_key
 
-NOTHING: Final = "-"
-UNKNOWN: Final = "?"
 MACHINES_MAX: Final = 8
 """Machines of one booking that are listed by name."""
 

@@ -11,9 +11,19 @@ import msgspec
 from admittance.api.units import parse, render
 from admittance.cli.show import tables
 from admittance.cli.show.objects import conditions_of, field
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.link import Link
+from admittance.cli.support.output import NOTHING, Column, Table, pairs
 from admittance.cli.support.times import age
-from admittance.events.requests import LocalUsage, QueueStatus
+from admittance.events.requests import (
+    LocalUsage,
+    NodeStatus,
+    NodeUsage,
+    Queues,
+    QueuesReply,
+    QueueStatus,
+)
+from admittance.quota.amounts import UNLIMITED
 
 
 def pod_sets(plain: Mapping[str, Any]) -> Table:
@@ -31,9 +41,9 @@ def pod_sets(plain: Mapping[str, Any]) -> Table:
             (
                 name,
                 str(pod_set.get("count", 1)),
-                _requests(containers) or tables.NOTHING,
-                ",".join(dict.fromkeys((got.get("flavors") or {}).values())) or tables.NOTHING,
-                pairs(got.get("resourceUsage") or {}) or tables.NOTHING,
+                _requests(containers) or NOTHING,
+                ",".join(dict.fromkeys((got.get("flavors") or {}).values())) or NOTHING,
+                pairs(got.get("resourceUsage") or {}) or NOTHING,
                 _command(containers),
             )
         )
@@ -56,7 +66,7 @@ def _requests(containers: Sequence[Mapping[str, Any]]) -> str:
 
 def _command(containers: Sequence[Mapping[str, Any]]) -> str:
     if not containers:
-        return tables.NOTHING
+        return NOTHING
     words = [*(containers[0].get("command") or []), *(containers[0].get("args") or [])]
     text = " ".join(words) or str(containers[0].get("image", ""))
     return text if len(text) <= 60 else f"{text[:59]}…"
@@ -68,7 +78,7 @@ def conditions(plain: Mapping[str, Any], now: datetime) -> Table:
         (
             str(one.get("type", "")),
             str(one.get("status", "")),
-            str(one.get("reason", "")) or tables.NOTHING,
+            str(one.get("reason", "")) or NOTHING,
             _since(one.get("lastTransitionTime"), now),
             str(one.get("message", "")),
         )
@@ -86,9 +96,9 @@ def conditions(plain: Mapping[str, Any], now: datetime) -> Table:
 
 def _since(text: Any, now: datetime) -> str:
     try:
-        return age(msgspec.convert(text, datetime, strict=False), now) if text else tables.NOTHING
+        return age(msgspec.convert(text, datetime, strict=False), now) if text else NOTHING
     except msgspec.ValidationError:
-        return tables.NOTHING
+        return NOTHING
 
 
 def usage_of(used: LocalUsage) -> str:
@@ -126,6 +136,106 @@ def usage(counted: QueueStatus) -> Table:
     return Table(columns, rows)
 
 
-def pairs(values: Mapping[str, Any]) -> str:
-    """``a=1, b=2``."""
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
+    """The scheduler's tree that contains the cohort; empty if it does not know the cohort.
+
+    Raises AnswerIsNo if the scheduler does not answer.
+    """
+    reply = await bus.ask("queues", Queues(cohort=cohort), QueuesReply)
+    return () if reply.error else reply.tree
+
+
+async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
+    """`tree_of`; empty if the scheduler does not answer."""
+    try:
+        return await tree_of(bus, cohort)
+    except AnswerIsNo:
+        return ()
+
+
+def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
+    """Title and text about the cohort itself."""
+    here = next((one for one in tree if one.kind == "Cohort" and one.name == cohort), None)
+    if here is None:
+        return []
+    below = _below(tree, here)
+    found = [
+        ("Root", tree[0].name),
+        ("Parent", here.parent),
+        ("Weight", f"{here.weight:g}"),
+        ("Weighted share", share(here.share)),
+        ("ClusterQueues below", ", ".join(one.name for one in below if one.kind != "Cohort")),
+        ("Pending below", str(sum(one.pending for one in below))),
+        ("Reserving below", str(sum(one.reserving for one in below))),
+    ]
+    if here.in_cycle:
+        found.append(("Cycle", "the cohorts above are in a cycle: nothing is admitted here"))
+    return found
+
+
+def _below(tree: Sequence[NodeStatus], here: NodeStatus) -> list[NodeStatus]:
+    at = next(index for index, one in enumerate(tree) if one is here)
+    found: list[NodeStatus] = []
+    for one in tree[at + 1 :]:
+        if one.depth <= here.depth:
+            break
+        found.append(one)
+    return found
+
+
+def share(thousandths: int) -> str:
+    """A weighted share as text; a borrower with weight 0 has the highest share."""
+    return "without weight" if thousandths >= UNLIMITED else str(thousandths)
+
+
+def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:
+    """The whole tree; the given cohort is marked with a star."""
+    columns = (
+        Column("TREE"),
+        Column("FLAVOR"),
+        Column("RESOURCE"),
+        Column("NOMINAL", right=True),
+        Column("WITH BELOW", right=True),
+        Column("USED", right=True),
+        Column("BORROWED", right=True),
+        Column("MAY LEND", right=True),
+        Column("FREE", right=True),
+        Column("LIMITS"),
+    )
+    rows: list[tuple[str, ...]] = []
+    for node in tree:
+        mark = " *" if node.kind == "Cohort" and node.name == cohort else ""
+        title = (
+            f"{'  ' * node.depth}{'cohort' if node.kind == 'Cohort' else 'cq'} {node.name}{mark}"
+        )
+        if not node.usage:
+            rows.append((title, *(NOTHING,) * 9))
+        for at, one in enumerate(node.usage):
+            rows.append((title if not at else "", one.flavor, one.resource, *_numbers(one)))
+    return Table(columns, rows)
+
+
+def _numbers(one: NodeUsage) -> tuple[str, ...]:
+    limits = [
+        f"{title} {_amount(one.resource, limit)}"
+        for title, limit in (("borrow", one.borrowing_limit), ("lend", one.lending_limit))
+        if limit is not None
+    ]
+    return (
+        *(
+            _amount(one.resource, much)
+            for much in (
+                one.nominal,
+                one.subtree,
+                one.usage,
+                one.borrowed,
+                one.lendable,
+                one.available,
+            )
+        ),
+        ", ".join(limits) or NOTHING,
+    )
+
+
+def _amount(resource: str, amount: int) -> str:
+    return "unlimited" if amount >= UNLIMITED else render(resource, amount)

@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from admittance.cli.show.objects import Found, conditions_of, field
-from admittance.cli.show.order import Line, arranged, duration_seconds, started_at
+from admittance.cli.show.selection import Line, arranged, duration_seconds, started_at
 from admittance.cli.support import kinds
 from admittance.cli.support.kinds import Kind
-from admittance.cli.support.output import Column, Table
+from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table
 from admittance.cli.support.times import age, span
 from admittance.events.requests import LocalUsage, QueueStatus
+from admittance.events.shapes import Admission
 from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
@@ -26,9 +27,6 @@ Reasons = Mapping[tuple[str, str], tuple[str, str]]
 
 NO_REASONS: Final[Reasons] = MappingProxyType({})
 ON_HOLD: Final = "OnHold"
-
-UNKNOWN: Final = "?"
-NOTHING: Final = "-"
 
 
 class _View(NamedTuple):
@@ -102,6 +100,15 @@ def flavors_of(workload: StoredWorkload) -> str:
         return NOTHING
     names = {f: None for pods in admission.pod_set_assignments for f in pods.flavors.values()}
     return ",".join(names) or NOTHING
+
+
+def placed(admission: Admission) -> str:
+    """``cluster-queue: main on spot``."""
+    pods = ", ".join(
+        f"{one.name} on {'+'.join(dict.fromkeys(one.flavors.values())) or 'nothing'}"
+        for one in admission.pod_set_assignments
+    )
+    return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
 
 
 def _workload(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
@@ -260,9 +267,9 @@ def _provisioning(found: Found, now: datetime, _counters: Counters) -> tuple[str
 
 
 def _request(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
-    from admittance.cli.show import capacity_rows
+    from admittance.cli.show import capacity_requests
 
-    return capacity_rows.row(found, now, counters)
+    return capacity_requests.row(found, now, counters)
 
 
 def _namespace(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -57,6 +57,8 @@ STYLES: Final = {
 }
 """Words that are coloured when they fill a cell."""
 
+NOTHING: Final = "-"
+UNKNOWN: Final = "?"
 
 _uncut: ContextVar[bool] = ContextVar("uncut", default=False)
 
@@ -82,6 +84,11 @@ class Table(NamedTuple):
             [self.columns[index] for index in shown],
             [[row[index] for index in shown] for row in self.rows],
         )
+
+
+def pairs(values: Mapping[str, Any]) -> str:
+    """``a=1, b=2``."""
+    return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
 def is_terminal() -> bool:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.events.story import CapacityAnswers, Told, is_nudge, told
+from admittance.cli.show.event_lines import CapacityAnswers, EventLine, is_summary_refresh, line_of
 from admittance.cli.show.families import is_parent, rules_for, tags_of
 from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds, output
@@ -61,16 +61,16 @@ async def events(
         output.note(f"no events{f' of workload {workload}' if workload else ''}{where}")
 
 
-async def recent(bus: Link, found: Found, count: int) -> list[Told]:
+async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
     """The last ``count`` events of one workload, oldest first; for a parent including its variants.
     Events of an earlier workload of the same name are left out."""
     variants = VariantNames(bus, found.namespace, found.name)
     meta = found.workload().metadata
     said = _entries(bus, found.namespace, found.name, None, variants, follow=False)
-    entries = [entry async for entry in said if not is_nudge(entry)]
+    entries = [entry async for entry in said if not is_summary_refresh(entry)]
     answers = CapacityAnswers()
     own = [entry for entry in entries if is_of(entry, meta)]
-    return [told(entry, variants.tags, answers) for entry in own][-count:]
+    return [line_of(entry, variants.tags, answers) for entry in own][-count:]
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
@@ -185,9 +185,9 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: Capacit
         case Output.NAME:
             output.say(entry.subject)
         case Output.TABLE | Output.WIDE:
-            if call.output is Output.TABLE and is_nudge(entry):
+            if call.output is Output.TABLE and is_summary_refresh(entry):
                 return
-            line = told(entry, tags, answers)
+            line = line_of(entry, tags, answers)
             if output.is_terminal():
                 _show_rich(line, numbered=call.output is Output.WIDE)
             else:
@@ -195,7 +195,7 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: Capacit
     output.flush()
 
 
-def _show_rich(line: Told, *, numbered: bool) -> None:
+def _show_rich(line: EventLine, *, numbered: bool) -> None:
     from rich.text import Text
 
     why = ": ".join(part for part in (line.reason, line.message) if part)

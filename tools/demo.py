@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from admittance.cli.bench import system
-from admittance.cli.events import story
+from admittance.cli.show import event_lines
 from admittance.cli.support import output
 from admittance.events import codec, facts
 from admittance.events.requests import LogEntry
@@ -326,7 +326,7 @@ class Demo:
         entry = LogEntry(
             sequence=0, time=clock.now(), subject=subject.decode(), data=msgspec.Raw(data)
         )
-        told = story.told(entry)
+        told = event_lines.line_of(entry)
         moved = _places(subject.decode(), data)
         if told.what == "check reported":
             if not told.message.startswith("Retry"):

@@ -3,25 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from admittance.api.workload import FAMILY_GATE
-from admittance.cli.events.story import placed
-from admittance.cli.show import check_rows, policy_words, tables
-from admittance.cli.show.families import Family, Member, is_parent
-from admittance.cli.show.order import is_variant
-from admittance.cli.support.output import Column, Table
+from admittance.cli.show import check_rows, tables
+from admittance.cli.show.families import Family, Member, is_parent, is_variant
+from admittance.cli.show.tables import placed
+from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age, span, stamp
-from admittance.family.policy import DesiredState, changes_next, desired_variants
+from admittance.family.policy import (
+    ActivityReason,
+    DesiredState,
+    FamilyRules,
+    ParentState,
+    Tag,
+    changes_next,
+    desired_variants,
+)
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.family_info import variant_state
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head, owner_of
 
+SENTENCES: Final[dict[str, str]] = {
+    ActivityReason.PARENT: "the parent is not active",
+    ActivityReason.REJECTED: "a check rejected it",
+    ActivityReason.USER: "a user stopped it",
+    ActivityReason.REQUEUING_LIMIT: "its pods were not ready in time too often",
+    ActivityReason.CREATE_DELAY: "its create delay has not passed yet",
+    ActivityReason.RACE: "no variant is admitted yet, all variants try",
+    ActivityReason.ADMITTED: "the job runs as this variant",
+    ActivityReason.NO_MIGRATION: "another variant is admitted, and the policy is NoMigration",
+    ActivityReason.LOWER_THAN_ADMITTED: "a better variant is admitted",
+    ActivityReason.BELOW_MIN: "it is below the lowest variant that a job may migrate to",
+    ActivityReason.DELETE_DELAY: "its delete delay has passed",
+    ActivityReason.UPGRADE: "it is better than the admitted variant",
+}
+
+
+def policy_text(rules: FamilyRules) -> str:
+    """One sentence: how the queue's policy treats the variants of a workload."""
+    count = len(rules.tags)
+    tried = "1 variant is" if count == 1 else f"{count} variants are"
+    if rules.mode == "NoMigration":
+        return f"NoMigration: {tried} tried, and the first that is admitted stays"
+    floor = f", to nothing below {rules.floor}" if rules.floor else ""
+    return f"UpgradeOnly: {tried} tried, and the job moves up when a better one is admitted{floor}"
+
+
+def tag_table(rules: FamilyRules) -> Table:
+    """The variants of the queue, best first."""
+    columns = (
+        Column("PLACE", right=True),
+        Column("VARIANT"),
+        Column("FLAVORS"),
+        Column("FROM"),
+        Column("UNTIL"),
+    )
+    rows = [
+        (
+            str(tag.place + 1),
+            tag.name,
+            ",".join(tag.flavors),
+            f"{span(tag.create_delay)} after the beginning" if tag.create_delay else "at once",
+            NOTHING
+            if tag.delete_delay is None
+            else f"{span(tag.delete_delay)} after the first admission",
+        )
+        for tag in rules.tags
+    ]
+    return Table(columns, rows)
+
+
+def wish_text(
+    wish: DesiredState, active: bool, tag: Tag | None, parent: ParentState, now: datetime
+) -> str:
+    """Why the policy wants a variant active or inactive, and from or until when.
+
+    ``active``: the current state of the variant; it follows the policy within a moment."""
+    text = f"{wish.why}: {SENTENCES[wish.why]}"
+    if tag is not None:
+        begins = parent.start + timedelta(seconds=tag.create_delay)
+        ends = (
+            parent.first_admitted + timedelta(seconds=tag.delete_delay)
+            if parent.first_admitted is not None and tag.delete_delay is not None
+            else None
+        )
+        if wish.why is ActivityReason.CREATE_DELAY:
+            text += f" (from {_moment(begins, now)})"
+        elif wish.why is ActivityReason.DELETE_DELAY and ends is not None:
+            text += f" (since {stamp(ends)})"
+        elif wish.why is ActivityReason.UPGRADE and ends is not None:
+            text += f" (until {_moment(ends, now)})"
+    if wish.active != active:
+        text += f"; it is about to be turned {'on' if wish.active else 'off'}"
+    return text
+
+
+def _moment(moment: datetime, now: datetime) -> str:
+    return f"{stamp(moment)}, in {span((moment - now).total_seconds())}"
+
+
 MIGRATION = "FlavorMigration"
 
 
-def lane_table(family: Family, now: datetime) -> Table:
+def variant_table(family: Family, now: datetime) -> Table:
     """Each variant: whether it is active and why, and its phase."""
     columns = (
         Column("VARIANT"),
@@ -41,41 +128,41 @@ def lane_table(family: Family, now: datetime) -> Table:
         reason, message = tables.reason_of(workload, now)
         rows.append(
             (
-                one.tag or tables.NOTHING,
+                one.tag or NOTHING,
                 "yes" if head(workload).active else "no",
                 str(phase(workload, now)),
-                age(since(workload, now), now),
-                reserved(workload),
-                gate(workload, now),
-                why(family, one, wishes.get(one.found.name), now),
+                age(phase_since(workload, now), now),
+                reserved_text(workload),
+                gate_text(workload, now),
+                activity_text(family, one, wishes.get(one.found.name), now),
                 one.found.name,
-                ": ".join(part for part in (reason, message) if part) or tables.NOTHING,
+                ": ".join(part for part in (reason, message) if part) or NOTHING,
             )
         )
     return Table(columns, rows)
 
 
-def why(family: Family, one: Member, wish: DesiredState | None, now: datetime) -> str:
+def activity_text(family: Family, one: Member, wish: DesiredState | None, now: datetime) -> str:
     """Why the variant is active or inactive; "-" once the job has finished."""
     if is_true(one.workload, Type.FINISHED):
-        return tables.NOTHING
+        return NOTHING
     active = head(one.workload).active
     if wish is None:
         return f"the queue has no variant {one.tag} any more: the variant will be deleted"
     tag = family.rules.tag(one.tag) if family.rules is not None else None
-    return policy_words.because(wish, active, tag, family.state, now)
+    return wish_text(wish, active, tag, family.state, now)
 
 
-def reserved(workload: StoredWorkload) -> str:
+def reserved_text(workload: StoredWorkload) -> str:
     """The admission of the variant, or the one promised to it."""
     if workload.status.admission is not None:
         return placed(workload.status.admission)
     if workload.status.promised is not None:
         return f"promised: {placed(workload.status.promised)}"
-    return tables.NOTHING
+    return NOTHING
 
 
-def gate(workload: StoredWorkload, now: datetime) -> str:
+def gate_text(workload: StoredWorkload, now: datetime) -> str:
     """State of its preemption gate."""
     row = next((r for r in workload.status.preemption_gates if r.name == FAMILY_GATE), None)
     if row is not None and row.position == "Open":
@@ -86,7 +173,7 @@ def gate(workload: StoredWorkload, now: datetime) -> str:
     return "closed"
 
 
-def since(workload: StoredWorkload, now: datetime) -> datetime | None:
+def phase_since(workload: StoredWorkload, now: datetime) -> datetime | None:
     """When its phase began; None if unknown."""
     kind = {
         Phase.RUNNING: Type.PODS_READY,
@@ -113,12 +200,12 @@ def check_table(family: Family, now: datetime) -> Table:
     return Table(columns, rows)
 
 
-def facts(family: Family, now: datetime) -> Iterator[tuple[str, str]]:
+def parent_facts(family: Family, now: datetime) -> Iterator[tuple[str, str]]:
     """Facts about the parent that the table of variants does not show."""
     status, state = family.parent.status, family.state
     count = len(family.variants)
     if family.rules is not None:
-        yield "Family", policy_words.policy(family.rules)
+        yield "Family", policy_text(family.rules)
     else:
         yield "Family", f"variants: {count}; its queue has no policy for families any more"
     tags = {one.found.name: one.tag for one in family.variants}
@@ -179,7 +266,7 @@ def next_change(family: Family, now: datetime) -> str:
     return f"{stamp(moment)} (in {left})" + (f": {turned}" if turned else "")
 
 
-def facts_of_variant(
+def variant_facts(
     variant: StoredWorkload, family: Family | None, now: datetime
 ) -> Iterator[tuple[str, str]]:
     """Facts that a variant shows about its family. ``family``: None if the parent is deleted."""
@@ -193,18 +280,18 @@ def facts_of_variant(
     if own is not None:
         place = family.variants.index(own) + 1
         yield "Place", f"{place} of {len(family.variants)}, 1 is the best"
-        yield "Why", why(family, own, family.wishes(now).get(own.found.name), now)
+        yield "Why", activity_text(family, own, family.wishes(now).get(own.found.name), now)
     if variant.status.promised is not None:
         yield "Promised", placed(variant.status.promised)
-    yield "Gate", gate(variant, now)
+    yield "Gate", gate_text(variant, now)
     yield "Job", f"that of workload {parent}: `admit describe workload {parent}`"
 
 
-def kin(
+def family_facts(
     workload: StoredWorkload, family: Family | None, now: datetime
 ) -> Iterator[tuple[str, str]]:
     """Facts about the family of a workload; empty for a regular workload."""
     if is_parent(workload) and family is not None:
-        yield from facts(family, now)
+        yield from parent_facts(family, now)
     elif is_variant(workload):
-        yield from facts_of_variant(workload, family, now)
+        yield from variant_facts(workload, family, now)

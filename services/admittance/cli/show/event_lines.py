@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.units import render
-from admittance.cli.show import policy_words
+from admittance.cli.show import variants
 from admittance.cli.show.objects import field
+from admittance.cli.show.tables import placed
 from admittance.cli.support.times import span, stamp
 from admittance.events import codec, facts, provisioning
 from admittance.events.base import Fact
@@ -26,7 +27,7 @@ from admittance.events.provisioning import (
 )
 from admittance.events.reading import BROKEN
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import Admission, HandedOn, PendingPreemption, Taken
+from admittance.events.shapes import HandedOn, PendingPreemption, Taken
 from admittance.quota.amounts import UNLIMITED
 
 FAILED = "the request had failed"
@@ -54,10 +55,10 @@ class CapacityAnswers:
             case ProvisioningCancelled():
                 self._over[fact.id] = CANCELLED
             case ProvisioningStatus():
-                why = self._uncounted(fact, asked)
-                if not why and isinstance(fact, ProvisioningFailed):
+                reason_of = self._uncounted(fact, asked)
+                if not reason_of and isinstance(fact, ProvisioningFailed):
                     self._over[fact.id] = FAILED
-                return why
+                return reason_of
         return ""
 
     def _uncounted(self, fact: ProvisioningStatus, asked: dict[str, str]) -> str:
@@ -94,7 +95,7 @@ CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
 """Short words for facts about capacity requests."""
 
 
-class Told(NamedTuple):
+class EventLine(NamedTuple):
     """One fact in words. ``subject``: ``namespace/name`` of a workload, or another object."""
 
     sequence: int
@@ -111,14 +112,14 @@ class Told(NamedTuple):
         return f"{number}{stamp(self.time)}  {self.what:<16}  {self.subject}  {why}".rstrip()
 
 
-def is_nudge(entry: LogEntry) -> bool:
+def is_summary_refresh(entry: LogEntry) -> bool:
     """Whether the entry only refreshes the summary of variants in their parent."""
     return entry.subject.startswith("admit.workload.aggregated.")
 
 
-def told(
+def line_of(
     entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, answers: CapacityAnswers | None = None
-) -> Told:
+) -> EventLine:
     """The entry in words. An entry about another object is described by its subject alone.
 
     ``tags``: variant by workload name, for workloads known to be variants. ``answers``: passed
@@ -127,20 +128,20 @@ def told(
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
     except codec.Undecodable:
-        return Told(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
+        return EventLine(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
     what = " ".join(parts[1:3]) if parts[1] != "workload" else parts[2]
     if isinstance(fact, provisioning.ProvisioningFact):
         what = CAPACITY.get(parts[2], parts[2])
     tag = tags.get(fact.name, "")
-    reason, message = of_variant(fact, tag) or why(fact)
+    reason, message = variant_reason(fact, tag) or reason_of(fact)
     uncounted = answers.remark(fact) if answers is not None else ""
     if uncounted:
         message = f"{message} (does not count: {uncounted})".lstrip()
     subject = f"{fact.namespace}/{fact.name}"
-    return Told(entry.sequence, entry.time, what.replace("_", " "), subject, reason, message)
+    return EventLine(entry.sequence, entry.time, what.replace("_", " "), subject, reason, message)
 
 
-def of_variant(fact: Fact, tag: str) -> tuple[str, str] | None:
+def variant_reason(fact: Fact, tag: str) -> tuple[str, str] | None:
     """Reason and message of a fact that only variants have; None for any other fact.
     ``tag``: the variant that the workload is; "" if unknown."""
     match fact:
@@ -155,7 +156,7 @@ def of_variant(fact: Fact, tag: str) -> tuple[str, str] | None:
             return ACTIVATED, tag
         case facts.Deactivated(reason=reason) if tag or reason:
             word = reason or "User"
-            sentence = policy_words.SENTENCES.get(word, "")
+            sentence = variants.SENTENCES.get(word, "")
             shown = ", ".join(part for part in (word, sentence) if part)
             return DEACTIVATED, f"{tag}: {shown}" if tag else shown
         case facts.Ungated():
@@ -172,7 +173,7 @@ def _role(fact: facts.Submitted) -> str:
     return str(field(_plain(bytes(fact.workload)), "spec", "role", default=""))
 
 
-def why(fact: Fact) -> tuple[str, str]:
+def reason_of(fact: Fact) -> tuple[str, str]:
     """Reason and message of a fact; built from its other fields if it has none."""
     match fact:
         case facts.Submitted():
@@ -201,14 +202,14 @@ def why(fact: Fact) -> tuple[str, str]:
             later = f" (retry in {asked})" if delay else ""
             return check, f"{state}{later}: {message}" if message else f"{state}{later}"
         case provisioning.ProvisioningFact():
-            return provisioned(fact)
+            return request_reason(fact)
         case facts.TimerDue(kind=kind, at=at):
             return kind, f"set for {stamp(at)}" if at else ""
         case _:
             return getattr(fact, "reason", ""), getattr(fact, "message", "")
 
 
-def provisioned(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
+def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
     """The provisioning class, and the request to its provider or the answer."""
     match fact:
         case provisioning.ProvisioningRequested(check=check, attempt=attempt):
@@ -224,15 +225,6 @@ def provisioned(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
         case _:
             message = str(getattr(fact, "message", ""))
     return fact.provisioning_class, message
-
-
-def placed(admission: Admission) -> str:
-    """``cluster-queue: main on spot``."""
-    pods = ", ".join(
-        f"{one.name} on {'+'.join(dict.fromkeys(one.flavors.values())) or 'nothing'}"
-        for one in admission.pod_set_assignments
-    )
-    return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
 
 
 def numbers(fact: facts.Assigned) -> str:
