@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from admittance.replay.play import play
-from admittance.replay.scenario import read
+from admittance.replay.scenario import play, read
 
 from twin.play import Play
 

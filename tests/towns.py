@@ -11,11 +11,11 @@ import msgspec
 
 from admittance.events.applying import Delete
 from admittance.events.facts import CheckReported
+from admittance.events.reading import BucketEntry
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduling.config import Config
-from admittance.whatif.change import change_of, perform
-from admittance.whatif.copy import Copy, Entry
-from admittance.whatif.simulate import simulate
+from admittance.whatif.bucket_copy import BucketCopy
+from admittance.whatif.simulate import change_of, perform, simulate
 from admittance.workload import stored
 
 from builders import a_manifest
@@ -60,7 +60,7 @@ class Town:
 
     def __init__(self, *objects: Mapping[str, Any], config: Config | None = None) -> None:
         self.config = config or Config()
-        self.copy = Copy((), self.config, NOON)
+        self.copy = BucketCopy((), self.config, NOON)
         self.apply(an_object("ResourceFlavor", "spot"), an_object("ResourceFlavor", "steady"))
         self.apply(*objects)
 
@@ -90,15 +90,15 @@ class Town:
             cycle=workload.status.admission_cycle,
             state="Ready",
         )
-        self.copy.say([report])
+        self.copy.publish([report])
         self.copy.settle()
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[BucketEntry]:
         """The bucket as it is now."""
         controller = self.copy.controller
-        found = [Entry(key, kept.value, kept.revision) for key, kept in controller.objects]
+        found = [BucketEntry(key, kept.value, kept.revision) for key, kept in controller.objects]
         found += [
-            Entry(key, stored.encode(known.workload), known.revision)
+            BucketEntry(key, stored.encode(known.workload), known.revision)
             for key, known in controller.workloads.items()
             if known.workload is not None
         ]

@@ -23,9 +23,10 @@ from admittance.control.commit import Put
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
+from admittance.events.reading import BucketEntry
 from admittance.events.shapes import Admission
 from admittance.scheduling.config import Config
-from admittance.whatif.copy import Copy, Entry, decisions
+from admittance.whatif.bucket_copy import BucketCopy, decisions
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, without
@@ -58,9 +59,9 @@ class Reconciled:
         )
         self._before = {tag: one for tag, one in self.family().items() if tag}
         if said:
-            self.copy.say([self._as_of_now(fact) for fact in said])
+            self.copy.publish([self._as_of_now(fact) for fact in said])
         while orders := self.copy.families.orders(self.copy.now):
-            self.copy.say(orders)
+            self.copy.publish(orders)
 
     def _as_of_now(self, fact: Fact) -> Fact:
         if not isinstance(fact, facts.Decision):
@@ -134,7 +135,7 @@ def seen(workload: StoredWorkload) -> dict[str, Any]:
 # What there is. -----------------------------------------------------------------------------
 
 
-class Everything(Copy):
+class Everything(BucketCopy):
     """A copy that remembers also those that have finished."""
 
     def __init__(self, *args: Any) -> None:
@@ -158,17 +159,17 @@ def a_copy(
     entries = []
     for obj in objects:
         manifest = decode_object(obj).manifest
-        entries.append(Entry(key_of(manifest), encode(manifest), len(entries) + 1))
+        entries.append(BucketEntry(key_of(manifest), encode(manifest), len(entries) + 1))
     for workload in workloads:
         meta = workload.metadata
         key = f"workload.{meta.namespace}.{meta.name.replace('.', '_')}"
-        entries.append(Entry(key, stored.encode(workload), len(entries) + 1))
+        entries.append(BucketEntry(key, stored.encode(workload), len(entries) + 1))
     return Everything(entries, Config(), now)
 
 
-def cycle(copy: Copy) -> None:
+def cycle(copy: BucketCopy) -> None:
     """One cycle of the scheduler, which is written down."""
-    copy.say(decisions(copy.core, copy.now))
+    copy.publish(decisions(copy.core, copy.now))
 
 
 def _with_quota(queue: Mapping[str, Any]) -> dict[str, Any]:

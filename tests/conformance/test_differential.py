@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from admittance.replay.outcome import differences
-from admittance.replay.play import play
-from admittance.replay.scenario import read
+from admittance.replay.minimal_system import differences
+from admittance.replay.scenario import play, read
 
 SCENARIOS = Path(__file__).parents[3] / "shared" / "differential" / "scenarios"
 

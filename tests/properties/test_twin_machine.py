@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery
 from admittance.quota.cell import available
-from admittance.replay.outcome import outcome
-from admittance.replay.play import happen, settle
-from admittance.replay.standin import NEVER, StandIn, config_of_kueue
+from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kueue, settle_result
+from admittance.replay.scenario import perform_step, settle
 from admittance.scheduling.cycle.outcomes import Decided
 from admittance.scheduling.preemption.victims import allows
 from admittance.scheduling.state.shared_quota import put_back, take_out
@@ -70,7 +69,7 @@ class ExactingTwin(Play):
     kind = Exacting
 
 
-def debts(world: StandIn, going: Sequence[str] = ()) -> dict[tuple[str, Any], int]:
+def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, Any], int]:
     """By how much each ClusterQueue, or the tree above it, is over quota, where it is, once these
     workloads have gone. (Kueue gives away what they will leave in the same cycle.)"""
     members = [world.core._world.members["default", name] for name in going]
@@ -87,7 +86,7 @@ def debts(world: StandIn, going: Sequence[str] = ()) -> dict[tuple[str, Any], in
     return found
 
 
-def is_given_up(world: StandIn, one: Preempted) -> bool:
+def is_given_up(world: MinimalSystem, one: Preempted) -> bool:
     """A policy of the preemptor's ClusterQueue gives up the victim."""
     members = world.core._world.members
     preemptor, victim = members["default", one.by.partition("/")[2]], members["default", one.name]
@@ -114,7 +113,7 @@ class Twins(RuleBasedStateMachine):
         objects = self.draw.objects()
         fair = self.draw.is_("fair-sharing")
         self.twin = ExactingTwin({"fairSharing": fair, "objects": objects})
-        self.world = StandIn(config_of_kueue(fair_sharing=fair))
+        self.world = MinimalSystem(config_of_kueue(fair_sharing=fair))
         for obj in objects:
             self.world.put_object(obj)
         self.world.own_all()
@@ -122,7 +121,7 @@ class Twins(RuleBasedStateMachine):
 
     def step(self, step: dict[str, Any]) -> None:
         ((what, value),) = step.items()
-        happen(self.world, what, value)
+        perform_step(self.world, what, value)
         self.twin.step(step)
 
     @rule()
@@ -148,7 +147,7 @@ class Twins(RuleBasedStateMachine):
             self.nobody_is_lost()
 
         cycles = settle(self.world, watch)
-        got = in_shape(outcome(self.world, 0, cycles))
+        got = in_shape(settle_result(self.world, 0, cycles))
         self.twin.settle()
         assert got == self.twin.outcome()
 

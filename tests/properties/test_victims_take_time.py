@@ -11,9 +11,8 @@ import pytest
 
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.requests import PendingQuery
-from admittance.replay.outcome import outcome
-from admittance.replay.play import IDLE, happen
-from admittance.replay.standin import NEVER, StandIn, config_of_kueue
+from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kueue, settle_result
+from admittance.replay.scenario import IDLE, perform_step
 
 from side_by_side import in_shape
 from twin.draw import scenario
@@ -34,7 +33,7 @@ FAMILIES = (
 class Slow:
     """The scheduler, and what of its decisions is still on its way."""
 
-    def __init__(self, world: StandIn) -> None:
+    def __init__(self, world: MinimalSystem) -> None:
         self.world = world
         self.going: list[Going] = []
 
@@ -88,7 +87,7 @@ class Slow:
 
 def lives_alike(drawn: dict[str, Any]) -> None:
     twin = SlowPlay(drawn)
-    slow = Slow(StandIn(config_of_kueue(fair_sharing=drawn["fairSharing"])))
+    slow = Slow(MinimalSystem(config_of_kueue(fair_sharing=drawn["fairSharing"])))
     for obj in drawn["objects"]:
         slow.world.put_object(obj)
     slow.world.own_all()
@@ -96,10 +95,10 @@ def lives_alike(drawn: dict[str, Any]) -> None:
         ((what, value),) = step.items()
         twin.step(step)
         if what == "settle":
-            got = in_shape(outcome(slow.world, 0, slow.settle()))
+            got = in_shape(settle_result(slow.world, 0, slow.settle()))
             assert got == twin.outcome()
         else:
-            happen(slow.world, what, value)
+            perform_step(slow.world, what, value)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -69,6 +69,11 @@ KINDS: Final[dict[str, Kind]] = {
     for names, struct in zip(NAMES, _STRUCTS, strict=True)
 }
 
+OBJECT_KINDS: Final = {
+    kind.token: kind.name for kind in KINDS.values() if kind.name not in GENERATED
+}
+"""Kinds whose manifests are bucket objects, not workloads, by the token in their keys."""
+
 _BY_WORD: Final[dict[str, Kind]] = {
     word: kind for kind in KINDS.values() for word in (kind.name.lower(), kind.plural, *kind.short)
 }

@@ -70,7 +70,7 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
         if isinstance(manifest, Workload):
             found.problems.append(f"object {number}: a Workload is submitted, not applied")
         elif namespace and manifest.metadata.namespace != namespace:
-            found.problems.append(f"object {number}: is not of the namespace {namespace}")
+            found.problems.append(f"object {number}: is not in the namespace {namespace}")
         found.warnings.append(accepted.warnings)
         found.manifests.append(manifest)
     return found

@@ -9,7 +9,7 @@ place and the reason, while everything else goes on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -53,6 +53,15 @@ class SetAside(NamedTuple):
     place: str
     sequence: int
     reason: str
+
+
+class BucketEntry(NamedTuple):
+    """The value of a bucket key since ``revision``; ``value`` None: the key is deleted."""
+
+    key: str
+    value: bytes | None
+    revision: int
+    headers: Mapping[str, str] = {}
 
 
 def reason_of(error: BaseException) -> str:

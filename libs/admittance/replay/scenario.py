@@ -1,29 +1,50 @@
-"""Reads a differential scenario. Source: ``differential/README.md``.
+"""Reads and plays a differential scenario. Source: ``differential/README.md``.
 
-Unknown fields are skipped, as everywhere on our wire; an unknown step would change the result, so
-it is refused.
+Unknown fields are skipped. An unknown step is refused, because it would change the result.
 """
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
+
+from admittance.api.problems import ManifestError
+from admittance.events.facts import Assigned, Preempted
+from admittance.events.requests import PendingQuery
+from admittance.replay.minimal_system import (
+    NEVER,
+    MinimalSystem,
+    SettleResult,
+    config_of_kueue,
+    settle_result,
+)
+from admittance.scheduling.cycle.outcomes import Decided
 
 STEPS: Final = ("create", "settle", "finish", "delete", "update", "check")
 _GZIP: Final = b"\x1f\x8b"
 SIZE_MAX: Final = 256 * 1024 * 1024
 """Bytes of an unpacked scenario: a small file may unpack to a huge one."""
 
+IDLE: Final = 10
+"""After so many idle cycles in a row the system is settled, although a StrictFIFO head is tried
+again in each cycle."""
+CYCLES_MAX: Final = 500
+"""Cycles of one settle step. Scenarios that need more than 400 were not kept."""
+_SECOND: Final = timedelta(seconds=1)
+
 
 class BadScenario(ValueError):
-    """Not a scenario, or one that cannot be run; the text says why, in one line."""
+    """The file is not a scenario or cannot be played; the text says why, in one line."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One scenario. ``expected``: one result per settle step; None: not given."""
+    """``expected``: one result per settle step; None: not given."""
 
     name: str
     objects: list[dict[str, Any]]
@@ -34,18 +55,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read(data: bytes) -> Scenario:
-    """The scenario in the bytes of a file, packed or not. Raises BadScenario."""
+    """The scenario in the bytes of a file, plain or gzip. Raises BadScenario."""
     if data.startswith(_GZIP):
         data = _unpacked(data)
     try:
         scenario = msgspec.json.decode(data, type=Scenario)
     except msgspec.ValidationError as error:
-        raise BadScenario(f"no scenario: {error}") from None
+        raise BadScenario(f"not a scenario: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadScenario(f"no JSON: {error}") from None
+        raise BadScenario(f"not JSON: {error}") from None
     name = scenario.name
     if not name or "/" in name or "\0" in name or name.startswith("."):
-        raise BadScenario(f"the name {name!r} is no name of a scenario")
+        raise BadScenario(f"invalid name {name!r}: it must be usable as a file name")
     for index, step in enumerate(scenario.steps):
         _check(index, step)
     return scenario
@@ -60,9 +81,9 @@ def _unpacked(data: bytes) -> bytes:
     if unpacking.unconsumed_tail:
         raise BadScenario(f"it unpacks to more than {SIZE_MAX:,} bytes")
     if not unpacking.eof:
-        raise BadScenario("broken gzip: it ends too early")
+        raise BadScenario("broken gzip: the data is cut off")
     if unpacking.unused_data:
-        # Several members in one file are rare, and legal.
+        # A gzip file may have several members.
         try:
             return gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
@@ -75,4 +96,155 @@ def _check(index: int, step: dict[str, Any]) -> None:
         raise BadScenario(f"step {index}: a step has one key, this has {len(step)}")
     (what,) = step
     if what not in STEPS:
-        raise BadScenario(f"step {index}: no step {what!r}; there are {', '.join(STEPS)}")
+        raise BadScenario(f"step {index}: unknown step {what!r}; known are {', '.join(STEPS)}")
+
+
+def play(scenario: Scenario) -> list[SettleResult]:
+    """The result of every settle step, in the format of ``expected``.
+
+    Raises BadScenario when a step cannot be run.
+    """
+    system = MinimalSystem(config_of_kueue(fair_sharing=scenario.fair_sharing))
+    found: list[SettleResult] = []
+    for index, obj in enumerate(scenario.objects):
+        with _bad_scenario_at(f"object {index}"):
+            system.put_object(obj)
+    system.own_all()
+    for index, step in enumerate(scenario.steps):
+        ((what, value),) = step.items()
+        if what == "settle":
+            found.append(settle_result(system, index, settle(system)))
+            continue
+        with _bad_scenario_at(f"step {index}"):
+            perform_step(system, what, value)
+    return found
+
+
+def perform_step(system: MinimalSystem, what: str, value: Any) -> None:
+    """Performs a step other than ``settle``."""
+    _STEPS[what](system, value)
+
+
+@contextmanager
+def _bad_scenario_at(where: str) -> Iterator[None]:
+    """Turns errors about the values of an object or step into BadScenario. ``where``: names it."""
+    try:
+        yield
+    except ManifestError as error:
+        raise BadScenario(f"{where}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
+        raise BadScenario(f"{where}: cannot be played: {type(error).__name__}: {error}") from error
+
+
+def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | None = None) -> int:
+    """Runs cycles until nothing changes; returns their number without the idle ones at the end.
+    ``watch`` is called with the decisions of each cycle before they are applied."""
+    idle = 0
+    system.cycle = 0
+    while system.cycle < CYCLES_MAX:
+        if not system.core.rouse(now=system.now):
+            return system.cycle - idle
+        if idle >= IDLE:
+            return system.cycle - idle
+        before = _pending_and_parked(system)
+        system.now += _SECOND
+        system.cycle += 1
+        decided = system.core.cycle(now=system.now)
+        if watch is not None:
+            watch(decided)
+        for one in decided:
+            if isinstance(one, Preempted):
+                by = one.by.rpartition("/")[2]
+                system.evict(one.name, "Preempted", shown_reason=one.reason, by=by)
+            elif isinstance(one, Assigned):
+                system.reserve(one)
+            else:
+                raise TypeError(f"Kueue has no {type(one).__name__}")
+        idle = idle + 1 if not decided and _pending_and_parked(system) == before else 0
+    return system.cycle
+
+
+def _pending_and_parked(system: MinimalSystem) -> frozenset[tuple[str, bool]]:
+    """The pending workloads, and whether each is parked."""
+    rows = system.core.pending(PendingQuery(limit=NEVER)).rows
+    return frozenset((row.name, row.parked) for row in rows if row.position)
+
+
+# Steps. -------------------------------------------------------------------------------------
+
+
+def _create(system: MinimalSystem, workloads: list[Mapping[str, Any]]) -> None:
+    for workload in workloads:
+        system.create(workload)
+
+
+def _finish(system: MinimalSystem, names: list[str]) -> None:
+    for name in names:
+        if system.is_true(name, "Admitted") and not system.is_true(name, "Finished"):
+            system.change(name, {"Finished": (True, "Succeeded")})
+
+
+def _delete(system: MinimalSystem, names: list[str]) -> None:
+    for name in names:
+        if name not in system.stored:
+            continue
+        if system.is_true(name, "Finished"):
+            # The core has already removed it; in Kueue the deletion requeues its cohort tree.
+            system.core.flush(system.cluster_queue_of(name))
+        system.put(name, None)
+
+
+def _update(system: MinimalSystem, obj: Mapping[str, Any]) -> None:
+    """Replaces the ClusterQueue's spec and applies its stop policy to workloads."""
+    queue = obj["metadata"]["name"]
+    policy = obj["spec"].get("stopPolicy", "None")
+    system.put_object(obj)
+    system.own_all()
+    for name, stored in list(system.stored.items()):
+        admission = stored.status.admission
+        if policy == "None":
+            if any(
+                one.type == "Requeued" and one.reason == "ClusterQueueStopped"
+                for one in stored.status.conditions
+            ):
+                system.change(name, {"Requeued": (True, "ClusterQueueRestarted")})
+        elif admission is not None and admission.cluster_queue == queue:
+            if system.is_true(name, "Finished"):
+                continue
+            if not system.is_true(name, "Admitted"):
+                system.change(name, {"QuotaReserved": (False, "Suspended")}, admission=None)
+            elif policy == "HoldAndDrain":
+                system.evict(name, "ClusterQueueStopped", requeued=False)
+
+
+def _check_verdict(system: MinimalSystem, value: Mapping[str, str]) -> None:
+    name, check, state = value["workload"], value["name"], value["state"]
+    if not system.is_true(name, "QuotaReserved") or system.is_true(name, "Finished"):
+        return
+    rows = system.stored[name].status.admission_checks
+    if all(row.name != check for row in rows):
+        return
+    match state:
+        case "Ready":
+            rows = tuple(
+                msgspec.structs.replace(row, state="Ready") if row.name == check else row
+                for row in rows
+            )
+            system.change(name, {}, admission_checks=rows)
+            if all(row.state == "Ready" for row in rows) and not system.is_true(name, "Admitted"):
+                system.admit(name)
+        case "Retry":
+            system.evict(name, "AdmissionCheck")
+        case "Rejected":
+            system.evict(name, "DeactivatedDueToAdmissionCheck", active=False)
+        case _:
+            raise ValueError(f"no check state {state!r}")
+
+
+_STEPS: Final[dict[str, Callable[[MinimalSystem, Any], None]]] = {
+    "create": _create,
+    "finish": _finish,
+    "delete": _delete,
+    "update": _update,
+    "check": _check_verdict,
+}

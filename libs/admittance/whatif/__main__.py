@@ -1,8 +1,8 @@
-"""``python -m admittance.whatif``: an `Errand` on standard input; the reply on standard output, one
-message per line.
+"""``python -m admittance.whatif`` reads an `Errand` from standard input and writes the reply to
+standard output, one message per line.
 
-A scheduler starts this process for each request: copying many workloads takes seconds, in which
-the scheduler has to go on deciding. The process only reads the bucket.
+A scheduler starts this process for each request. Copying many workloads takes seconds, and
+meanwhile the scheduler continues to decide. The process only reads the bucket.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
+from admittance.events.reading import BucketEntry
 from admittance.events.whatif import Errand, SimulateReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader
@@ -23,7 +24,6 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import logs
 from admittance.scheduling.config import Config
-from admittance.whatif.copy import Entry
 from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from
 
@@ -35,7 +35,8 @@ def main() -> int:
     """Runs one simulation; returns the exit status."""
     with suppress(OSError):
         os.nice(NICE)
-    # It lives for seconds and frees little memory: collecting garbage would take a fifth of them.
+    # The process runs for seconds and frees little memory. Garbage collection would take a fifth
+    # of its time.
     gc.disable()
     settings = Settings.from_env("whatif")
     logs.configure("whatif", settings.instance, settings.json_logs, level="error")
@@ -44,7 +45,7 @@ def main() -> int:
     try:
         entries = asyncio.run(_bucket(settings))
     except AdmittanceError as error:
-        parts = [SimulateReply(error=f"the bucket cannot be read: {error}")]
+        parts = [SimulateReply(error=f"cannot read the bucket: {error}")]
     else:
         reply = simulate(
             entries,
@@ -60,16 +61,16 @@ def main() -> int:
     return 0
 
 
-async def _bucket(settings: Settings) -> list[Entry]:
-    """Every key at one moment, deleted ones included, in the order of revisions."""
+async def _bucket(settings: Settings) -> list[BucketEntry]:
+    """All keys at one moment, including deleted ones, in the order of revisions."""
     bus = await Bus.connect(settings.url, name="admit-whatif", creds=settings.creds)
     reader = BucketReader(bus)
-    found: dict[str, Entry] = {}
+    found: dict[str, BucketEntry] = {}
     try:
         async for batch in reader.batches():
             for entry in batch:
                 found.pop(entry.key, None)
-                found[entry.key] = Entry(*entry)
+                found[entry.key] = BucketEntry(*entry)
             if reader.loaded.is_set():
                 break
     finally:

@@ -1,4 +1,4 @@
-"""The difference between two settled copies: one with the change, one without."""
+"""The difference between two settled copies: one with the change and one without it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.api.units import render
 from admittance.events.requests import PendingRow
 from admittance.events.shapes import Shortfall
 from admittance.events.whatif import (
@@ -18,20 +19,22 @@ from admittance.events.whatif import (
     WouldWait,
 )
 from admittance.quota.activity import Activity
-from admittance.whatif.copy import Copy, Eviction, Key
+from admittance.quota.tree import Node
+from admittance.scheduling.preemption.quota_reduction import overloaded
+from admittance.whatif.bucket_copy import BucketCopy, Eviction, Key
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, holds_quota, phase
 from admittance.workload.stored import StoredWorkload, head
 
 UNSEEN: Final = "PendingEvaluation"
 BACKOFF: Final = "Backoff"
-"""Less informative than the reason in the workload's own condition."""
+"""The workload's own condition has a more informative reason."""
 _RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
 
 
-class Row(NamedTuple):
-    """A pending workload, and what it waits for."""
+class PendingWorkload(NamedTuple):
+    """A pending workload, and the reason why it waits."""
 
     of: PendingRow
     reason: str
@@ -40,20 +43,20 @@ class Row(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The result without the change. ``moved``: workloads that were written, as they are in the
-    end; ``evicted``: the reason of each eviction; ``rows``: pending workloads."""
+    """The result without the change. ``written``: workloads that were written, in their last state;
+    ``evicted``: the reason of each eviction; ``rows``: pending workloads."""
 
-    moved: dict[Key, StoredWorkload | None]
+    written: dict[Key, StoredWorkload | None]
     evicted: dict[Key, str]
-    rows: dict[Key, Row]
+    rows: dict[Key, PendingWorkload]
 
     def workload(self, key: Key, start: StoredWorkload | None) -> StoredWorkload | None:
-        """The workload in the end; ``start``: the workload now."""
-        return self.moved.get(key, start)
+        """The last state of the workload; ``start``: its state now."""
+        return self.written.get(key, start)
 
 
-def baseline(copy: Copy) -> Baseline:
-    """The settled copy as values; the copy may be changed afterwards."""
+def baseline(copy: BucketCopy) -> Baseline:
+    """The state of the settled copy as values, which later changes of the copy do not affect."""
     return Baseline(
         {key: copy.shown(key) for key in copy.before},
         {key: one.reason for key, one in copy.evictions.items()},
@@ -61,11 +64,11 @@ def baseline(copy: Copy) -> Baseline:
     )
 
 
-def rows_of(copy: Copy) -> dict[Key, Row]:
-    """All pending workloads in order. If their whole queue is stopped or inactive, that is the
-    reason of each of them."""
+def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
+    """All pending workloads in order. If a queue is stopped or inactive, all its workloads have
+    that as their reason."""
     closed: dict[Key, Activity] = {}
-    found: dict[Key, Row] = {}
+    found: dict[Key, PendingWorkload] = {}
     for listed, refusal in copy.core.waiting():
         key = copy.family((listed.namespace, listed.name))
         if key in found or _has_quota(copy, key):
@@ -76,20 +79,20 @@ def rows_of(copy: Copy) -> dict[Key, Row]:
             activity = closed[local] = _activity(copy, *local)
         shortfalls = refusal.shortfalls if refusal is not None else ()
         if activity.active:
-            found[key] = Row(row, row.reason, row.message, shortfalls)
+            found[key] = PendingWorkload(row, row.reason, row.message, shortfalls)
         else:
-            found[key] = Row(row, activity.reason, activity.message, ())
+            found[key] = PendingWorkload(row, activity.reason, activity.message, ())
     return found
 
 
-def _has_quota(copy: Copy, key: Key) -> bool:
-    """Whether the family has quota, even if some of its variants wait for better quota."""
+def _has_quota(copy: BucketCopy, key: Key) -> bool:
+    """Whether the workload or a variant of its family has quota."""
     shown = copy.shown(key)
     return shown is not None and holds_quota(shown)
 
 
-def _activity(copy: Copy, namespace: str, name: str) -> Activity:
-    """The activity of the LocalQueue, or of its ClusterQueue if that one is inactive."""
+def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
+    """The activity of the LocalQueue, or of its ClusterQueue if the ClusterQueue is inactive."""
     catalog = copy.core.catalog
     found = catalog.local_queue_activity(namespace, name)
     if found.reason != "ClusterQueueIsInactive":
@@ -98,10 +101,10 @@ def _activity(copy: Copy, namespace: str, name: str) -> Activity:
 
 
 class Difference:
-    """Compares ``copy`` (with the change) to ``without``. The rows are those of ``namespace``, or
-    all if it is ""; the counts are of all."""
+    """Compares ``copy``, which has the change, to ``without``. Lists contain only workloads of
+    ``namespace``; "": all. Counts include all workloads."""
 
-    def __init__(self, copy: Copy, without: Baseline, *, namespace: str = "") -> None:
+    def __init__(self, copy: BucketCopy, without: Baseline, *, namespace: str = "") -> None:
         self._copy = copy
         self._without = without
         self._namespace = namespace
@@ -117,11 +120,12 @@ class Difference:
     # Comparing. ---------------------------------------------------------------------------------
 
     def _moved(self) -> dict[Key, None]:
-        """All workloads that change with or without the change, in the order of the former."""
-        return dict.fromkeys((*self._copy.reserved, *self._copy.before, *self._without.moved))
+        """The keys of all workloads that were written in either copy; those with the change
+        first."""
+        return dict.fromkeys((*self._copy.reserved, *self._copy.before, *self._without.written))
 
     def _otherwise(self, key: Key) -> StoredWorkload | None:
-        """The workload in the end without the change."""
+        """The last state of the workload without the change."""
         before = self._copy.before
         start = before[key] if key in before else self._copy.shown(key)
         return self._without.workload(key, start)
@@ -140,7 +144,7 @@ class Difference:
         row, was = self._rows[key], self._without.rows.get(key)
         if was is None or key in self._evicted or row.of.cluster_queue != was.of.cluster_queue:
             return True
-        # A workload that was not considered yet has no reason that could differ.
+        # The scheduler has not considered it yet in one of the copies: the reasons do not compare.
         return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
 
     # The lists. ---------------------------------------------------------------------------------
@@ -222,7 +226,9 @@ class Difference:
     def _standing_without(self, key: Key) -> Standing | None:
         return self._standing(self._otherwise(key), self._without.rows.get(key))
 
-    def _standing(self, workload: StoredWorkload | None, row: Row | None) -> Standing | None:
+    def _standing(
+        self, workload: StoredWorkload | None, row: PendingWorkload | None
+    ) -> Standing | None:
         if workload is None:
             return None
         where = phase(workload, self._copy.now)
@@ -263,3 +269,70 @@ class Difference:
             pending=others[Phase.PENDING] + others[Phase.BACKOFF],
             off=sum(others[where] for where in _OFF),
         )
+
+
+class Health(NamedTuple):
+    """Problems by object, a sentence each: ``inactive`` ClusterQueues, ``orphaned`` LocalQueues
+    without a ClusterQueue, and nodes ``over`` their limit. ``queues``: all ClusterQueues."""
+
+    queues: frozenset[str]
+    inactive: dict[str, str]
+    orphaned: dict[tuple[str, str], str]
+    over: dict[tuple[str, str, str], str]
+
+
+def health(copy: BucketCopy) -> Health:
+    """The problems in the copy as it is now."""
+    catalog = copy.core.catalog
+    inactive = {}
+    for name in catalog.cluster_queues:
+        activity = catalog.activity(name)
+        if not activity.active:
+            inactive[name] = activity.message
+        elif catalog.in_cycle(name):
+            inactive[name] = "Can't admit new workloads: its cohorts form a cycle."
+    orphaned = {}
+    for key in catalog.local_queues:
+        found = catalog.local_queue_activity(*key)
+        if found.reason == "ClusterQueueDoesNotExist":
+            orphaned[key] = found.message
+    return Health(frozenset(catalog.cluster_queues), inactive, orphaned, dict(_over(copy)))
+
+
+def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """Nodes that use more than their limit, as the scheduler sees it."""
+    roots: dict[int, Node] = {}
+    for node in copy.core.catalog.tree.queues.values():
+        root = node.root()
+        roots[id(root)] = root
+    for root in roots.values():
+        for one in overloaded(root):
+            flavor, resource = one.fr
+            owner = f"{'cohort' if one.node.is_cohort else 'ClusterQueue'} {one.node.name}"
+            used, limit = render(resource, one.usage), render(resource, one.limit)
+            yield (
+                (owner, flavor, resource),
+                f"{owner} would use {used} of {resource} in flavor {flavor}, more than its limit "
+                f"of {limit}: running workloads continue, and no workload starts there until the "
+                "usage is below the limit",
+            )
+
+
+def new_problems(copy: BucketCopy, before: Health) -> Iterator[str]:
+    """Problems that exist with the change and not without it."""
+    now = health(copy)
+    for name, message in now.inactive.items():
+        if name not in before.inactive:
+            what = "becomes" if name in before.queues else "would be"
+            yield f"ClusterQueue {name} {what} inactive: {message}"
+    for key, message in now.orphaned.items():
+        if key not in before.orphaned:
+            yield f"LocalQueue {'/'.join(key)}: {message}"
+    for where, message in now.over.items():
+        if where not in before.over:
+            yield message
+    if copy.cut_off:
+        yield "the simulation reached its limit before it settled: the result is incomplete"
+    if copy.unreadable:
+        some = ", ".join(copy.unreadable[:3])
+        yield f"{len(copy.unreadable)} keys of the bucket have unreadable values, such as {some}"

@@ -1,31 +1,54 @@
-"""Runs a simulation: entries of the bucket and a change in, a reply out. Pure."""
+"""Simulates a change: takes bucket entries, manifests and deletions, returns the reply. Pure.
+
+The functions of the workload-controller check manifests, so mistakes have the same texts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.kinds import GENERATED, kind_named
+from admittance.api.problems import ManifestError
+from admittance.api.reading.from_job import named, workload_of
+from admittance.api.reading.manifest import decode_object, encode
+from admittance.api.workload import Job, Workload
+from admittance.control.heartbeats import by_parameters
+from admittance.control.manifest_changes import (
+    Proposal,
+    cautions,
+    marked,
+    objections,
+    proposal,
+    statement,
+    users,
+)
+from admittance.control.objects import StoredObject, key_of, plan
+from admittance.events import facts
+from admittance.events.applying import Applied, Delete
+from admittance.events.reading import BucketEntry
+from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduling.config import Config
-from admittance.whatif.cautions import cautions, health
-from admittance.whatif.change import Change, InvalidChange, change_of, perform
-from admittance.whatif.copy import Copy, Entry
-from admittance.whatif.difference import Difference, baseline
+from admittance.whatif.bucket_copy import BucketCopy
+from admittance.whatif.difference import Difference, baseline, health, new_problems
 from admittance.workload.limits import Limits
 
 PART_BYTES: Final = 500_000
-"""Bytes of rows in one message of a reply: the bus takes a mebibyte, with counts and headers."""
+"""Bytes of rows in one message of a reply. A message on the bus has at most 1 MiB."""
+SUFFIX: Final = "simulated"
+"""Suffix for a generateName; the real one would be random."""
 _LISTS: Final = ("results", "evictions", "starts", "waits")
 T = TypeVar("T")
 
 
 def simulate(
-    entries: Sequence[Entry],
+    entries: Sequence[BucketEntry],
     request: Simulate,
     config: Config,
     *,
@@ -34,7 +57,7 @@ def simulate(
     limits: Limits | None = None,
 ) -> SimulateReply:
     """The reply to the request. ``entries``: the whole bucket at one moment. ``namespace``: the
-    requester may change and see only this one; "": all. ``limits`` None: the defaults."""
+    only one that the request may change and list; "": all. ``limits`` None: the defaults."""
     try:
         change = change_of(request, namespace)
         return _try(entries, change, config, limits, now, namespace, request.limit)
@@ -43,7 +66,7 @@ def simulate(
 
 
 def _try(
-    entries: Sequence[Entry],
+    entries: Sequence[BucketEntry],
     change: Change,
     config: Config,
     limits: Limits | None,
@@ -51,21 +74,21 @@ def _try(
     namespace: str,
     limit: int,
 ) -> SimulateReply:
-    copy = Copy(entries, config, now, limits)
+    copy = BucketCopy(entries, config, now, limits)
     revision = copy.revision
     copy.settle()
     without, before = baseline(copy), health(copy)
     if copy.before:
-        # Something would happen even without the change: begin with a fresh copy.
-        copy = Copy(entries, config, now, limits)
-    copy.begin()
+        # Settling has written to this copy, so the change needs a fresh one.
+        copy = BucketCopy(entries, config, now, limits)
+    copy.clear_records()
     results = perform(copy, change)
     copy.settle()
     found = Difference(copy, without, namespace=namespace)
     return SimulateReply(
         revision=revision,
         results=tuple(results),
-        warnings=tuple(cautions(copy, before)),
+        warnings=tuple(new_problems(copy, before)),
         counts=found.counts(),
         starts=_some(found.starts(), limit),
         waits=_some(found.waits(), limit),
@@ -79,7 +102,8 @@ def _some(rows: Iterator[T], limit: int) -> tuple[T, ...]:
 
 
 def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply]:
-    """The reply split into messages by size, in order; each contains their number."""
+    """The reply split into messages by size, in order. Each has its number and how many there
+    are."""
     parts: list[dict[str, list[Any]]] = [{}]
     room = size
     for name in _LISTS:
@@ -107,3 +131,170 @@ def joined(parts: Sequence[SimulateReply]) -> SimulateReply:
     ordered = sorted(parts, key=lambda one: one.part)
     lists = {name: tuple(row for part in ordered for row in getattr(part, name)) for name in _LISTS}
     return replace(ordered[0], part=1, parts=1, **lists)
+
+
+class InvalidChange(Exception):
+    """The change is not possible. ``problems``: mistakes in manifests, a line each. Without them
+    the text says what prevents the change."""
+
+    def __init__(self, *problems: str, because: str = "") -> None:
+        super().__init__(because or problems[0])
+        self.problems = problems
+
+
+class Change(NamedTuple):
+    """``objects``: all manifests except workloads; ``submissions``: the workloads."""
+
+    objects: Proposal
+    submissions: list[Workload]
+    deletes: tuple[Delete, ...]
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def change_of(request: Simulate, namespace: str = "") -> Change:
+    """The change in the request. ``namespace``: all objects must be in it; "": any. Raises
+    InvalidChange."""
+    objects: list[tuple[int, msgspec.Raw]] = []
+    submissions: list[Workload] = []
+    problems: list[str] = []
+    for number, raw in enumerate(request.objects, 1):
+        try:
+            spelled = msgspec.json.decode(raw, type=_Kind).kind
+        except msgspec.MsgspecError:
+            spelled = ""
+        if spelled not in GENERATED:
+            objects.append((number, raw))
+            continue
+        try:
+            workload = _submission(raw, namespace, f"object {number}")
+        except ManifestError as error:
+            problems += error.lines()
+            continue
+        if not workload.metadata.name:
+            problems.append(f"object {number}: metadata.name: must be set")
+        elif namespace and workload.metadata.namespace != namespace:
+            problems.append(f"object {number}: is not in the namespace {namespace}")
+        submissions.append(workload)
+    proposed = proposal(objects, namespace)
+    problems += proposed.problems
+    for one in request.deletes:
+        kind = kind_named(one.kind)
+        if not one.kind or not one.name or (kind and kind.namespaced and not one.namespace):
+            problems.append(f"{one.kind} {one.name}: a deletion needs kind, name, and namespace")
+        elif namespace and one.namespace != namespace:
+            problems.append(f"{one.kind} {one.name}: is not in the namespace {namespace}")
+    if problems:
+        raise InvalidChange(*problems)
+    return Change(proposed, submissions, request.deletes)
+
+
+def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
+    """The workload in a manifest. It is validated later, when submitted. Raises ManifestError."""
+    manifest = decode_object(raw, namespace=namespace or "default", document=document).manifest
+    if isinstance(manifest, Job):
+        return workload_of(manifest, suffix=SUFFIX)
+    assert isinstance(manifest, Workload), manifest.kind
+    return replace(manifest, metadata=named(manifest.metadata, SUFFIX))
+
+
+def perform(copy: BucketCopy, change: Change) -> list[Applied]:
+    """Applies the change to the copy; returns the outcomes in this order: manifests, submissions,
+    deletions. Raises InvalidChange; the copy must not be used after that."""
+    results = list(_apply(copy, change.objects))
+    results += _submit(copy, change.submissions)
+    results += [_delete(copy, one) for one in change.deletes]
+    return results
+
+
+def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
+    objects = copy.controller.objects
+    planned = list(plan(objects, proposed.manifests, now=copy.now))
+    limits = copy.controller.queues.limits
+    problems = objections(objects, planned, limits)
+    if problems:
+        raise InvalidChange(*problems)
+    written: list[StoredObject] = []
+    for one in planned:
+        if one.value is not None:
+            revision = copy.put_object(one.key, one.object, one.value)
+            written.append(StoredObject(one.object, one.value, revision))
+    # All manifests are written before any of them affects workloads.
+    for kept in written:
+        message = statement(copy.controller, kept)
+        copy.publish_message(message.subject, message.data)
+    _update_checks(copy)
+    for one, warnings in zip(planned, proposed.warnings, strict=True):
+        more = cautions(one, limits, objects)
+        yield replace(one.told, revision=0, warnings=(*warnings, *more))
+
+
+def _update_checks(copy: BucketCopy) -> None:
+    """Updates the Active condition of AdmissionChecks when their parameters come or go."""
+    for check in by_parameters(copy.controller.objects, copy.now):
+        key, value = key_of(check), encode(check)
+        before = copy.controller.objects.get(key)
+        kept = StoredObject(check, value, copy.put_object(key, check, value))
+        message = statement(copy.controller, kept, before=before)
+        copy.publish_message(message.subject, message.data)
+
+
+def _submit(copy: BucketCopy, submissions: list[Workload]) -> Iterator[Applied]:
+    submitted = [
+        facts.Submitted(
+            namespace=one.metadata.namespace,
+            name=one.metadata.name,
+            time=copy.now,
+            workload=msgspec.Raw(encode(one)),
+        )
+        for one in submissions
+    ]
+    for fact, reply in zip(submitted, copy.publish(submitted), strict=True):
+        applied = Applied(
+            kind="Workload", namespace=fact.namespace, name=fact.name, outcome="created"
+        )
+        if reply.outcome == "ignored":
+            applied = replace(applied, outcome="unchanged")
+        elif reply.outcome != "applied":
+            applied = replace(
+                applied, outcome="refused", warnings=(f"{reply.reason}: {reply.message}",)
+            )
+        yield applied
+
+
+def _delete(copy: BucketCopy, request: Delete) -> Applied:
+    kind = kind_named(request.kind)
+    prefix = kind.token if kind is not None else request.kind.lower()
+    applied = Applied(
+        kind=kind.name if kind is not None else request.kind,
+        namespace=request.namespace,
+        name=request.name,
+        outcome="deleted",
+    )
+    about = f"{applied.kind} {f'{applied.namespace}/' if applied.namespace else ''}{applied.name}"
+    if prefix == "workload":
+        if not copy.has_workload((request.namespace, request.name)):
+            raise InvalidChange(because=f"{about} not found")
+        copy.publish([facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now)])
+        return applied
+    key = object_key(prefix, request.namespace, request.name)
+    controller = copy.controller
+    kept = controller.objects.get(key)
+    if kept is None:
+        raise InvalidChange(because=f"{about} not found")
+    needed = users(controller.objects, controller.workloads, prefix, request.name)
+    if needed:
+        planned = marked(key, kept, copy.now)
+        value = planned.value or b""
+        revision = copy.put_object(key, planned.object, value)
+        message = statement(controller, StoredObject(planned.object, value, revision))
+        copy.publish_message(message.subject, message.data)
+        sentence = f"it is deleted once nothing uses it: {', '.join(needed[:5])}"
+        return replace(applied, outcome="terminating", warnings=(sentence,))
+    revision = copy.put_object(key, None, b"")
+    message = statement(controller, kept._replace(revision=revision), deleted=True)
+    copy.publish_message(message.subject, message.data)
+    _update_checks(copy)
+    return applied

@@ -141,7 +141,7 @@ async def test_a_change_of_one_namespace_may_be_asked_for_there(town: Bus) -> No
     assert [one.name for one in reply.waits] == ["x"]
     request = Simulate(objects=raws(*queues("cq", cpu=9)))
     reply = await ask(town, "admit.api.simulate.ns", request, SimulateReply)
-    assert "is not of the namespace ns" in reply.problems[0]
+    assert "is not in the namespace ns" in reply.problems[0]
     refused = await ask(town, "admit.api.simulate", {"objects": 3}, Reply)
     assert "objects" in refused.error
 
@@ -194,7 +194,7 @@ async def test_a_bucket_that_cannot_be_reached_is_an_answer() -> None:
     simulations = Simulations(a_settings(), Config())
     [message] = (await within(simulations.simulate(b"{}", "admit.api.simulate"), 60)).messages
     assert isinstance(message, msgspec.Raw)
-    assert "cannot be read" in msgspec.json.decode(message, type=SimulateReply).error
+    assert "cannot read the bucket" in msgspec.json.decode(message, type=SimulateReply).error
 
 
 async def test_a_process_that_fails_is_told_apart_from_an_answer() -> None:

@@ -52,7 +52,7 @@ def test_what_cannot_be_played_keeps_no_other_from_it(
     for line, file, why in zip(
         lines,
         files,
-        ("No such file", "is a folder", "broken gzip", "no step 'explode'"),
+        ("No such file", "is a folder", "broken gzip", "unknown step 'explode'"),
         strict=False,
     ):
         assert line.startswith(f"error: {file}: ")

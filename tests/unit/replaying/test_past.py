@@ -20,10 +20,15 @@ from admittance.control.known import revised
 from admittance.events import facts
 from admittance.events.checkpoints import Adopted, Commits, Committed, Row, runs_of
 from admittance.events.names import token
+from admittance.events.reading import BucketEntry
 from admittance.events.subjects import EPOCH, subject_of
 from admittance.events.system import ObjectApplied
-from admittance.replay.past import Past, Start
-from admittance.replay.pieces import CannotRebuild, Entry, manifest_of
+from admittance.replay.bucket_rebuild import (
+    BucketRebuild,
+    CannotRebuild,
+    Start,
+    manifest_of,
+)
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
@@ -51,7 +56,7 @@ class House:
         self.log: list[LogMessage] = []
         self.unread: list[LogMessage] = []
         self.words: list[Commits] = []
-        self.history: list[Entry] = []
+        self.history: list[BucketEntry] = []
         self.checkpoints: list[Snapshot] = []
         self.lost: dict[str, Adopted] = {}
         self.through = 0
@@ -93,7 +98,7 @@ class House:
         key = ".".join(filter(None, (kind.lower(), namespace, meta["name"])))
         data = encode(manifest)
         self.core.keep_object(key, manifest, data, self.revision)
-        self.history.append(Entry(key, self.revision, data))
+        self.history.append(BucketEntry(key, data, self.revision))
         said = ObjectApplied(
             kind=kind,
             namespace=namespace,
@@ -165,7 +170,7 @@ class House:
                 self.core.said(put.key)
                 self.wrote(put)
                 written.append((put.key, self.revision))
-                self.history.append(Entry(put.key, self.revision, put.value))
+                self.history.append(BucketEntry(put.key, put.value, self.revision))
                 if falls:
                     self.lost[put.key] = Adopted(
                         key=put.key[PREFIX:], revision=self.revision, fact=put.fact
@@ -205,21 +210,21 @@ class House:
     def _word(self, commit: Committed) -> None:
         self.words.append(Commits(epoch=1, newest=self.revision, commits=(commit,)))
 
-    def at(self, seen: int) -> dict[str, Entry]:
+    def at(self, seen: int) -> dict[str, BucketEntry]:
         """What there was, but for workloads that had ended."""
         return {one.key: one for one in self.history if one.revision <= seen}
 
 
 def rebuilt(
     house: House, seen: int, taken: Snapshot | None = None, limits: Limits | None = None
-) -> Past:
+) -> BucketRebuild:
     """The past of the house, from its first fact, or from a checkpoint."""
     through = taken.through if taken is not None else 0
     start = Start(taken.revision, taken.floor) if taken is not None else Start()
     kept: list[Row] = list(rows(taken)) if taken is not None else []
     behind = [one for one in house.log if one.sequence > through]
     objects = [one for one in behind if one.subject.startswith("admit.object.")]
-    past = Past(start, kept, objects, seen=seen)
+    past = BucketRebuild(start, kept, objects, seen=seen)
     past.hear(behind)
     for word in house.words:
         if not all(past.perform(commit, word.floor, limits) for commit in word.commits):
@@ -227,17 +232,17 @@ def rebuilt(
     return past
 
 
-def ended(entry: Entry) -> bool:
+def ended(entry: BucketEntry) -> bool:
     if entry.value is None or not entry.key.startswith("workload."):
         return entry.value is None
     return is_true(stored.decode(entry.value), Type.FINISHED)
 
 
-def living(entries: Sequence[Entry]) -> dict[str, Entry]:
+def living(entries: Sequence[BucketEntry]) -> dict[str, BucketEntry]:
     return {one.key: one for one in entries if not ended(one)}
 
 
-def known(entries: Sequence[Entry]) -> dict[str, Any]:
+def known(entries: Sequence[BucketEntry]) -> dict[str, Any]:
     """What is in them for whoever holds it: a checkpoint has the numbers of revisions filled in."""
     found: dict[str, Any] = {}
     for one in living(entries).values():
@@ -292,7 +297,7 @@ def test_what_a_leader_could_not_tell_of_is_found_by_its_heir(seed: int) -> None
     """Times apart: of a commit that nobody told of it is not known when it was."""
     house = a_life(seed, falls=0.2)
 
-    def shape(entries: Sequence[Entry]) -> dict[str, tuple[int, Any]]:
+    def shape(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
         found = {}
         for one in living(entries).values():
             value = json.loads(one.value or b"null")

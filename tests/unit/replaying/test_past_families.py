@@ -15,8 +15,8 @@ from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Put
 from admittance.control.known import VersionedWorkload
 from admittance.events import facts
+from admittance.events.reading import BucketEntry
 from admittance.events.shapes import HandedOn
-from admittance.replay.pieces import Entry
 from admittance.variants.core import Families
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota, is_stopping
@@ -192,7 +192,7 @@ def test_families_come_out_the_same_from_any_checkpoint(seed: int) -> None:
             assert known(past.entries()) == known(list(house.at(seen).values()))
 
 
-def shape(entries: Sequence[Entry]) -> dict[str, tuple[int, Any]]:
+def shape(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
     """Times apart: of a commit that nobody told of it is not known when it was."""
     found = {}
     for one in living(entries).values():

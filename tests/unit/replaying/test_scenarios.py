@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from admittance.replay.outcome import differences
-from admittance.replay.play import play
-from admittance.replay.scenario import BadScenario, read
+from admittance.replay.minimal_system import differences
+from admittance.replay.scenario import BadScenario, play, read
 
 API = "kueue.x-k8s.io/v1beta2"
 
@@ -78,15 +77,17 @@ SETTLE = {"settle": True}
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        pytest.param(b"{", "no JSON", id="half a document"),
+        pytest.param(b"{", "not JSON", id="half a document"),
         pytest.param(b"\xff\xfe", "no JSON", id="no text at all"),
         pytest.param(b"[" * 100_000, "no ", id="brackets without end"),
-        pytest.param(b"[]", "no scenario: Expected `object`", id="another document"),
+        pytest.param(b"[]", "not a scenario: Expected `object`", id="another document"),
         pytest.param(b"{}", "missing required field `name`", id="nothing in it"),
         pytest.param(b"\x1f\x8bnonsense", "broken gzip", id="gzip in name only"),
-        pytest.param(packed(a_scenario())[:-12], "ends too early", id="a file cut short"),
+        pytest.param(packed(a_scenario())[:-12], "the data is cut off", id="a file cut short"),
         pytest.param(
-            packed(a_scenario({"explode": 1})), "step 0: no step 'explode'", id="an unknown step"
+            packed(a_scenario({"explode": 1})),
+            "step 0: unknown step 'explode'",
+            id="an unknown step",
         ),
         pytest.param(
             packed(a_scenario(SETTLE, {"settle": True, "finish": []})),

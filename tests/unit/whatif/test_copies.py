@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from admittance.events.facts import Finished
+from admittance.events.reading import BucketEntry
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.events.whatif import Delete, Simulate, SimulateReply, WouldWait
 from admittance.scheduling.config import AdmissionFairSharing, Config
-from admittance.whatif import copy as copies
+from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole
-from admittance.whatif.change import change_of, perform
-from admittance.whatif.copy import Copy, Entry
-from admittance.whatif.simulate import in_parts, joined, simulate
+from admittance.whatif.bucket_copy import BucketCopy
+from admittance.whatif.simulate import change_of, in_parts, joined, perform, simulate
 
 from towns import NOON, Town, a_job, a_local, a_queue, an_object, evictions, raws, starts, waits
 
@@ -40,14 +40,14 @@ def a_town(**spec: Any) -> Town:
 def test_a_system_at_rest_is_copied_once_and_one_in_motion_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[Copy] = []
+    made: list[BucketCopy] = []
 
-    class Counted(Copy):
+    class Counted(BucketCopy):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             made.append(self)
 
-    monkeypatch.setattr(whole, "Copy", Counted)
+    monkeypatch.setattr(whole, "BucketCopy", Counted)
     town = a_town()
     town.simulate(a_queue("cq", cpu={"spot": 3}))
     assert len(made) == 1
@@ -77,24 +77,24 @@ def test_who_is_being_evicted_already_stops_with_and_without_the_change() -> Non
     town = a_town(preemption=LOWER)
     # Told to go, and still running: the copy is made in the middle of it.
     perform(town.copy, change_of(Simulate(objects=raws(a_job("high", "cq", priority=5)))))
-    town.copy.rest()
+    town.copy.decide()
     reply = town.simulate(a_queue("cq", cpu={"spot": 3}, preemption=LOWER))
     assert evictions(reply) == {}
     assert starts(reply) == {"b": "spot"}
     assert reply.starts[0].after == 1
 
 
-def with_a_long_finished(town: Town) -> list[Entry]:
+def with_a_long_finished(town: Town) -> list[BucketEntry]:
     """The town's bucket once its workload a has finished and nobody holds it any more."""
     [old] = [one for one in town.entries() if one.key == "workload.ns.a"]
-    town.copy.say([Finished(namespace="ns", name="a")])
+    town.copy.publish([Finished(namespace="ns", name="a")])
     town.copy.settle()
     # It is in the bucket, though nobody holds it any more.
     assert town.copy.workload(("ns", "a")) is None
     assert old.value is not None
     ended = msgspec.json.decode(old.value)
     ended["status"]["conditions"].append({"type": "Finished", "status": "True"})
-    return [*town.entries(), Entry(old.key, msgspec.json.encode(ended), 9_999)]
+    return [*town.entries(), BucketEntry(old.key, msgspec.json.encode(ended), 9_999)]
 
 
 def test_a_workload_that_finished_long_ago_may_be_deleted() -> None:
@@ -118,17 +118,17 @@ def test_what_goes_on_and_on_is_cut_off_and_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(copies, "WAVES_MAX", 0)
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 2}, stopPolicy="HoldAndDrain"))
     assert not reply.settled
-    assert any("would not come to rest" in one for one in reply.warnings)
+    assert any("reached its limit before it settled" in one for one in reply.warnings)
 
 
 def test_values_that_nobody_can_read_are_left_out_and_said() -> None:
     town = a_town()
-    entries = [*town.entries(), Entry("workload.ns.broken", b"{", 9_999)]
-    entries.append(Entry("clusterqueue.broken", b"[]", 9_999))
+    entries = [*town.entries(), BucketEntry("workload.ns.broken", b"{", 9_999)]
+    entries.append(BucketEntry("clusterqueue.broken", b"[]", 9_999))
     request = Simulate(objects=raws(a_queue("cq", cpu={"spot": 3})))
     reply = simulate(entries, request, town.config, now=town.copy.now)
     assert starts(reply) == {"c": "spot"}
-    assert any("2 keys of the bucket cannot be read" in one for one in reply.warnings)
+    assert any("2 keys of the bucket have unreadable values" in one for one in reply.warnings)
 
 
 def test_whoever_waits_for_a_time_waits_on() -> None:
@@ -141,7 +141,7 @@ def test_whoever_waits_for_a_time_waits_on() -> None:
     held = msgspec.json.decode(kept.value)
     held["status"] = {"requeueState": {"requeueAt": (NOON + timedelta(hours=1)).isoformat()}}
     entries.remove(kept)
-    entries.append(Entry(kept.key, msgspec.json.encode(held), kept.revision))
+    entries.append(BucketEntry(kept.key, msgspec.json.encode(held), kept.revision))
     request = Simulate(objects=raws(a_queue("cq", cpu={"spot": 5})))
     reply = simulate(entries, request, town.config, now=town.copy.now)
     assert reply.starts == ()
@@ -158,7 +158,7 @@ def test_what_local_queues_have_consumed_counts() -> None:
     wider = a_queue("cq", cpu={"spot": 1}, admissionScope=scope)
     assert starts(town.simulate(wider)) == {"first": "spot"}
     consumed = ConsumedUsage(consumed_resources={"cpu": "100"}, last_update=town.copy.now)
-    usage = Entry(f"{USAGE}.ns.greedy", msgspec.json.encode(consumed), 9_999)
+    usage = BucketEntry(f"{USAGE}.ns.greedy", msgspec.json.encode(consumed), 9_999)
     request = Simulate(objects=raws(wider))
     reply = simulate([*town.entries(), usage], request, config, now=town.copy.now)
     assert starts(reply) == {"second": "spot"}
@@ -199,7 +199,7 @@ def test_a_cohort_in_debt_is_named() -> None:
     town.submit("a", "cq", cpu=2)
     reply = town.simulate(a_queue("lender", "team", cpu={"spot": 1}))
     [warning] = reply.warnings
-    assert "cohort team would use 2 of cpu in flavor spot, more than its 1" in warning
+    assert "cohort team would use 2 of cpu in flavor spot, more than its limit of 1" in warning
 
 
 # Parts. -------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def test_lowering_a_quota_stops_nothing_that_runs_and_says_that_it_is_exceeded()
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 1}))
     assert (starts(reply), evictions(reply)) == ({}, {})
     [warning] = reply.warnings
-    assert "ClusterQueue cq would use 2 of cpu in flavor spot, more than its 1" in warning
+    assert "ClusterQueue cq would use 2 of cpu in flavor spot, more than its limit of 1" in warning
     assert (reply.counts.run, reply.counts.pending) == (2, 2)
 
 
@@ -268,7 +268,7 @@ def test_what_is_still_needed_would_be_deleted_later() -> None:
     assert reply.error == ""
     [told] = reply.results
     assert told.outcome == "terminating"
-    assert told.warnings == ("it disappears only when nothing needs it: ClusterQueue cq",)
+    assert told.warnings == ("it is deleted once nothing uses it: ClusterQueue cq",)
 
 
 def test_a_queue_that_is_to_be_deleted_takes_nobody_in() -> None:
@@ -377,7 +377,7 @@ def test_what_must_not_change_is_told_in_the_words_of_apply() -> None:
 
 def test_who_may_ask_for_one_namespace_changes_nothing_else() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}), namespace="ns")
-    assert reply.problems == ("object 1: is not of the namespace ns",)
+    assert reply.problems == ("object 1: is not in the namespace ns",)
 
 
 def test_who_may_ask_for_one_namespace_sees_its_workloads_only() -> None:

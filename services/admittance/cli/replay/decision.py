@@ -18,11 +18,16 @@ from admittance.control.checkpoint import BadCheckpoint, unpack
 from admittance.control.commit import LogMessage
 from admittance.events import subjects
 from admittance.events.checkpoints import CheckpointMade, Commits, Committed
-from admittance.events.reading import BROKEN, Unreadable
+from admittance.events.reading import BROKEN, BucketEntry, Unreadable
 from admittance.events.system import Epoch
-from admittance.replay.past import Past, Start
-from admittance.replay.pieces import CannotRebuild, Entry
-from admittance.replay.repeat import Answer, Said, needed, repeat, said
+from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, Start
+from admittance.replay.decision import (
+    LoggedDecision,
+    Repetition,
+    logged_decision,
+    repeat,
+    revisions_needed,
+)
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import NO_MESSAGE
 from admittance.runtime.bus.bus import Bus
@@ -49,17 +54,17 @@ async def replay_decision(call: Call, sequence: int) -> int:
         config = await _config(bus, target)
         try:
             pictures, sources, before = await gather(bus, target)
-            answer = repeat(target, before, lambda seen: pictures[seen], config)
+            repetition = repeat(target, before, lambda seen: pictures[seen], config)
         except (CannotRebuild, CannotRepeat) as error:
             raise BadInput(f"decision {sequence} cannot be repeated: {error}") from None
-    _show(call, target, answer, sources)
-    return 1 if answer.differences else 0
+    _show(call, target, repetition, sources)
+    return 1 if repetition.differences else 0
 
 
 # What there is. -----------------------------------------------------------------------------
 
 
-async def _target(found: Link, sequence: int) -> Said:
+async def _target(found: Link, sequence: int) -> LoggedDecision:
     bus = found.bus
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": sequence})
@@ -79,7 +84,7 @@ async def _target(found: Link, sequence: int) -> Said:
         parse_headers(base64.b64decode(message.get("hdrs", ""))),
         clock.now(),
     )
-    target = said(heard)
+    target = logged_decision(heard)
     if target is None:
         raise BadInput(f"message {sequence}, {heard.subject}, is no decision of a scheduler")
     if target.decision.time is None:
@@ -87,7 +92,7 @@ async def _target(found: Link, sequence: int) -> Said:
     return target
 
 
-async def _config(bus: Bus, target: Said) -> Config:
+async def _config(bus: Bus, target: LoggedDecision) -> Config:
     """Configuration of the scheduler that made the decision, from its epoch."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": target.epoch})
@@ -106,7 +111,7 @@ async def _config(bus: Bus, target: Said) -> Config:
 # What is told. ------------------------------------------------------------------------------
 
 
-def _show(call: Call, target: Said, answer: Answer, sources: Sequence[Source]) -> None:
+def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequence[Source]) -> None:
     decision = target.decision
     kind = type(decision).__name__.lower()
     shown = {
@@ -115,17 +120,17 @@ def _show(call: Call, target: Said, answer: Answer, sources: Sequence[Source]) -
         "epoch": target.epoch,
         "decision": msgspec.to_builtins(decision),
         "from": {
-            "revisions": needed(decision),
+            "revisions": revisions_needed(decision),
             "checkpoint": sources[-1].checkpoint,
             "facts": sum(one.facts for one in sources),
-            "workloads": answer.workloads,
-            "objects": answer.objects,
-            "decisionsOnTheirWay": answer.inflight,
-            "turns": answer.turns,
+            "workloads": found.workloads,
+            "objects": found.objects,
+            "decisionsOnTheirWay": found.inflight,
+            "turns": found.turns,
         },
-        "same": not answer.differences,
-        "differences": answer.differences,
-        "now": answer.made,
+        "same": not found.differences,
+        "differences": found.differences,
+        "now": found.made,
     }
     match call.output:
         case Output.JSON:
@@ -143,15 +148,15 @@ def _show(call: Call, target: Said, answer: Answer, sources: Sequence[Source]) -
     text = msgspec.json.encode(decision).decode()
     output.say(f"logged: {text}")
     output.say(
-        f"decided from: revision {decision.seen} of the bucket: workloads {answer.workloads:,}, "
-        f"objects {answer.objects:,}, decisions on their way {answer.inflight:,}; "
+        f"decided from: revision {decision.seen} of the bucket: workloads {found.workloads:,}, "
+        f"objects {found.objects:,}, decisions on their way {found.inflight:,}; "
         f"rebuilt from {begin} and {facts:,} facts"
     )
-    if answer.turns:
-        output.say(f"turns: {', '.join(answer.turns)}")
-    for line in answer.differences:
+    if found.turns:
+        output.say(f"turns: {', '.join(found.turns)}")
+    for line in found.differences:
         output.say(f"different: {line}")
-    if not answer.differences:
+    if not found.differences:
         output.say("same")
 
 
@@ -171,13 +176,13 @@ class Source(NamedTuple):
 
 
 async def gather(
-    bus: Bus, target: Said
-) -> tuple[dict[int, Sequence[Entry]], list[Source], list[Said]]:
+    bus: Bus, target: LoggedDecision
+) -> tuple[dict[int, Sequence[BucketEntry]], list[Source], list[LoggedDecision]]:
     """The bucket at each needed revision, and the decisions before the target."""
-    pictures: dict[int, Sequence[Entry]] = {}
+    pictures: dict[int, Sequence[BucketEntry]] = {}
     sources: list[Source] = []
-    before: dict[int, Said] = {}
-    for seen in needed(target.decision):
+    before: dict[int, LoggedDecision] = {}
+    for seen in revisions_needed(target.decision):
         if seen in pictures:
             continue
         pictures[seen], source, decisions = await _rebuild(bus, target, seen)
@@ -186,7 +191,9 @@ async def gather(
     return pictures, sources, [before[sequence] for sequence in sorted(before)]
 
 
-async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Source, list[Said]]:
+async def _rebuild(
+    bus: Bus, target: LoggedDecision, seen: int
+) -> tuple[list[BucketEntry], Source, list[LoggedDecision]]:
     made, rows = await _start(bus, seen)
     words = await _words(bus, made.told if made is not None else 0, target.sequence)
     if (made is None and not words[0].begins) or any(word.gap for word in words):
@@ -194,10 +201,10 @@ async def _rebuild(bus: Bus, target: Said, seen: int) -> tuple[list[Entry], Sour
     through = made.through if made is not None else 0
     start = Start(made.revision, made.floor) if made is not None else Start()
     objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
-    past = Past(start, rows, objects, seen=seen)
+    past = BucketRebuild(start, rows, objects, seen=seen)
     limits = {epoch: await _limits(bus, epoch) for epoch in {word.epoch for word in words}}
     facts = _messages(bus, ["admit.>"], through)
-    decisions: list[Said] = []
+    decisions: list[LoggedDecision] = []
     heard = folded = 0
     for word, commit in _behind(words, through, start.revision):
         upto = max(commit.through, *(one.fact for one in commit.adopted), 0)
@@ -239,10 +246,10 @@ async def _limits(bus: Bus, epoch: int) -> Limits:
         raise BadInput(f"epoch {epoch} tells of limits that are not known here: {error}") from None
 
 
-def _note(decisions: list[Said], heard: LogMessage, target: Said) -> None:
+def _note(decisions: list[LoggedDecision], heard: LogMessage, target: LoggedDecision) -> None:
     if heard.sequence >= target.sequence:
         return
-    found = said(heard)
+    found = logged_decision(heard)
     if found is not None and found.decision.domain == target.decision.domain:
         decisions.append(found)
 

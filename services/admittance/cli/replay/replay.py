@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput, one_line
-from admittance.replay.outcome import Settled, differences
-from admittance.replay.play import play
-from admittance.replay.scenario import BadScenario, read
+from admittance.replay.minimal_system import SettleResult, differences
+from admittance.replay.scenario import BadScenario, play, read
 
 CROWD: Final = 40
 """From this many scenarios on, other processes pay off; one takes about 10 ms."""
@@ -117,7 +116,7 @@ def _bytes(path: Path) -> bytes:
         raise BadScenario(error.strerror or str(error)) from None
 
 
-def _text(name: str, found: Iterable[Settled]) -> str:
+def _text(name: str, found: Iterable[SettleResult]) -> str:
     return json.dumps({"name": name, "expected": list(found)}, separators=(",", ":"))
 
 

@@ -1,26 +1,27 @@
-"""The scheduler's core with a small stand-in for the rest of the system.
+"""The scheduler's core with the minimal rest of a system, to play differential scenarios.
 
-The stand-in applies the effects of a decision or a step at once, as the scenarios were recorded: a
-victim stops immediately, and no message is lost. It does not model the workload-controller: the
-differences to Kueue in docs/spec/lifecycle.md#1.5 are left out.
+It applies the effects of a decision or a step at once, because the scenarios were recorded so: a
+victim stops immediately, and no message is lost. It does not model the workload-controller, so the
+differences to Kueue in docs/spec/lifecycle.md#1.5 do not show.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.manifest import decode_object
+from admittance.api.units import amount
 from admittance.api.workload import CheckState
 from admittance.events.facts import Assigned
 from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.scheduler import Scheduler
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 NEVER: Final = 1_000_000
 _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,11 +38,11 @@ def config_of_kueue(*, fair_sharing: bool) -> Config:
     )
 
 
-class StandIn:
-    """Stored workloads, and the core that gets every change of them.
+class MinimalSystem:
+    """Stored workloads, and the scheduler's core, which gets every change of them.
 
-    ``evictions``: the reasons of evictions per workload since they were last cleared; ``trace``:
-    the events since then, in the format of ``expected``; ``cycle``: the number of this cycle.
+    ``evictions``: the reasons of evictions per workload, ``trace``: the events, both since the last
+    settle step and in the format of ``expected``; ``cycle``: the number of this cycle.
     """
 
     def __init__(self, config: Config) -> None:
@@ -123,7 +124,7 @@ class StandIn:
         replaced = msgspec.structs.replace(stored.status, conditions=(*kept, *new), **status)
         self.put(name, msgspec.structs.replace(stored, status=replaced))
 
-    # What follows. --------------------------------------------------------------------------
+    # Effects of decisions. ------------------------------------------------------------------
 
     def evict(
         self,
@@ -132,12 +133,14 @@ class StandIn:
         *,
         requeued: bool = True,
         active: bool = True,
-        told: str = "",
+        shown_reason: str = "",
         by: str = "",
     ) -> None:
-        """Takes the workload's quota at once. ``told``: the reason in the expected result."""
-        self.evictions.setdefault(name, []).append(told or reason)
-        self._note("evict", name, reason=told or reason, **({"by": by} if by else {}))
+        """Takes the workload's quota at once. ``shown_reason``: the reason in the result, if it is
+        not ``reason``."""
+        shown = shown_reason or reason
+        self.evictions.setdefault(name, []).append(shown)
+        self._note("evict", name, reason=shown, **({"by": by} if by else {}))
         stored = self.stored[name]
         if not active:
             spec = {**json.loads(bytes(stored.spec)), "active": False}
@@ -184,3 +187,86 @@ class StandIn:
 
     def _note(self, event: str, name: str, **more: str) -> None:
         self.trace.append({"cycle": self.cycle, "event": event, "workload": name, **more})
+
+
+SettleResult: TypeAlias = dict[str, Any]
+"""``step``, ``cycles``, ``workloads``, ``usage`` and ``trace``; see ``differential/README.md``."""
+
+_Usage: TypeAlias = dict[str, dict[str, dict[str, int]]]
+
+
+def settle_result(system: MinimalSystem, step: int, cycles: int) -> SettleResult:
+    """The result of a settle step in the format of ``expected``; clears evictions and trace."""
+    usage: _Usage = {}
+    workloads: dict[str, Any] = {}
+    for name in sorted(system.stored):
+        found = _workload(system, name, system.stored[name].status, usage)
+        evictions = system.evictions.pop(name, None)
+        if evictions:
+            found["evictions"] = evictions
+        workloads[name] = found
+    system.evictions.clear()
+    trace, system.trace = system.trace, []
+    system.cycle = 0
+    return {
+        "step": step,
+        "cycles": cycles,
+        "workloads": workloads,
+        "usage": usage,
+        "trace": trace,
+    }
+
+
+def _workload(
+    system: MinimalSystem, name: str, status: WorkloadStatus, usage: _Usage
+) -> dict[str, Any]:
+    if system.is_true(name, "Finished"):
+        return {"state": "Finished"}
+    if name in system.inactive:
+        return {"state": "Inactive"}
+    admission = status.admission
+    if admission is None:
+        return {"state": "Pending"}
+    of_queue = usage.setdefault(admission.cluster_queue, {})
+    for ps in admission.pod_set_assignments:
+        for resource, flavor in ps.flavors.items():
+            of_flavor = of_queue.setdefault(flavor, {})
+            much = amount(resource, ps.resource_usage[resource])
+            of_flavor[resource] = of_flavor.get(resource, 0) + much
+    return {
+        "state": "Admitted" if system.is_true(name, "Admitted") else "QuotaReserved",
+        "clusterQueue": admission.cluster_queue,
+        "podSets": [
+            {"name": ps.name, "count": ps.count, "flavors": dict(ps.flavors)}
+            for ps in admission.pod_set_assignments
+        ],
+    }
+
+
+def differences(expected: Sequence[SettleResult], found: Sequence[SettleResult]) -> Iterator[str]:
+    """The differences, a sentence each. ``step``, ``cycles`` and ``trace`` are not compared. A
+    missing amount equals zero."""
+    if len(expected) != len(found):
+        yield f"expected {len(expected)} settle steps, got {len(found)}"
+    for want, got in zip(expected, found, strict=False):
+        step = got["step"]
+        for name in sorted({*want["workloads"], *got["workloads"]}):
+            left, right = want["workloads"].get(name), got["workloads"].get(name)
+            if left != right:
+                yield f"step {step}, workload {name}: expected {left}, got {right}"
+        left_usage, right_usage = _flat(want["usage"]), _flat(got["usage"])
+        for key in sorted({*left_usage, *right_usage}):
+            if left_usage.get(key, 0) != right_usage.get(key, 0):
+                yield (
+                    f"step {step}, usage of {'/'.join(key)}: "
+                    f"expected {left_usage.get(key, 0)}, got {right_usage.get(key, 0)}"
+                )
+
+
+def _flat(usage: Mapping[str, Any]) -> dict[tuple[str, str, str], int]:
+    return {
+        (queue, flavor, resource): much
+        for queue, flavors in usage.items()
+        for flavor, resources in flavors.items()
+        for resource, much in resources.items()
+    }

@@ -1,9 +1,8 @@
-"""Rebuilds a family that was written by a leader which crashed before it recorded the commit. Pure.
+"""Rebuilds a family that a leader wrote before it crashed without recording the commit. Pure.
 
-One commit may write several workloads of a family, so the facts about one of them are not enough
-to rebuild it. The commits are not known either: the facts are folded one by one. A fact that names
-a revision shows which write that was, also later: a runner names the revision that admitted or
-evicted its job.
+One commit may write several workloads of a family, so all facts about the family are folded. The
+commits are unknown, so facts are folded one by one. Facts that name a revision show the revision of
+a write: a runner, for example, names the revision that admitted or evicted its job.
 """
 
 from __future__ import annotations
@@ -19,27 +18,28 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.checkpoints import Adopted
 from admittance.events.codec import Undecodable, decode
-from admittance.events.subjects import workload_key
-from admittance.replay.pieces import OBJECTS
+from admittance.events.subjects import OBJECTS, workload_key
 from admittance.workload.change import with_status
 
 
-class Span(NamedTuple):
-    """Revisions in which a workload was written an unknown number of times: after ``after``, the
-    last time at ``upto``."""
+class RevisionRange(NamedTuple):
+    """A workload was written an unknown number of times after revision ``after``, the last time at
+    ``upto``."""
 
     after: int
     upto: int
 
 
-def restamped(known: VersionedWorkload, fact: Fact, span: Span) -> VersionedWorkload:
-    """The workload with the revision named by a runner, in place of a guessed one."""
+def with_named_revision(
+    known: VersionedWorkload, fact: Fact, span: RevisionRange
+) -> VersionedWorkload:
+    """The workload with the revision that a runner names, in place of a guessed one."""
     workload = known.workload
     if workload is None:
         return known
     match fact:
         case facts.Stopped(reason="RunnerEnded"):
-            return known  # not an answer to an eviction
+            return known  # It was not stopped by an eviction.
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
         case facts.Started() | facts.PodsReady() | facts.PodsNotReady() | facts.Finished():
@@ -53,19 +53,19 @@ def restamped(known: VersionedWorkload, fact: Fact, span: Span) -> VersionedWork
     return known._replace(workload=with_status(workload, **{field: revision}))
 
 
-def families(
-    controller: Controller, adopted: Mapping[str, Adopted], heard: Iterable[LogMessage]
+def adopted_families(
+    controller: Controller, adopted: Mapping[str, Adopted], messages: Iterable[LogMessage]
 ) -> dict[str, dict[str, Adopted]]:
-    """The adopted workloads of families, by the key of the parent. ``heard``: facts that they may
-    contain, with the submissions of variants that the controller does not know yet."""
+    """The adopted workloads of each family, by the key of the parent. ``messages``: facts that
+    they may contain, including submissions of variants that the controller does not know yet."""
     found: dict[str, dict[str, Adopted]] = {}
     parents = {}
     for key in adopted:
         ref = controller.workloads.family_of(key)
         if ref is not None:
             parents[key] = ref.parent
-    for one in heard:
-        fact = fact_of(one)
+    for message in messages:
+        fact = fact_of(message)
         claim = claim_of(fact) if isinstance(fact, facts.Submitted) else None
         if fact is not None and claim is not None:
             key = workload_key(fact.namespace, fact.name)
@@ -79,53 +79,53 @@ def families(
     return found
 
 
-class Adoption:
-    """Rebuilds one family. ``ended``: returns what is known of a workload that has ended, by key
-    and uid."""
+class FamilyRebuild:
+    """Rebuilds one family. ``finished``: returns a finished workload by key and uid."""
 
     def __init__(
         self,
         controller: Controller,
         family: Mapping[str, Adopted],
-        ended: Callable[[str, str], VersionedWorkload],
+        finished: Callable[[str, str], VersionedWorkload],
     ) -> None:
         self._controller = controller
         self._family = family
-        self._ended = ended
+        self._finished = finished
         self._since = {key: controller.workloads.get(key).revision for key in family}
         self.puts: dict[str, Put] = {}
         """The last write of each changed workload."""
 
-    def fold(self, heard: Iterable[LogMessage]) -> None:
-        """Folds the facts that the family contains, in order."""
+    def fold(self, messages: Iterable[LogMessage]) -> None:
+        """Folds the facts that the family's values contain, in order."""
         last = max(one.fact for one in self._family.values())
-        for one in heard:
-            if one.sequence > last:
+        for message in messages:
+            if message.sequence > last:
                 return
-            if one.subject.startswith(OBJECTS):
-                self._take(one)
+            if message.subject.startswith(OBJECTS):
+                self._fold_message(message)
                 continue
-            fact = fact_of(one)
+            fact = fact_of(message)
             if fact is None:
                 continue
-            adopted = self._family.get(workload_key(fact.namespace, fact.name))
-            if adopted is None or one.sequence > adopted.fact:
-                continue
-            for key, revision in _named(fact):
-                self._was_written(key, revision)
             key = workload_key(fact.namespace, fact.name)
+            adopted = self._family.get(key)
+            if adopted is None or message.sequence > adopted.fact:
+                continue
+            for named_key, revision in _named(fact):
+                self._use_revision(named_key, revision)
             known = self._controller.workloads.get(key)
-            told = restamped(known, fact, Span(self._since[key], adopted.revision))
-            if told is not known:
-                self._controller.workloads.keep(key, told)
-            self._take(one, fact.uid)
+            span = RevisionRange(self._since[key], adopted.revision)
+            found = with_named_revision(known, fact, span)
+            if found is not known:
+                self._controller.workloads.keep(key, found)
+            self._fold_message(message, fact.uid)
 
-    def _take(self, heard: LogMessage, uid: str = "") -> None:
-        rest = [heard]
+    def _fold_message(self, message: LogMessage, uid: str = "") -> None:
+        rest = [message]
         while rest:
             for key in self._controller.missing(rest):
-                self._controller.workloads.load(key, self._past(key, uid))
-            made = self._controller.fold(rest, heard.time)
+                self._controller.workloads.load(key, self._last_write(key, uid))
+            made = self._controller.fold(rest, message.time)
             for put in made.puts:
                 if put.key in self._family:
                     self._keep(put, self._controller.workloads.get(put.key).revision)
@@ -133,13 +133,11 @@ class Adoption:
                 return
             rest = made.rest
 
-    def _past(self, key: str, uid: str) -> VersionedWorkload:
+    def _last_write(self, key: str, uid: str) -> VersionedWorkload:
         put = self.puts.get(key)
-        return (
-            self._ended(key, uid)
-            if put is None
-            else VersionedWorkload(put.workload, 0, put.fact, put.trace)
-        )
+        if put is None:
+            return self._finished(key, uid)
+        return VersionedWorkload(put.workload, 0, put.fact, put.trace)
 
     def _keep(self, put: Put, revision: int) -> None:
         self.puts[put.key] = put
@@ -147,7 +145,8 @@ class Adoption:
         self._controller.workloads.keep(put.key, known)
         self._controller.said(put.key)
 
-    def _was_written(self, key: str, revision: int) -> None:
+    def _use_revision(self, key: str, revision: int) -> None:
+        """The last write of ``key`` had this revision, if it can have had it."""
         put, adopted = self.puts.get(key), self._family.get(key)
         if put is None or adopted is None:
             return
@@ -155,16 +154,16 @@ class Adoption:
             self._keep(put, revision)
 
 
-def fact_of(heard: LogMessage) -> Fact | None:
+def fact_of(message: LogMessage) -> Fact | None:
     """The fact of a message; None: not a fact."""
     try:
-        return decode(heard.subject, heard.data)
+        return decode(message.subject, message.data)
     except Undecodable:
         return None
 
 
 def _named(fact: Fact) -> Iterator[tuple[str, int]]:
-    """The workloads that a decision names, with their revisions."""
+    """The keys and revisions of the workloads that a decision names."""
     if isinstance(fact, facts.Decision):
         yield workload_key(fact.namespace, fact.name), fact.revision
     if isinstance(fact, facts.Assigned):

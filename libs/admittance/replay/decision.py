@@ -9,15 +9,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.kinds import KINDS
+from admittance.api.kinds import OBJECT_KINDS
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import LogMessage
 from admittance.control.fold import FENCE, FENCE_SUBJECT
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Assigned, Decision, Preempted, Refused
-from admittance.events.names import plain, token
+from admittance.events.names import token
+from admittance.events.reading import BucketEntry
 from admittance.events.subjects import EPOCH
-from admittance.replay.pieces import Entry
 from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.outcomes import Decided
 from admittance.scheduling.explain.decision_replay import (
@@ -31,15 +31,13 @@ from admittance.scheduling.explain.decision_replay import (
     usages_of,
 )
 from admittance.workload import stored
+from admittance.workload.reading import names_of
 
-KIND_OF_TOKEN: Final = {
-    kind.token: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
-}
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 """Fields that describe how a decision was made, not the decision."""
 
 
-class Said(NamedTuple):
+class LoggedDecision(NamedTuple):
     """A decision on the log. ``epoch``: of the leader that made it."""
 
     sequence: int
@@ -47,7 +45,7 @@ class Said(NamedTuple):
     decision: Decision
 
 
-class Answer(NamedTuple):
+class Repetition(NamedTuple):
     """``differences``: a sentence each; empty: the same decision. ``made``: the repeated decision.
     ``turns``: the heads; ``workloads``, ``objects``, ``inflight``: the size of the scheduler's
     state and the number of decisions in flight."""
@@ -60,7 +58,7 @@ class Answer(NamedTuple):
     inflight: int
 
 
-def said(heard: LogMessage) -> Said | None:
+def logged_decision(heard: LogMessage) -> LoggedDecision | None:
     """The decision in a message; None: not a decision by a leader of its domain."""
     try:
         fact = decode(heard.subject, heard.data)
@@ -71,10 +69,10 @@ def said(heard: LogMessage) -> Said | None:
         return None
     if heard.headers.get(FENCE_SUBJECT) != f"{EPOCH}{token(fact.domain)}":
         return None
-    return Said(heard.sequence, int(epoch), fact)
+    return LoggedDecision(heard.sequence, int(epoch), fact)
 
 
-def needed(decision: Decision) -> list[int]:
+def revisions_needed(decision: Decision) -> list[int]:
     """The revisions of the bucket that the decision was made from, oldest first."""
     scan = decision.scan
     if isinstance(decision, Refused) and scan is not None and scan.seen:
@@ -83,15 +81,18 @@ def needed(decision: Decision) -> list[int]:
 
 
 def repeat(
-    target: Said, before: Sequence[Said], at: Callable[[int], Sequence[Entry]], config: Config
-) -> Answer:
+    target: LoggedDecision,
+    before: Sequence[LoggedDecision],
+    bucket_at: Callable[[int], Sequence[BucketEntry]],
+    config: Config,
+) -> Repetition:
     """Makes the decision again. ``before``: earlier decisions on the log, in order, as far back as
-    they may have been in flight; ``at``: returns the bucket at a revision.
+    they may have been in flight; ``bucket_at``: returns the bucket at a revision.
 
     Raises CannotRepeat.
     """
     decision = target.decision
-    ours = [
+    of_leader = [
         one
         for one in before
         if one.epoch == target.epoch and one.decision.domain == decision.domain
@@ -99,79 +100,91 @@ def repeat(
     scan = decision.scan
     if isinstance(decision, Refused) and not is_turn(decision):
         if scan is not None and scan.seen:
-            return _parked_again(decision, ours, at, config)
-        return _aside_again(decision, ours, at(decision.seen), config)
-    mates = [one for one in ours if _is_of_cycle(one.decision, decision.time, decision.seen)]
-    earlier = [one for one in ours if one not in mates]
+            return _repeat_parked(decision, of_leader, bucket_at, config)
+        return _repeat_inadmissible(decision, of_leader, bucket_at(decision.seen), config)
+    same_cycle = [
+        one for one in of_leader if _is_of_cycle(one.decision, decision.time, decision.seen)
+    ]
+    earlier = [one for one in of_leader if one not in same_cycle]
     if is_recheck(decision):
         # All rechecks of reservations are published together, before the heads are considered.
-        twins = [one.decision for one in ours if _is_twin(one.decision, decision)]
-        earlier = [one for one in earlier if not _is_twin(one.decision, decision)]
-        picture = Picture(at(decision.seen), earlier, config, decision)
-        looked_at = rechecked([*twins, decision])
-        made: list[Decided] = picture.core.before_turns(decision.domain, looked_at, now=picture.now)
-        return picture.answer(_differences(decision, made), made, [])
-    picture = Picture(at(decision.seen), earlier, config, decision)
-    cycle = [*(one.decision for one in mates), decision]
+        rechecks = [one.decision for one in of_leader if _is_same_recheck(one.decision, decision)]
+        earlier = [one for one in earlier if not _is_same_recheck(one.decision, decision)]
+        rebuilt = RebuiltScheduler(bucket_at(decision.seen), earlier, config, decision)
+        looked_at = rechecked([*rechecks, decision])
+        made: list[Decided] = rebuilt.core.before_turns(decision.domain, looked_at, now=rebuilt.now)
+        return rebuilt.repetition(_differences(decision, made), made, [])
+    rebuilt = RebuiltScheduler(bucket_at(decision.seen), earlier, config, decision)
+    cycle = [*(one.decision for one in same_cycle), decision]
     turns = turns_of(cycle)
     usages = usages_of(cycle)
-    made = picture.core.turns(decision.domain, turns, now=picture.now, usages=usages)
-    return picture.answer(_differences(decision, made), made, turns)
+    made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now, usages=usages)
+    return rebuilt.repetition(_differences(decision, made), made, turns)
 
 
-def _parked_again(
-    decision: Refused, ours: Sequence[Said], at: Callable[[int], Sequence[Entry]], config: Config
-) -> Answer:
+def _repeat_parked(
+    decision: Refused,
+    of_leader: Sequence[LoggedDecision],
+    bucket_at: Callable[[int], Sequence[BucketEntry]],
+    config: Config,
+) -> Repetition:
     """Repeats the refusal of a workload whose class was parked in an earlier cycle. Flavors that
     were not tried then have the numbers of the time when the refusal was published."""
     scan = decision.scan
     assert scan is not None, "only such a refusal"
     then = scan.at or decision.time
     assert then is not None, "a scheduler says when"
-    mates = [one.decision for one in ours if _is_of_cycle(one.decision, then, scan.seen)]
-    earlier = [one for one in ours if one.decision.time is not None and one.decision.time < then]
-    first = Picture(at(scan.seen), earlier, config, decision, seen=scan.seen, now=then)
+    same_cycle = [one.decision for one in of_leader if _is_of_cycle(one.decision, then, scan.seen)]
+    earlier = [
+        one for one in of_leader if one.decision.time is not None and one.decision.time < then
+    ]
+    first = RebuiltScheduler(
+        bucket_at(scan.seen), earlier, config, decision, seen=scan.seen, now=then
+    )
     own = (decision.namespace, decision.name)
     head = key_of(scan.head) if scan.head else own
-    turns = [turn for turn in turns_of(mates) if turn.key != head]
+    turns = [turn for turn in turns_of(same_cycle) if turn.key != head]
     turns.append(Turn(head, scan.cursor))
     made = first.core.turns(decision.domain, turns, now=then)
     parked = first.core.refusal(head)
     if parked is None:
-        return first.answer(["it would not be parked now"], made, turns)
-    second = Picture(at(decision.seen), ours, config, decision)
+        return first.repetition(["it would not be parked now"], made, turns)
+    second = RebuiltScheduler(bucket_at(decision.seen), of_leader, config, decision)
     again = second.core.completed(own, parked)
-    return second.answer(_unlike(decision.refusal, again), [again], turns)
+    return second.repetition(_field_differences(decision.refusal, again), [again], turns)
 
 
-def _aside_again(
-    decision: Refused, ours: Sequence[Said], entries: Sequence[Entry], config: Config
-) -> Answer:
+def _repeat_inadmissible(
+    decision: Refused,
+    of_leader: Sequence[LoggedDecision],
+    entries: Sequence[BucketEntry],
+    config: Config,
+) -> Repetition:
     """Repeats the refusal of a single workload."""
-    picture = Picture(entries, ours, config, decision)
+    rebuilt = RebuiltScheduler(entries, of_leader, config, decision)
     turns = [Turn((decision.namespace, decision.name))]
-    made = picture.core.turns(decision.domain, turns, now=picture.now)
-    again = picture.core.refusal(turns[0].key)
+    made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now)
+    again = rebuilt.core.refusal(turns[0].key)
     if again is None:
-        return picture.answer(["it would not be set aside now"], made, turns)
-    return picture.answer(_unlike(decision.refusal, again), [again], turns)
+        return rebuilt.repetition(["it would not be set aside now"], made, turns)
+    return rebuilt.repetition(_field_differences(decision.refusal, again), [again], turns)
 
 
 def _is_of_cycle(one: Decision, time: datetime | None, seen: int) -> bool:
     return one.time == time and one.seen == seen and is_turn(one)
 
 
-def _is_twin(one: Decision, other: Decision) -> bool:
+def _is_same_recheck(one: Decision, other: Decision) -> bool:
     return is_recheck(one) and (one.time, one.seen) == (other.time, other.seen)
 
 
-class Picture:
+class RebuiltScheduler:
     """A scheduler with the state of the one that decided."""
 
     def __init__(
         self,
-        entries: Sequence[Entry],
-        before: Iterable[Said],
+        entries: Sequence[BucketEntry],
+        before: Iterable[LoggedDecision],
         config: Config,
         decision: Decision,
         *,
@@ -197,27 +210,24 @@ class Picture:
     def _assume(self, decision: Decision) -> None:
         self.inflight += self.core.assume(decision)
 
-    def _read(self, entry: Entry) -> None:
-        prefix, _, rest = entry.key.partition(".")
-        first, _, second = rest.partition(".")
+    def _read(self, entry: BucketEntry) -> None:
+        prefix = entry.key.partition(".")[0]
+        value = entry.value
         if prefix == "workload":
-            found = stored.decode(entry.value) if entry.value is not None else None
-            self.core.apply_workload(
-                plain(first), plain(second), found, entry.revision, now=self.now
-            )
-        elif prefix in KIND_OF_TOKEN:
-            namespace, name = (plain(first), plain(second)) if second else ("", plain(first))
-            manifest = decode_object(entry.value).manifest if entry.value is not None else None
-            kind = KIND_OF_TOKEN[prefix]
-            self.core.apply_object(kind, namespace, name, manifest, entry.revision)
+            found = stored.decode(value) if value is not None else None
+            self.core.apply_workload(*names_of(entry.key), found, entry.revision, now=self.now)
+        elif prefix in OBJECT_KINDS:
+            manifest = decode_object(value).manifest if value is not None else None
+            names = names_of(entry.key)
+            self.core.apply_object(OBJECT_KINDS[prefix], *names, manifest, entry.revision)
 
-    def answer(
+    def repetition(
         self, differences: Iterable[str], made: Iterable[Any], turns: Iterable[Turn]
-    ) -> Answer:
+    ) -> Repetition:
         """The result, with the size of its inputs."""
         present = [entry for entry in self._entries if entry.value is not None]
         workloads = sum(entry.key.startswith("workload.") for entry in present)
-        return Answer(
+        return Repetition(
             list(differences),
             [msgspec.to_builtins(one) for one in made],
             ["/".join(turn.key) for turn in turns],
@@ -234,7 +244,7 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
     own = [one for one in made if (one.namespace, one.name) == (decision.namespace, decision.name)]
     for one in own:
         if type(one) is type(decision):
-            yield from _unlike(decision, one)
+            yield from _field_differences(decision, one)
             return
     if own:
         yield f"it would be {type(own[0]).__name__.lower()} now"
@@ -247,7 +257,7 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
     yield "nothing would be stated about it now"
 
 
-def _unlike(logged: Any, again: Any) -> Iterator[str]:
+def _field_differences(logged: Any, again: Any) -> Iterator[str]:
     """The differences field by field, as on the log."""
     left, right = msgspec.to_builtins(logged), msgspec.to_builtins(again)
     for field in sorted({*left, *right} - NOT_COMPARED):

@@ -1,8 +1,8 @@
-"""A copy of the bucket, and the cores that decide and write in it, without a bus between them.
+"""A copy of the bucket, and the cores of the services, which decide and write in it without a bus.
 
-The workload-controller's core folds each fact at once, and its writes update the scheduler and the
-variant-controller. Simulated runners only stop evicted jobs. Checks are not simulated: a workload
-that waits for a check keeps waiting.
+The workload-controller's core folds each fact at once. Its writes go to the cores of the scheduler
+and the variant-controller. Simulated runners only stop evicted jobs. Checks are not simulated: a
+workload that waits for a check keeps waiting.
 
 A family counts as one workload, its parent. Events of a variant are reported for the parent; a
 parent without an admission is shown as its best variant with reserved quota.
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.kinds import KINDS
+from admittance.api.kinds import OBJECT_KINDS
 from admittance.control.commit import LogMessage, Put
 from admittance.control.decide import Controller
 from admittance.control.fold import FENCE, FENCE_SUBJECT
@@ -25,8 +25,8 @@ from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Decision, Stopped
-from admittance.events.names import plain, token
-from admittance.events.reading import BROKEN, Reader
+from admittance.events.names import token
+from admittance.events.reading import BROKEN, BucketEntry, Reader
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
 from admittance.scheduling.config import Config
@@ -35,40 +35,27 @@ from admittance.variants.core import Families
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.reading import names_of
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 MESSAGE: Final = timedelta(microseconds=1)
-"""Time between two messages of the log, so that the first one is older."""
+"""Time between two messages of the log: no two messages have the same time."""
 CYCLE: Final = timedelta(milliseconds=1)
-"""Time between two cycles, so that reservations have an order."""
+"""Time between two cycles: the reservations of two cycles have different times."""
 NEVER: Final = timedelta(days=10_000)
-"""Delay of refusals: they only inform users and are not published here."""
+"""Delay of refusals. They only inform users, so the simulation needs none."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
 VARIANT_EVICTED: Final = "VariantEvicted"
-"""Reason of a parent whose admitted variant is evicted; the variant has the actual reason."""
+"""Eviction reason of a parent when its admitted variant is evicted; the variant has the cause."""
 
 Key = tuple[str, str]
-_KIND_OF_PREFIX: Final = {
-    kind.token: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
-}
-
-
 _usage = Reader(ConsumedUsage)
 
 
-class Entry(NamedTuple):
-    """The value of a bucket key since ``revision``; ``value`` None: deleted."""
-
-    key: str
-    value: bytes | None
-    revision: int
-    headers: Mapping[str, str] = {}
-
-
 class Eviction(NamedTuple):
-    """A workload loses its quota. ``held``: the workload before. ``wave``: how many rounds of
-    evicted jobs had stopped by then."""
+    """A workload loses its quota. ``held``: the workload before; ``wave``: how many rounds of
+    evicted jobs had stopped before."""
 
     held: StoredWorkload
     reason: str
@@ -77,18 +64,19 @@ class Eviction(NamedTuple):
     wave: int
 
 
-class Copy:
-    """All cores over one bucket. ``wave`` counts the rounds in which evicted jobs have stopped.
-    Keys are those of regular workloads and of parents.
+class BucketCopy:
+    """The cores over one copy of the bucket, and a record of what happened.
 
-    ``before``: each written workload as it was when the copy was made; None: it did not exist.
-    ``reserved``: the wave in which a workload got its quota. ``preempted``: preemptor to victims.
-    ``cut_off``: the simulation did not come to an end. ``unreadable``: keys with broken values.
+    ``wave``: the number of rounds in which evicted jobs have stopped. ``before``: each written
+    workload as it was at first; None: it did not exist. ``reserved``: the wave in which a workload
+    got its quota. ``preempted``: preemptor to victims. ``cut_off``: the simulation reached a limit.
+    ``unreadable``: keys with broken values. The records have the keys of regular workloads and
+    parents only.
     """
 
     def __init__(
         self,
-        entries: Iterable[Entry],
+        entries: Iterable[BucketEntry],
         config: Config,
         now: datetime,
         limits: Limits | None = None,
@@ -109,50 +97,50 @@ class Copy:
         self._family: dict[Key, Key] = {}
         self.unreadable: list[str] = []
         self._stopping: dict[Key, None] = {}
-        self._finished: dict[str, Entry] = {}
+        self._finished: dict[str, BucketEntry] = {}
         self._load(entries)
         self._sequence = self.controller.newest_fact
         self._left = DECISIONS_PER_WORKLOAD_MAX * (len(self.controller.workloads) + 1_000)
 
     # The bucket. --------------------------------------------------------------------------------
 
-    def _load(self, entries: Iterable[Entry]) -> None:
+    def _load(self, entries: Iterable[BucketEntry]) -> None:
         for entry in entries:
             self.revision = max(self.revision, entry.revision)
             try:
                 self._take(entry)
             except BROKEN:
-                # As in the services: a broken value does not hide the rest of the bucket.
+                # As in the services, a broken value does not hide the rest of the bucket.
                 self.unreadable.append(entry.key)
         self.unreadable += self.controller.unreadable
         self.controller.settle_load(0)
         self.core.seen(self.revision)
         self._own()
 
-    def _take(self, entry: Entry) -> None:
-        prefix, _, rest = entry.key.partition(".")
+    def _take(self, entry: BucketEntry) -> None:
+        prefix = entry.key.partition(".")[0]
         if prefix == USAGE:
-            namespace, name = map(plain, rest.split("."))
             if entry.value is not None:
-                consumed = _usage(entry.value)
-                self.core.apply_usage(namespace, name, consumed)
+                self.core.apply_usage(*names_of(entry.key), _usage(entry.value))
             return
         self.controller.load(entry.key, entry.value, entry.revision, entry.headers)
         if prefix != "workload":
-            self._picture(entry.key, entry.revision)
+            self._apply_object(entry.key, entry.revision)
             return
-        namespace, name = map(plain, rest.split("."))
+        key = names_of(entry.key)
         workload = self.controller.workloads.get(entry.key).workload
-        self._tell_of(entry.key, (namespace, name), workload, entry.revision)
+        self._apply_workload(entry.key, key, workload, entry.revision)
         if workload is None:
             return
         if is_true(workload, Type.FINISHED):
             self._finished[entry.key] = entry
         elif is_stopping(workload) and not is_variant(workload):
-            self._stopping[namespace, name] = None
+            self._stopping[key] = None
 
-    def _tell_of(self, key: str, name: Key, workload: StoredWorkload | None, revision: int) -> None:
-        """Passes a workload to the scheduler and the variant-controller."""
+    def _apply_workload(
+        self, key: str, name: Key, workload: StoredWorkload | None, revision: int
+    ) -> None:
+        """Passes a workload to the cores of the scheduler and the variant-controller."""
         self.core.apply_workload(*name, workload, revision, now=self.now)
         self.families.apply(key, workload, revision, self.now)
         if workload is not None and is_variant(workload):
@@ -160,14 +148,12 @@ class Copy:
             self._family[name] = family
             self._kin.setdefault(family, {})[name] = None
 
-    def _picture(self, key: str, revision: int) -> None:
-        """Passes a manifest to the scheduler and the variant-controller."""
-        prefix, _, rest = key.partition(".")
-        kind = _KIND_OF_PREFIX.get(prefix)
+    def _apply_object(self, key: str, revision: int) -> None:
+        """Passes a manifest to the cores of the scheduler and the variant-controller."""
+        kind = OBJECT_KINDS.get(key.partition(".")[0])
         if kind is None:
             return
-        first, _, second = rest.partition(".")
-        namespace, name = (plain(first), plain(second)) if second else ("", plain(first))
+        namespace, name = names_of(key)
         kept = self.controller.objects.get(key)
         obj = kept.object if kept is not None else None
         self.core.apply_object(kind, namespace, name, obj, revision)
@@ -178,16 +164,16 @@ class Copy:
             self.core.own(domain)
 
     def put_object(self, key: str, manifest: Any, value: bytes) -> int:
-        """Writes a manifest (None: deletes it) and updates the cores; returns its revision. Its
-        effects on workloads come with its message."""
+        """Writes a manifest (None: deletes it) and updates the cores; returns its revision. The
+        effects on workloads follow when its message is published."""
         self.revision += 1
         self.controller.keep_object(key, manifest, value, self.revision)
-        self._picture(key, self.revision)
+        self._apply_object(key, self.revision)
         self._own()
         return self.revision
 
     def workload(self, key: Key) -> StoredWorkload | None:
-        """The workload now; None: it does not exist, or has finished before the copy."""
+        """The workload now; None: it does not exist, or it finished before the copy was made."""
         return self.controller.workloads.get(workload_key(*key)).workload
 
     def family(self, key: Key) -> Key:
@@ -195,7 +181,8 @@ class Copy:
         return self._family.get(key, key)
 
     def shown(self, key: Key) -> StoredWorkload | None:
-        """As `workload`; for a parent without an admission its best variant with reserved quota."""
+        """The workload now; for a parent without an admission its best variant with reserved
+        quota."""
         workload = self.workload(key)
         kin = self._kin.get(key)
         if workload is None or not kin or holds_quota(workload):
@@ -211,7 +198,7 @@ class Copy:
         return min(reserved, key=lambda one: head(one).sibling_index or 0, default=workload)
 
     def has_workload(self, key: Key) -> bool:
-        """Whether the workload exists, even if it has finished before the copy."""
+        """Whether the workload exists, even if it finished before the copy was made."""
         return self.workload(key) is not None or workload_key(*key) in self._finished
 
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
@@ -226,27 +213,27 @@ class Copy:
 
     # The log. -----------------------------------------------------------------------------------
 
-    def say(self, facts: Iterable[Fact]) -> list[SettledReply]:
+    def publish(self, facts: Iterable[Fact]) -> list[SettledReply]:
         """Publishes facts and applies their effects; returns the outcome of each."""
         batch = []
         for fact in facts:
             headers = {}
             if isinstance(fact, Decision):
                 headers = {FENCE: "1", FENCE_SUBJECT: f"{EPOCH}{token(fact.domain)}"}
-            batch.append(self._heard(subject_of(fact), encode(fact), headers))
-        return self.hear(batch)
+            batch.append(self._logged(subject_of(fact), encode(fact), headers))
+        return self._fold(batch)
 
-    def state(self, subject: str, data: bytes) -> None:
-        """Publishes a message that is not about a single workload."""
-        self.hear([self._heard(subject, data, {})])
+    def publish_message(self, subject: str, data: bytes) -> None:
+        """Publishes a message about a manifest."""
+        self._fold([self._logged(subject, data, {})])
 
-    def _heard(self, subject: str, data: bytes, headers: Mapping[str, str]) -> LogMessage:
+    def _logged(self, subject: str, data: bytes, headers: Mapping[str, str]) -> LogMessage:
         self._sequence += 1
         self.now += MESSAGE
         return LogMessage(self._sequence, subject, data, headers, self.now)
 
-    def hear(self, batch: list[LogMessage]) -> list[SettledReply]:
-        """Folds messages of the log and writes the results."""
+    def _fold(self, batch: list[LogMessage]) -> list[SettledReply]:
+        """Folds messages of the log and writes the results; returns the outcome of each."""
         outcomes: dict[int, SettledReply] = {}
         rest = batch
         while rest:
@@ -263,8 +250,7 @@ class Copy:
 
     def _put(self, put: Put) -> None:
         self.revision += 1
-        _, first, second = put.key.split(".")
-        name = plain(first), plain(second)
+        name = names_of(put.key)
         workloads = self.controller.workloads
         present = workloads.get(put.key).workload or put.workload
         if present is not None and is_variant(present):
@@ -272,9 +258,9 @@ class Copy:
         key = self.family(name)
         old = self.shown(key)
         self.before.setdefault(key, old)
-        # Not `Controller.committed`: that encodes the facts to publish, which are not needed here.
+        # `Controller.committed` would also encode facts to publish, which are not needed here.
         workloads.keep(put.key, VersionedWorkload(put.workload, self.revision, put.fact, put.trace))
-        self._tell_of(put.key, name, put.workload, self.revision)
+        self._apply_workload(put.key, name, put.workload, self.revision)
         self._note(key, old, self.shown(key))
         workloads.let_go(put.key)
 
@@ -300,7 +286,7 @@ class Copy:
         if evicted is not None:
             reason, message = evicted.reason, evicted.message
         if new is not None and reason == VARIANT_EVICTED:
-            # The eviction of its variant is the eviction of the parent.
+            # Report the cause, which is stored with the variant.
             variant = self.workload((key[0], new.status.admitted_variant))
             evicted = find(variant, Type.EVICTED) if variant is not None else None
             if variant is not None and evicted is not None and evicted.status == "True":
@@ -316,34 +302,31 @@ class Copy:
     # Deciding. ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Decides and stops evicted jobs, in turns, until nothing changes."""
-        self.rest()
+        """Decides and stops evicted jobs in turn until nothing changes."""
+        self.decide()
         while self._stopping and not self.cut_off:
             if self.wave == WAVES_MAX:
                 self.cut_off = True
                 return
             self.wave += 1
             self._stop()
-            self.rest()
+            self.decide()
 
-    def rest(self) -> None:
-        """Runs cycles until there is nothing to decide; no job stops meanwhile."""
+    def decide(self) -> None:
+        """Runs cycles until there is nothing to decide. No job stops meanwhile."""
         while True:
             worked = self.core.has_work()
-            stated: Sequence[Fact] = decisions(self.core, self.now) if worked else ()
-            stated = stated or self.families.orders(self.now) or self._urgent()
-            if not stated and not worked:
+            decided: Sequence[Fact] = decisions(self.core, self.now) if worked else ()
+            # Refusals of variants are not delayed: the next gate to open depends on them.
+            decided = decided or self.families.orders(self.now) or self.core.refusals(now=self.now)
+            if not decided and not worked:
                 return
             self.now += CYCLE
-            self._left -= len(stated)
+            self._left -= len(decided)
             if self._left < 0:
                 self.cut_off = True
                 return
-            self.say(stated)
-
-    def _urgent(self) -> Sequence[Fact]:
-        """Refusals of variants that must not be delayed: the next gate to open depends on them."""
-        return self.core.refusals(now=self.now)
+            self.publish(decided)
 
     def _stop(self) -> None:
         """Publishes ``stopped`` for every evicted workload, as runners would."""
@@ -361,10 +344,10 @@ class Copy:
                 )
             )
         self._stopping.clear()
-        self.say(stopped)
+        self.publish(stopped)
 
-    def begin(self) -> None:
-        """Clears all records, so that only later events are reported."""
+    def clear_records(self) -> None:
+        """Clears the records, so that only later events are reported."""
         self.wave = 0
         for notes in (self.before, self.evictions, self.reserved, self.preempted):
             notes.clear()
@@ -376,6 +359,6 @@ def is_variant(workload: StoredWorkload) -> bool:
 
 
 def decisions(core: Scheduler, now: datetime) -> Sequence[Decision]:
-    """The scheduler's decisions in one cycle, without refusals, which only inform users."""
+    """The scheduler's decisions in one cycle, without refusals."""
     core.wake(now=now)
     return core.cycle(now=now)

@@ -1,0 +1,283 @@
+"""Rebuilds an earlier state of the bucket from a checkpoint and the facts after it. Pure.
+
+The workload-controller's core folds the facts in the same commits as then, so every workload gets
+the value that was written. The workload-controller recorded the revisions. Manifests are on the log
+as they were written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.control.commit import LogMessage, Put
+from admittance.control.decide import Controller
+from admittance.control.known import VersionedWorkload
+from admittance.events.checkpoints import Adopted, Committed, Row, RowKind
+from admittance.events.facts import Decision
+from admittance.events.reading import BucketEntry
+from admittance.events.subjects import OBJECTS
+from admittance.events.system import ObjectApplied
+from admittance.replay.family_rebuild import (
+    FamilyRebuild,
+    RevisionRange,
+    adopted_families,
+    fact_of,
+    with_named_revision,
+)
+from admittance.workload import stored
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.limits import Limits
+from admittance.workload.reading import names_of
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+
+WORKLOAD: Final = "workload."
+_applied = msgspec.json.Decoder(ObjectApplied)
+
+
+class CannotRebuild(Exception):
+    """Something needed was not recorded or has expired; the text names it."""
+
+
+class Start(NamedTuple):
+    """Where folding begins: a checkpoint at ``revision``, or (0) an empty bucket. ``floor``: the
+    controller's `manifests_floor` there."""
+
+    revision: int = 0
+    floor: int = 0
+
+
+class BucketRebuild:
+    """Rebuilds the bucket from the start up to the revision ``seen``.
+
+    `hear` adds the facts after the start. `perform` folds the recorded commits in order, each after
+    all facts up to its ``through``.
+    """
+
+    def __init__(
+        self, start: Start, rows: Iterable[Row], objects: Iterable[LogMessage], *, seen: int
+    ) -> None:
+        """``rows``: of the checkpoint. ``objects``: all ``admit.object.…`` messages after the
+        start, also late ones. Raises CannotRebuild."""
+        self.seen = seen
+        self.unknown: set[str] = set()
+        """Keys of workloads whose state at ``seen`` cannot be rebuilt."""
+        self._start = start
+        self._controller = Controller(b"")
+        self._controller.manifests_floor = start.floor
+        self._facts: deque[LogMessage] = deque()
+        self._entries: dict[str, BucketEntry] = {}
+        self._finished: dict[str, VersionedWorkload] = {}
+        self._guessed: dict[str, RevisionRange] = {}
+        """Adopted workloads, with the revisions at which they may have been admitted or evicted."""
+        for row in rows:
+            self._load(row)
+        written = {one.revision: one for one in map(manifest_of, objects)}
+        self._manifests = deque(one for _, one in sorted(written.items()))
+        while self._manifests and self._manifests[0].revision <= start.revision:
+            self._manifests.popleft()
+
+    def _load(self, row: Row) -> None:
+        key = row.key
+        if row.kind is RowKind.FINISHED:
+            # Facts about a finished workload change nothing, so its spec is not needed.
+            self._controller.workloads.keep(
+                key, VersionedWorkload(_finished_placeholder(key), row.revision, row.fact)
+            )
+            return
+        value = row.value if row.kind is RowKind.VALUE else None
+        self._entries[key] = BucketEntry(key, value, row.revision)
+        if key.startswith(WORKLOAD):
+            workload = stored.decode(value) if value is not None else None
+            self._controller.workloads.load(
+                key, VersionedWorkload(workload, row.revision, row.fact)
+            )
+        else:
+            self._controller.load(key, value, row.revision, {})
+
+    def entries(self) -> list[BucketEntry]:
+        """The bucket as it was at ``seen``, in the order of revisions."""
+        self._write_manifests(self.seen + 1)
+        return sorted(self._entries.values(), key=lambda entry: entry.revision)
+
+    def hear(self, facts: Iterable[LogMessage]) -> None:
+        """Adds later facts. They must be of types that the workload-controller reads."""
+        self._facts.extend(facts)
+
+    def perform(self, commit: Committed, floor: int, limits: Limits | None = None) -> bool:
+        """Folds one commit. ``floor``, ``limits``: of the leader that made it; limits None: the
+        defaults. False: the commit goes beyond ``seen``, so later commits are not needed."""
+        self._controller.queues.limits = limits or Limits()
+        oldest = _oldest_revision(commit)
+        if oldest > self.seen:
+            return False
+        self._controller.manifests_floor = max(self._controller.manifests_floor, floor)
+        written = {
+            f"{WORKLOAD}{key}": revision
+            for key, revision in commit.written()
+            if revision > self._start.revision
+        }
+        if oldest:
+            self._write_manifests(min(oldest, self.seen + 1))
+        batch = [message for message in self._facts if message.sequence <= commit.through]
+        self._fold(batch, commit.now, written)
+        self._adopt_all(commit.adopted, commit.now)
+        if not commit.unsure:
+            while self._facts and self._facts[0].sequence <= commit.through:
+                self._facts.popleft()
+        return max(written.values(), default=0) <= self.seen
+
+    # Commits. -------------------------------------------------------------------------------
+
+    def _fold(self, batch: list[LogMessage], now: datetime, written: dict[str, int]) -> None:
+        controller = self._controller
+        missing = set(written)
+        looked_at: set[str] = set()
+        rest = batch
+        for message in batch:
+            self._use_named_revision(message)
+        while rest:
+            for key in controller.missing(rest):
+                controller.workloads.load(key, self._finished_workload(key, _uid_in(key, rest)))
+                looked_at.add(key)
+            made = controller.fold(rest, now)
+            for put in made.puts:
+                revision = written.get(put.key)
+                if revision is not None:
+                    missing.discard(put.key)
+                    self._keep(put, revision)
+            rest = made.rest
+        for key in looked_at:
+            controller.workloads.let_go(key)
+        # For example a workload that was submitted again after its old facts had expired.
+        self.unknown |= missing
+
+    def _use_named_revision(self, message: LogMessage) -> None:
+        parts = message.subject.split(".")
+        key = f"{WORKLOAD}{'.'.join(parts[-2:])}"
+        span = self._guessed.get(key)
+        fact = fact_of(message) if span is not None else None
+        if span is None or fact is None:
+            return
+        known = self._controller.workloads.get(key)
+        found = with_named_revision(known, fact, span)
+        if found is not known:
+            self._controller.workloads.keep(key, found)
+
+    def _keep(self, put: Put, revision: int) -> None:
+        known = VersionedWorkload(put.workload, revision, put.fact, put.trace)
+        self._controller.workloads.keep(put.key, known)
+        self._controller.said(put.key)
+        if put.workload is not None and is_true(put.workload, Type.FINISHED):
+            self._finished[put.key] = known
+        else:
+            self._finished.pop(put.key, None)
+        if revision <= self.seen:
+            self.unknown.discard(put.key)
+            self._entries[put.key] = BucketEntry(put.key, put.value, revision)
+
+    def _finished_workload(self, key: str, uid: str) -> VersionedWorkload:
+        """A finished workload. ``uid``: used when no write of it was folded."""
+        known = self._finished.get(key)
+        if known is None:
+            return VersionedWorkload(
+                _finished_placeholder(key, uid), 0, self._controller.workloads.ended_by(key)
+            )
+        return known
+
+    def _adopt_all(self, adopted: Iterable[Adopted], now: datetime) -> None:
+        new = {
+            key: one
+            for one in adopted
+            if one.revision
+            > max(
+                self._start.revision,
+                self._controller.workloads.get(key := f"{WORKLOAD}{one.key}").revision,
+            )
+        }
+        for key, one in new.items():
+            self._guessed[key] = RevisionRange(
+                self._controller.workloads.get(key).revision, one.revision
+            )
+        for family in adopted_families(self._controller, new, self._facts).values():
+            adoption = FamilyRebuild(self._controller, family, self._finished_workload)
+            adoption.fold(self._facts)
+            for key, one in family.items():
+                new.pop(key, None)
+                put = adoption.puts.get(key)
+                if put is None:
+                    self.unknown.add(key)
+                else:
+                    self._keep(put, one.revision)
+        for one in new.values():
+            self._adopt(one, now)
+
+    def _adopt(self, one: Adopted, now: datetime) -> None:
+        """Rebuilds a workload whose writes were not recorded: folds its facts up to the last one
+        that it contains, at the time of these facts."""
+        key = f"{WORKLOAD}{one.key}"
+        tail = f".{one.key}"
+        own: list[LogMessage] = []
+        for message in self._facts:
+            if message.sequence > one.fact:
+                break
+            if not message.subject.endswith(tail) and not message.subject.startswith(OBJECTS):
+                continue
+            fact = fact_of(message)
+            before = fact.revision if isinstance(fact, Decision) else 0
+            if own and self._controller.workloads.get(key).revision < before < one.revision:
+                # The decision names its workload's revision, so there was a write before it.
+                self._fold(own, own[-1].time, {key: before})
+                own = []
+            own.append(message)
+        self._fold(own, own[-1].time if own else now, {key: one.revision})
+
+    # Manifests. -----------------------------------------------------------------------------
+
+    def _write_manifests(self, before: int) -> None:
+        while self._manifests and self._manifests[0].revision < before:
+            written = self._manifests.popleft()
+            self._controller.load(written.key, written.value, written.revision, {})
+            self._entries[written.key] = written
+
+
+def manifest_of(message: LogMessage) -> BucketEntry:
+    """The write reported by an ``admit.object.…`` message. Raises CannotRebuild."""
+    try:
+        applied = _applied.decode(message.data)
+        _, _, what, kind, namespace, name = message.subject.split(".")
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CannotRebuild(
+            f"message {message.sequence} contains no readable object: {error}"
+        ) from None
+    key = f"{kind}.{name}" if namespace == "_" else f"{kind}.{namespace}.{name}"
+    return BucketEntry(key, None if what == "deleted" else bytes(applied.object), applied.revision)
+
+
+def _oldest_revision(commit: Committed) -> int:
+    """The oldest revision in a commit; 0: it has no revision."""
+    return min([*commit.runs[::2], *(one.revision for one in commit.adopted)], default=0)
+
+
+def _uid_in(key: str, batch: Iterable[LogMessage]) -> str:
+    """The uid in the first fact about the workload that has one; "": no fact has one."""
+    tail = f".{key.removeprefix(WORKLOAD)}"
+    about = (fact_of(message) for message in batch if message.subject.endswith(tail))
+    return next((fact.uid for fact in about if fact is not None and fact.uid), "")
+
+
+def _finished_placeholder(key: str, uid: str = "") -> StoredWorkload:
+    """A finished workload without its spec."""
+    namespace, name = names_of(key)
+    finished = Condition(type=Type.FINISHED, status="True", reason="Succeeded")
+    return StoredWorkload(
+        api_version="kueue.x-k8s.io/v1beta2",
+        kind="Workload",
+        metadata=ObjectMeta(name=name, namespace=namespace, uid=uid),
+        status=WorkloadStatus(conditions=(finished,)),
+    )
