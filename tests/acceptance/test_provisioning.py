@@ -661,7 +661,7 @@ def test_a_verdict_that_was_lost_on_its_way_is_told_by_whoever_takes_over() -> N
 @scenario("E14")
 def test_one_that_answers_for_somebody_elses_request_moves_nobody() -> None:
     life = a_reserved()
-    assert "was asked of class" in life.provisioned(provisioning_class="another")
+    assert "was requested from class" in life.provisioned(provisioning_class="another")
     assert "no request" in life.provisioned(id="", name="nobody")
     assert life.phase("w") == "QuotaReserved"
     life.provisioned()

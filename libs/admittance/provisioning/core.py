@@ -13,7 +13,7 @@ from typing import Final
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningStatus
 from admittance.provisioning import answers
 from admittance.provisioning.next_step import SlotDecider, is_admitted
-from admittance.provisioning.observed_state import Name, ObservedState, StoredRecord
+from admittance.provisioning.observed_state import Name, ObservedState
 from admittance.provisioning.records import Record, State, apply_status, with_note
 from admittance.provisioning.steps import BlockedStep, Memory, SentVerdict, Slot, Step, Write
 
@@ -22,105 +22,126 @@ BUSY: Final = "busy"
 RUNS: Final = "the workload runs, and only CapacityRevoked stops that"
 
 
-def is_about_no_request(observed: ObservedState, fact: ProvisioningStatus) -> bool:
-    """Whether the request id of the answer cannot be one of ours (not merely an old one)."""
-    work = observed.workloads.get((fact.namespace, fact.name))
-    uid = fact.id.partition("/")[0]
-    if fact.uid and fact.uid != uid:
-        return True
-    if work is None:
-        return fact.id.count("/") < 3
-    return uid != work.metadata.uid and not fact.uid
+class AnswerIntake:
+    """Applies answers of providers to requests."""
 
+    def __init__(self, observed: ObservedState, memory: Memory) -> None:
+        self._observed = observed
+        self._memory = memory
 
-def apply_provider_status(
-    observed: ObservedState, memory: Memory, fact: ProvisioningStatus, now: datetime
-) -> tuple[Step | None, str]:
-    """The step that stores the answer; or the reason to ignore it, with a step that notes the
-    reason on the request if there is one."""
-    of = [(slot, observed.records[slot]) for slot in observed.slots_of((fact.namespace, fact.name))]
-    found = next((one for one in of if one[1].record.spec.id == fact.id), None)
-    if found is None:
+    def apply(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
+        """The step that stores the answer; or the reason to ignore the answer, with a step that
+        notes the reason on the request if the note is new.
+
+        (None, ""): the record was deleted by another writer; it will be written again together with
+        the answer."""
+        observed = self._observed
+        workload = fact.namespace, fact.name
+        slots = observed.slots_of(workload)
+        slot = next((one for one in slots if observed.records[one].record.spec.id == fact.id), None)
+        if slot is not None:
+            return self._apply(slot, observed.records[slot].record, fact, now)
+        if self._is_being_written(fact):
+            return None, BUSY
+        slot = observed.lost_slot(workload, fact.id)
+        if slot is not None:
+            return self._apply(slot, observed.lost[slot][-1], fact, now)
         why = f"no request {fact.id} of {fact.namespace}/{fact.name} is open"
-        if not of or not is_about_no_request(observed, fact):
+        if not slots or not self.has_foreign_id(fact):
             return None, why
-        return _note(memory, *of[0], fact, why, now)
-    slot, kept = found
-    asked_of = kept.record.spec.provisioning_class_name
-    if asked_of != fact.provisioning_class:
-        return _note(memory, slot, kept, fact, f"{fact.id} was asked of {asked_of}", now)
-    uid = kept.record.spec.uid
-    if fact.uid not in ("", uid):
-        why = f"{fact.id} is of the workload with the uid {uid}, not {fact.uid}"
-        return _note(memory, slot, kept, fact, why, now)
-    if slot in memory.flying:
-        return None, BUSY
-    taken = apply_status(kept.record, fact, now)
-    if taken.contradicts:
-        return _note(memory, slot, kept, fact, taken.ignored, now)
-    if taken.ignored:
-        return None, taken.ignored
-    record = taken.record
-    config = observed.config_of(slot.check)
-    if config is not None and record.status.state is State.PROVISIONED:
-        for name in answers.updates_of(record, config)[1]:
-            record = with_note(record, f"the provider reported no detail {name!r}: left out", now)
-    for text in answers.ignored_updates(record) if fact.pod_set_updates else ():
-        record = with_note(record, text, now)
-    if record.status.state is State.FAILED and _runs(observed, slot):
-        record = with_note(record, _uncounted(fact, RUNS), now)
-    return _keeps(memory, slot, kept, record), ""
+        return self._note(slots[0], observed.records[slots[0]].record, fact, why, now)
+
+    def _apply(
+        self, slot: Slot, record: Record, fact: ProvisioningStatus, now: datetime
+    ) -> tuple[Step | None, str]:
+        asked_of = record.spec.provisioning_class_name
+        if asked_of != fact.provisioning_class:
+            why = f"{fact.id} was requested from {asked_of}"
+            return self._note(slot, record, fact, why, now)
+        uid = record.spec.uid
+        if fact.uid not in ("", uid):
+            why = f"{fact.id} belongs to the workload with the uid {uid}, not {fact.uid}"
+            return self._note(slot, record, fact, why, now)
+        if slot in self._memory.flying:
+            return None, BUSY
+        applied = apply_status(record, fact, now)
+        if applied.contradicts:
+            return self._note(slot, record, fact, applied.ignored, now)
+        if applied.ignored:
+            return None, applied.ignored
+        new = applied.record
+        config = self._observed.config_of(slot.check)
+        if config is not None and new.status.state is State.PROVISIONED:
+            for name in answers.updates_of(new, config)[1]:
+                new = with_note(new, f"the provider reported no detail {name!r}: left out", now)
+        for text in answers.ignored_updates(new) if fact.pod_set_updates else ():
+            new = with_note(new, text, now)
+        if new.status.state is State.FAILED and self._is_admitted(slot):
+            new = with_note(new, _ignored(fact, RUNS), now)
+        return self._store(slot, record, new), ""
+
+    def note_unreadable(
+        self, workload: Name, provisioning_class: str, why: str, now: datetime
+    ) -> Step | None:
+        """The step that notes an undecodable answer of the class on the workload's request; None:
+        the class has no request there, the note exists, or a step is in flight."""
+        for slot in self._observed.slots_of(workload):
+            record = self._observed.records[slot].record
+            of_class = record.spec.provisioning_class_name == provisioning_class
+            if not of_class or slot in self._memory.flying:
+                continue
+            text = f"an answer of class {provisioning_class} cannot be decoded: {why}"
+            new = with_note(record, text, now)
+            if new is not record:
+                return self._store(slot, record, new)
+        return None
+
+    def has_foreign_id(self, fact: ProvisioningStatus) -> bool:
+        """Whether the answer's request id cannot be an id of this service, not even an old one."""
+        work = self._observed.workloads.get((fact.namespace, fact.name))
+        uid = fact.id.partition("/")[0]
+        if fact.uid and fact.uid != uid:
+            return True
+        if work is None:
+            return fact.id.count("/") < 3
+        return uid != work.metadata.uid and not fact.uid
+
+    def _is_being_written(self, fact: ProvisioningStatus) -> bool:
+        """Whether the write of the answer's record is in flight: a provider may answer before the
+        write of a whole batch of records is acknowledged."""
+        work = self._observed.workloads.get((fact.namespace, fact.name))
+        for row in work.status.admission_checks if work is not None else ():
+            step = self._memory.flying.get(Slot(fact.namespace, fact.name, row.name))
+            write = step.write if step is not None else None
+            if write is not None and write.record is not None and write.record.spec.id == fact.id:
+                return True
+        return False
+
+    def _note(
+        self, slot: Slot, record: Record, fact: ProvisioningStatus, why: str, now: datetime
+    ) -> tuple[Step | None, str]:
+        """Notes an ignored answer on the request, once, because users look there."""
+        if slot in self._memory.flying:
+            return None, BUSY
+        new = with_note(record, _ignored(fact, why), now)
+        return (None if new is record else self._store(slot, record, new)), why
+
+    def _is_admitted(self, slot: Slot) -> bool:
+        work = self._observed.workloads.get((slot.namespace, slot.workload))
+        return work is not None and is_admitted(work)
+
+    def _store(self, slot: Slot, old: Record, new: Record) -> Step | None:
+        kept = self._observed.records.get(slot)
+        if kept is None or kept.record is not old:
+            self._observed.replace_lost(slot, new)
+            return None
+        step = Step(slot, Write(new.metadata.name, new, kept.revision))
+        self._memory.flying[slot] = step
+        return step
 
 
-def note_unreadable(
-    observed: ObservedState,
-    memory: Memory,
-    workload: Name,
-    provisioning_class: str,
-    why: str,
-    now: datetime,
-) -> Step | None:
-    """A step that notes an undecodable answer of the class on the workload's request; None: the
-    class has no request there, the note exists, or a step is in flight."""
-    for slot in observed.slots_of(workload):
-        kept = observed.records[slot]
-        if kept.record.spec.provisioning_class_name != provisioning_class or slot in memory.flying:
-            continue
-        text = f"an answer of class {provisioning_class} cannot be decoded: {why}"
-        record = with_note(kept.record, text, now)
-        if record is not kept.record:
-            return _keeps(memory, slot, kept, record)
-    return None
-
-
-def _note(
-    memory: Memory,
-    slot: Slot,
-    kept: StoredRecord,
-    fact: ProvisioningStatus,
-    why: str,
-    now: datetime,
-) -> tuple[Step | None, str]:
-    """Notes an ignored answer on the request, once; users look there."""
-    if slot in memory.flying:
-        return None, BUSY
-    record = with_note(kept.record, _uncounted(fact, why), now)
-    return (None if record is kept.record else _keeps(memory, slot, kept, record)), why
-
-
-def _uncounted(fact: ProvisioningStatus, why: str) -> str:
+def _ignored(fact: ProvisioningStatus, why: str) -> str:
     return f"{type(fact).__name__} of class {fact.provisioning_class} does not count: {why}"
-
-
-def _runs(observed: ObservedState, slot: Slot) -> bool:
-    work = observed.workloads.get((slot.namespace, slot.workload))
-    return work is not None and is_admitted(work)
-
-
-def _keeps(memory: Memory, slot: Slot, kept: StoredRecord, record: Record) -> Step:
-    step = Step(slot, Write(record.metadata.name, record, kept.revision))
-    memory.flying[slot] = step
-    return step
 
 
 class BlockedSlots:
@@ -201,6 +222,7 @@ class ProvisioningCore:
         self._memory = Memory()
         self._slots = SlotDecider(self.observed, self._memory, patience)
         self._aside = BlockedSlots(self._slots, self._memory, troubled)
+        self._intake = AnswerIntake(self.observed, self._memory)
 
     # Steps. --------------------------------------------------------------------
 
@@ -272,20 +294,19 @@ class ProvisioningCore:
     # Answers of providers. --------------------------------------------------------------------
 
     def apply_status(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
-        """The step that stores a provider's answer; or the reason to ignore it, with a step that
-        notes the reason on the request if there is one. The reason `BUSY` means that a step of the
-        slot is in flight: call again later."""
-        return apply_provider_status(self.observed, self._memory, fact, now)
+        """See `AnswerIntake.apply`. The reason `BUSY`: a step of the slot is in flight, so call
+        again later."""
+        return self._intake.apply(fact, now)
 
     def note_unreadable(
         self, workload: Name, provisioning_class: str, why: str, now: datetime
     ) -> Step | None:
-        """See `note_unreadable`."""
-        return note_unreadable(self.observed, self._memory, workload, provisioning_class, why, now)
+        """See `AnswerIntake.note_unreadable`."""
+        return self._intake.note_unreadable(workload, provisioning_class, why, now)
 
-    def is_about_no_request(self, fact: ProvisioningStatus) -> bool:
-        """Whether the request id of the answer cannot be one of ours (not merely an old one)."""
-        return is_about_no_request(self.observed, fact)
+    def has_foreign_id(self, fact: ProvisioningStatus) -> bool:
+        """See `AnswerIntake.has_foreign_id`."""
+        return self._intake.has_foreign_id(fact)
 
     def records_of_class(self, provisioning_class: str) -> list[Record]:
         """The requests of that class that are not cancelled."""

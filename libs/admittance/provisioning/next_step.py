@@ -206,7 +206,8 @@ class SlotDecider:
         slot, kept = look.slot, look.kept
         while slot in observed.lost:
             record = observed.lost[slot][-1]
-            wanted = not record.status.cancelled and not self._cancel_reason(look, record)
+            ended = record.status.cancelled or is_marked_for_deletion(record)
+            wanted = not ended and not self._cancel_reason(look, record)
             if wanted and kept is None and not self._is_ready(look):
                 expected = observed.expected(slot, record.metadata.name)
                 return Step(slot, Write(record.metadata.name, record, expected))
@@ -214,9 +215,9 @@ class SlotDecider:
             if not stands and record.spec.id not in memory.freed:
                 # Even if publishing fails, the request stays cancelled: its provider may have
                 # received it.
-                ended = cancelled_record(record, record.status.cancelled or answers.DELETED)
-                observed.lost[slot][-1] = ended
-                return Step(slot, fact=cancelled(ended))
+                record = cancelled_record(record, record.status.cancelled or answers.DELETED)
+                observed.replace_lost(slot, record)
+                return Step(slot, fact=cancelled(record))
             if not stands:
                 memory.forget(record)
             observed.settle_lost(slot, record)

@@ -180,7 +180,7 @@ class ObservedState(CheckConfigurations):
         it.
         Older entries are ignored."""
         self.lost: dict[Slot, list[Record]] = {}
-        """Records that were deleted or overwritten by another writer."""
+        """Records that were deleted or overwritten by another writer, one for each request id."""
         self.deadlines: list[tuple[datetime, Slot]] = []
         """A heap of deadlines of requests; some entries are out of date."""
         self.answers_read = True
@@ -247,11 +247,27 @@ class ObservedState(CheckConfigurations):
         """The record was deleted by hand before this leader began; ``revision``: of the delete
         marker."""
         slot = slot_of(record)
-        self._loses(record, slot)
+        # A copy that was read from the bucket knows more than the log.
+        if all(one.spec.id != record.spec.id for one in self.lost.get(slot, ())):
+            self._loses(record, slot)
         self.marked(slot, record.metadata.name, revision)
 
     def _loses(self, record: Record, slot: Slot) -> None:
-        self.lost.setdefault(slot, []).append(record)
+        records = self.lost.setdefault(slot, [])
+        records[:] = [one for one in records if one.spec.id != record.spec.id]
+        records.append(record)
+
+    def lost_slot(self, workload: Name, request_id: str) -> Slot | None:
+        """The slot whose newest lost record has that id."""
+        for slot, records in self.lost.items():
+            if (slot.namespace, slot.workload) == workload and records[-1].spec.id == request_id:
+                return slot
+        return None
+
+    def replace_lost(self, slot: Slot, record: Record) -> None:
+        """The newest lost record of the slot changed to this."""
+        self.lost[slot][-1] = record
+        self.dirty[slot] = None
 
     def settle_lost(self, slot: Slot, record: Record) -> None:
         """The lost record has been dealt with."""

@@ -220,7 +220,7 @@ class Reconciler:
                     await self.note_unreadable(
                         (fact.namespace, fact.name), fact.provisioning_class, why
                     )
-                whys[i] = why if i in unread or self.core.is_about_no_request(said[i]) else ""
+                whys[i] = why if i in unread or self.core.has_foreign_id(said[i]) else ""
         return whys
 
     def send_again(self, slot: Slot, request_id: str) -> None:

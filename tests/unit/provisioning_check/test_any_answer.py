@@ -86,7 +86,7 @@ class Told(Story):
         assert isinstance(fact, ProvisioningStatus)
         step, _ = self.core.apply_status(fact, self.now)
         self.does(step)
-        self.core.is_about_no_request(fact)
+        self.core.has_foreign_id(fact)
         for one in list(self.core.steps(self.now)):
             self.does(one)
         return True

@@ -5,13 +5,24 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
+from admittance.provisioning.core import BUSY, ProvisioningCore
 from admittance.provisioning.new_record import DeletedRequestRecovery
+from admittance.provisioning.records import State
 from admittance.provisioning.request_content import cancelled, requested
+from admittance.provisioning.steps import Step
 from unit.provisioning_check.test_requests_follow import Story
 
 from builders import NOON
 
 NAME = "train-capacity-1"
+
+
+def provisioned(story: Story) -> tuple[Step | None, str]:
+    """The outcome of the provider's answer, before any step that follows is performed."""
+    fact = facts.Provisioned(
+        namespace="ns", name="train", id=story.asked[-1].id, provisioning_class="class"
+    )
+    return story.core.apply_status(fact, story.now)
 
 
 def lose(story: Story) -> None:
@@ -46,6 +57,88 @@ def test_what_was_freed_is_not_written_again_when_it_is_wanted_after_all() -> No
 
     first, second = story.asked
     assert first.id != second.id
+    assert story.bucket[NAME][0].spec.id == second.id
+
+
+def test_an_answer_counts_although_its_record_is_not_written_again_yet() -> None:
+    story = Story()
+    story.reserved()
+    lose(story)
+
+    assert provisioned(story) == (None, "")
+
+    story.settle()
+    ((record, _),) = story.bucket.values()
+    assert (record.status.state, len(story.asked)) == (State.PROVISIONED, 1)
+    assert story.last[0] == "Ready"
+
+
+def test_an_answer_to_a_recovered_request_counts_before_it_is_written() -> None:
+    """A new leader reads the answers that arrived while no leader was active."""
+    story = Story()
+    story.reserved()
+    ((record, revision),) = story.bucket.values()
+    story.bucket.clear()
+    story.markers[NAME] = revision + 1
+    story.core = ProvisioningCore(None)
+    story.core.observed.check("capacity", story.check)
+    story.core.observed.config("config", story.config)
+    story.core.observed.workload(("ns", "train"), story.work)
+    story.core.observed.recovered(record, revision + 1)
+
+    assert provisioned(story) == (None, "")
+
+    story.settle()
+    assert story.last[0] == "Ready"
+
+
+def test_an_answer_waits_while_the_record_is_being_written() -> None:
+    """A fast provider answers before the write of a whole batch of records is acknowledged."""
+    story = Story()
+    story.reserved()
+    lose(story)
+    (step,) = story.core.steps(story.now)
+
+    assert provisioned(story) == (None, BUSY)
+
+    story.revision += 1
+    assert step.write is not None
+    assert step.write.record is not None
+    story.bucket[NAME] = step.write.record, story.revision
+    story.core.done(step, story.revision)
+    story.says(facts.Provisioned)
+    assert story.last[0] == "Ready"
+
+
+def test_an_answer_waits_while_the_record_of_its_request_is_new() -> None:
+    story = Story()
+    story.reserved()
+    ((record, _),) = story.bucket.values()
+    story.core = ProvisioningCore(None)
+    story.core.observed.check("capacity", story.check)
+    story.core.observed.config("config", story.config)
+    story.core.observed.workload(("ns", "train"), story.work)
+    (step,) = story.core.steps(story.now)
+    assert step.write is not None
+    assert step.write.record == record
+
+    assert provisioned(story) == (None, BUSY)
+
+
+def test_a_request_that_is_marked_for_deletion_and_lost_is_made_anew() -> None:
+    """Written again with the mark, it would be deleted and written for as long as it is needed."""
+    story = Story()
+    story.reserved()
+    ((record, revision),) = story.bucket.values()
+    marked = replace(record, metadata=replace(record.metadata, deletion_timestamp=NOON))
+    story.core.observed.record(("ns", NAME), marked, revision + 1)
+    story.revision += 1
+    lose(story)
+
+    story.settle()
+
+    first, second = story.asked
+    assert story.freed == [first.id]
     assert story.bucket[NAME][0].spec.id == second.id
 
 

@@ -16,7 +16,7 @@ from builders import NOON
 
 def foreign(story: Story, **fields: Any) -> bool:
     told: dict[str, Any] = {"provisioning_class": "class", "id": story.asked[-1].id, **fields}
-    return story.core.is_about_no_request(facts.Provisioned(namespace="ns", name="train", **told))
+    return story.core.has_foreign_id(facts.Provisioned(namespace="ns", name="train", **told))
 
 
 def test_an_answer_whose_uid_is_another_ones_does_not_count() -> None:
@@ -25,7 +25,7 @@ def test_an_answer_whose_uid_is_another_ones_does_not_count() -> None:
 
     why = story.says(facts.Provisioned, uid="wrong")
 
-    assert why == "u/capacity/1/1 is of the workload with the uid u, not wrong"
+    assert why == "u/capacity/1/1 belongs to the workload with the uid u, not wrong"
     assert notes(story) == [f"Provisioned of class class does not count: {why}"]
     assert foreign(story, uid="wrong"), "and a dead letter"
     assert not story.told

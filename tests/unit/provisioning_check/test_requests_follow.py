@@ -522,7 +522,7 @@ def test_what_a_provider_said_and_does_not_count_is_noted_once() -> None:
 
     foreign, stranger = notes(story)
     assert "no request other/capacity/1/1 of ns/train is open" in foreign
-    assert "of class stranger does not count: u/capacity/1/1 was asked of class" in stranger
+    assert "of class stranger does not count: u/capacity/1/1 was requested from class" in stranger
     assert not story.told
 
 
