@@ -1,4 +1,4 @@
-"""Which checks a controller cannot evaluate and why, and the heartbeat that says so."""
+"""Which checks a controller cannot evaluate, and why, for its heartbeat."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from typing import Final
 
 import msgspec
 
-from admittance.events.codec import encode
-from admittance.events.names import token
-from admittance.events.subjects import ALIVE_CHECK
 from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
-from admittance.sdk import heartbeats
-from admittance.sdk.heartbeats import ChangeSignal
+from admittance.sdk.heartbeats import ChangeSignal, shortened
 
 BAD_SECONDS: Final = 60.0
 """How long wrong parameters make a check inactive. An inactive check gets no requests, so only a
@@ -25,16 +20,16 @@ class Activity:
     """Whether the controller, and each of its checks, can evaluate. Safe to call from any
     thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes: ChangeSignal) -> None:
+        self._changes = changes
         self._lock = threading.Lock()
         self._whole = CheckActive()
         self._checks: dict[str, CheckActive] = {}
         self._bad: dict[str, tuple[float, CheckActive]] = {}
-        self.changes = ChangeSignal()
 
     def put(self, check: str, state: CheckActive) -> None:
         """Sets what the author says about one check, or about all (``check`` empty)."""
-        short = msgspec.structs.replace(state, message=heartbeats.shortened(state.message))
+        short = msgspec.structs.replace(state, message=shortened(state.message))
         with self._lock:
             if not check:
                 self._whole = short
@@ -42,24 +37,24 @@ class Activity:
                 self._checks.pop(check, None)
             else:
                 self._checks[check] = short
-        self.changes.tell()
+        self._changes.tell()
 
     def bad_parameters(self, check: str, message: str) -> None:
         """Records a request with wrong parameters."""
-        why = heartbeats.shortened(message)
+        why = shortened(message)
         state = CheckActive(active=False, reason="BadParametersRef", message=why)
         with self._lock:
             known = self._bad.get(check)
             self._bad[check] = (clock.monotonic(), state)
         if known is None or known[1] != state:
-            self.changes.tell()
+            self._changes.tell()
 
     def good_parameters(self, check: str) -> None:
         """Records a request with valid parameters."""
         with self._lock:
             known = self._bad.pop(check, None)
         if known is not None:
-            self.changes.tell()
+            self._changes.tell()
 
     def beat(self, instance: str, program: str) -> CheckAlive:
         """The current heartbeat."""
@@ -77,16 +72,3 @@ class Activity:
             message=whole.message,
             checks=checks,
         )
-
-
-async def beat(
-    bus: Bus, controller: str, activity: Activity, *, instance: str, program: str, seconds: float
-) -> None:
-    """Publishes the controller's heartbeat every ``seconds`` and at each change, until
-    cancelled."""
-    subject = f"{ALIVE_CHECK}{token(controller)}"
-
-    def now() -> bytes:
-        return encode(activity.beat(instance, program))
-
-    await heartbeats.beat(bus, subject, activity.changes, now, seconds=seconds)

@@ -1,31 +1,52 @@
-"""`AdmissionCheckController`: the class with which you write a check."""
+"""`AdmissionCheckController`, the class with which you write a check, and its service."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
+import structlog
 
 from admittance.checks.activity import Activity
-from admittance.checks.request import Reference, Request, Withdrawal, is_too_late, parameters_of
+from admittance.checks.judge import Judge
+from admittance.checks.judgements import Identity
+from admittance.checks.request import (
+    BadParameters,
+    Reference,
+    Request,
+    bare_request_of,
+    is_too_late,
+    parameters_of,
+    request_of,
+)
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.codec import encode
+from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
+from admittance.events.subjects import ALIVE_CHECK, check_durable, subject_of
 from admittance.events.system import CheckActive
-from admittance.sdk.threads import Threads, from_thread
-
-CONCURRENCY: Final = 100
-THREADS: Final = 16
-GRACE_SECONDS: Final = 7.0
-"""Less than the ten seconds after which a container is killed."""
+from admittance.runtime import chance, clock
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry import tracing
+from admittance.sdk.limits import clipped
+from admittance.sdk.program import GRACE_SECONDS, Program
+from admittance.sdk.requests import IncomingMessage, RequestSource
+from admittance.sdk.threads import from_thread
+from admittance.sdk.worker import Worker, secret
 
 F = TypeVar("F", bound=Callable[..., Any])
+log = structlog.get_logger()
 
 
-class AdmissionCheckController:
+class AdmissionCheckController(Program):
     """Controls the AdmissionChecks whose ``controllerName`` is ``name``.
 
     ``parameters``: the msgspec Struct of ``request.parameters``; a dict without it.
@@ -33,6 +54,10 @@ class AdmissionCheckController:
     plain function, which runs in a thread. ``grace_seconds``: how long judgements under way may
     take to finish when the process ends.
     """
+
+    kind: ClassVar[str] = "check"
+    log_field: ClassVar[str] = "controller"
+    default_concurrency: ClassVar[int] = 100
 
     def __init__(
         self,
@@ -42,27 +67,18 @@ class AdmissionCheckController:
         concurrency: int | None = None,
         grace_seconds: float = GRACE_SECONDS,
     ) -> None:
-        token(name)  # raises ValueError for a name that has none
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency={concurrency}: at least one judgement at a time")
-        self.name = name
-        self.shape = parameters
-        self.grace_seconds = grace_seconds
-        self.activity = Activity()
-        self._concurrency = concurrency
-        self._check: Callable[..., Any] | None = None
-        self._withdrawn: Callable[..., Any] | None = None
-        self._threads = Threads(concurrency or THREADS)
-        self._say: Callable[[Request | Reference, Verdict], Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        super().__init__(
+            name, parameters=parameters, concurrency=concurrency, grace_seconds=grace_seconds
+        )
+        self.activity = Activity(self.changes)
 
     # For the author. -----------------------------------------------------------------
 
     def check(self, function: F) -> F:
         """Decorates the function that judges: it takes a `Request` and returns a verdict."""
-        if self._check is not None:
-            raise ValueError(f"{self.name} has a check already: {self._check.__qualname__}")
-        self._check = function
+        if self.main is not None:
+            raise ValueError(f"{self.name} has a check already: {self.main.__qualname__}")
+        self.main = function
         return function
 
     def withdrawn(self, function: F) -> F:
@@ -71,9 +87,11 @@ class AdmissionCheckController:
         It is called at least once, perhaps by two replicas, and perhaps for a request that this
         process never received: freeing twice must be harmless.
         """
-        if self._withdrawn is not None:
-            raise ValueError(f"{self.name} has such a callback already")
-        self._withdrawn = function
+        if self.release is not None:
+            raise ValueError(
+                f"{self.name} has a withdrawn function already: {self.release.__qualname__}"
+            )
+        self.release = function
         return function
 
     def inactive(self, message: str, *, reason: str = "NotReady", check: str = "") -> None:
@@ -85,34 +103,6 @@ class AdmissionCheckController:
         """Makes the check active again."""
         self.activity.put(check, CheckActive())
 
-    # Judging. -----------------------------------------------------------------------------
-
-    async def judge(self, request: Request) -> Verdict | None:
-        """Calls the check's function once, without a bus; for tests and for the service. Returns
-        its verdict, or None if it uses `report` instead (`Later`).
-
-        Converts a dict of parameters to the controller's Struct. Raises BadParameters, what the
-        check raises, and TypeError if it returns anything else than a verdict.
-        """
-        if self._check is None:
-            raise RuntimeError(f"{self.name} has no check: decorate a function with @….check")
-        shape = self.shape
-        if shape is not None and not isinstance(request.parameters, shape):
-            encoded = msgspec.json.encode(request.parameters)
-            request.parameters = parameters_of(encoded, shape)
-        answer = await self._threads.outcome(self._check, request)
-        if isinstance(answer, Later):
-            request.later = True
-            return None
-        if answer is None or isinstance(answer, Pending | Ready | Retry | Rejected):
-            return answer
-        raise TypeError(f"the check answered {answer!r}: return Pending, Ready, Retry or Rejected")
-
-    async def free(self, withdrawal: Withdrawal) -> None:
-        """Calls the withdrawn callback, if one is decorated."""
-        if self._withdrawn is not None:
-            await self._threads.outcome(self._withdrawn, withdrawal)
-
     async def report(self, about: Request | Reference, verdict: Verdict) -> bool:
         """Publishes a verdict on an earlier request, identified by its ``request.reference``.
 
@@ -121,37 +111,39 @@ class AdmissionCheckController:
         """
         if isinstance(about, Request) and is_too_late(about, verdict):
             return False
-        if self._say is None:
-            raise RuntimeError(f"{self.name} is not running")
-        return bool(await self._say(about, verdict))
+        return await self._report(about, verdict)
 
     def report_from_thread(self, about: Request | Reference, verdict: Verdict) -> bool:
         """`report` outside the event loop: in a plain function or a thread of your own."""
         return from_thread(self.report(about, verdict), self._loop)
 
+    async def judge(self, request: Request) -> Verdict | None:
+        """Calls the check's function once, without a bus; for tests and for the service. Returns
+        its verdict, or None if it uses `report` instead (`Later`).
+
+        Converts a dict of parameters to the controller's Struct. Raises BadParameters, what the
+        check raises, and TypeError if it returns anything else than a verdict.
+        """
+        if self.main is None:
+            raise RuntimeError(self._without_main())
+        shape = self.shape
+        if shape is not None and not isinstance(request.parameters, shape):
+            encoded = msgspec.json.encode(request.parameters)
+            request.parameters = parameters_of(encoded, shape)
+        answer = await self.threads.outcome(self.main, request)
+        if isinstance(answer, Later):
+            request.later = True
+            return None
+        if answer is None or isinstance(answer, Pending | Ready | Retry | Rejected):
+            return answer
+        raise TypeError(f"the check answered {answer!r}: return Pending, Ready, Retry or Rejected")
+
     # For the service. ----------------------------------------------------------------
 
     @property
-    def has_check(self) -> bool:
-        """A function is decorated."""
-        return self._check is not None
-
-    @property
-    def has_withdrawn(self) -> bool:
-        """A callback is decorated."""
-        return self._withdrawn is not None
-
-    @property
-    def concurrency(self) -> int:
-        """The judgements that one process makes at once."""
-        if self._concurrency is not None:
-            return self._concurrency
-        return CONCURRENCY if inspect.iscoroutinefunction(self._check) else THREADS
-
-    @property
     def program(self) -> str:
-        """The name of the program, for the heartbeat: equal for all its replicas."""
-        function = self._check
+        """File and name of the check's function, for the heartbeat: equal for all replicas."""
+        function = self.main
         if function is None:
             return ""
         try:
@@ -160,31 +152,149 @@ class AdmissionCheckController:
             file = ""
         return f"{file}:{getattr(function, '__qualname__', type(function).__name__)}"
 
-    def report_through(self, say: Callable[[Request | Reference, Verdict], Any] | None) -> None:
-        """Connects `report` to a function of the running event loop; None disconnects it."""
-        self._say = say
-        self._loop = asyncio.get_running_loop() if say is not None else None
+    async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+        await CheckService(self, bus, settings).run(stop)
 
-    # Running. -----------------------------------------------------------------------------
+    def _without_main(self) -> str:
+        return f"{self.name} has no check: decorate a function with @….check"
 
-    async def serve(
-        self,
-        url: str | None = None,
-        *,
-        creds: str | None = None,
-        stop: asyncio.Event | None = None,
-    ) -> None:
-        """Judges until stop is set or this is cancelled; for a program with a loop of its own.
 
-        ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS. Retries while no
-        server answers.
-        """
-        from admittance.checks.service import serve
+class CheckService(Worker[AdmissionCheckController]):
+    """One running replica of a controller."""
 
-        await serve(self, url=url, creds=creds, stop=stop or asyncio.Event())
+    def __init__(self, controller: AdmissionCheckController, bus: Bus, settings: Settings) -> None:
+        source = RequestSource(
+            check_durable(controller.name),
+            f"admit.check.withdrawn.{token(controller.name)}.*.*",
+            "no AdmissionCheck names this controller yet, or Admittance is down",
+        )
+        super().__init__(controller, bus, settings, source, log_name="check_controller")
+        self._controller = controller
+        self._secret = secret(settings)
+        self._loop = asyncio.get_running_loop()
+        self._judging = Judge(
+            self._consumer,
+            judge=self._judge,
+            say=self.say,
+            freed=controller.free if controller.release is not None else None,
+            concurrency=controller.concurrency,
+        )
 
-    def run(self, url: str | None = None, *, creds: str | None = None) -> None:
-        """Judges until SIGINT or SIGTERM. Arguments as in `serve`."""
-        from admittance.checks.service import run
+    def _heartbeat(self) -> tuple[str, bytes]:
+        alive = self._controller.activity.beat(self._settings.instance, self._controller.program)
+        return f"{ALIVE_CHECK}{token(self._controller.name)}", encode(alive)
 
-        run(self, url=url, creds=creds)
+    async def _finish(self, grace_seconds: float) -> None:
+        await self._judging.stop(grace_seconds)
+
+    # Requests and withdrawals. ----------------------------------------------------------
+
+    def _on_fact(self, fact: object, message: IncomingMessage) -> None:
+        if isinstance(fact, CheckRequested):
+            self._on_requested(fact, message)
+        elif isinstance(fact, CheckWithdrawn):
+            self._judging.withdrawn(Identity.of(fact), fact.reason, message.reply)
+
+    def _on_requested(self, fact: CheckRequested, message: IncomingMessage) -> None:
+        identity = Identity.of(fact)
+        shape = self._controller.shape
+        try:
+            request = request_of(fact, message.headers, shape)
+        except BadParameters as error:
+            request = bare_request_of(fact, message.headers)
+            request.attach(self, self._loop)
+            self._controller.activity.bad_parameters(fact.check, str(error))
+            self._judging.bad_parameters(identity, request, message.reply, str(error))
+            return
+        request.attach(self, self._loop)
+        self._controller.activity.good_parameters(fact.check)
+        self._judging.good_parameters(
+            fact.check,
+            lambda: request_of(fact, message.headers, shape).parameters,
+            bytes(fact.parameters),
+        )
+        self._judging.requested(identity, request, message.reply)
+
+    async def _judge(self, request: Request) -> Verdict | None:
+        structlog.contextvars.bind_contextvars(
+            workload=f"{request.namespace}/{request.name}",
+            check=request.check,
+            cycle=request.cycle,
+        )
+        return await self._controller.judge(request)
+
+    # Verdicts. ----------------------------------------------------------------------------
+
+    async def say(self, request: Request, verdict: Verdict) -> bool:
+        """Publishes a verdict. False if it comes too late to count."""
+        if is_too_late(request, verdict):
+            return False
+        request.said += 1
+        # The revision tells a request with new parameters, which may get the same verdict again.
+        await self._put(request.reference, verdict, (request.revision << 20) + request.said)
+        return True
+
+    async def report(self, about: Request | Reference, answer: Verdict) -> bool:
+        """`say`, also for a request that this process never received."""
+        if isinstance(about, Request):
+            return await self.say(about, answer)
+        # Earlier verdicts are unknown here: a random ordinal is never taken for a duplicate.
+        await self._put(about, answer, chance.bits(62))
+        return True
+
+    async def _put(self, about: Reference, verdict: Verdict, ordinal: int) -> None:
+        message = message_of(
+            self._controller.name,
+            about,
+            verdict,
+            ordinal=ordinal,
+            secret=self._secret,
+            now=clock.now(),
+        )
+        await asyncio.shield(self._outbox.put(message))
+        log.info(
+            "check_judged",
+            workload=f"{about.namespace}/{about.name}",
+            check=about.check,
+            cycle=about.cycle,
+            state=verdict.state,
+            message=verdict.message,
+        )
+
+
+def message_of(
+    controller: str,
+    about: Reference,
+    verdict: Verdict,
+    *,
+    ordinal: int,
+    secret: bytes,
+    now: datetime,
+) -> Outgoing:
+    """The message that carries the verdict.
+
+    Its id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged twice after
+    a crash, with the same outcome, is answered once. ``secret`` keys the hash: a foreign message
+    with a guessed id would suppress ours.
+    """
+    fact = CheckReported(
+        namespace=about.namespace,
+        name=about.name,
+        uid=about.uid,
+        controller=controller,
+        check=about.check,
+        cycle=about.cycle,
+        state=verdict.state,
+        message=clipped(verdict.message),
+        reason=verdict.reason if isinstance(verdict, Pending) else "",
+        requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
+        pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
+    )
+    # Hashed without the time, which differs when the verdict is repeated.
+    digest = hashlib.blake2b(key=secret[:64], digest_size=16)
+    digest.update(b"%d/" % ordinal)
+    digest.update(encode(fact))
+    headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}
+    tracing.inject(headers, about.traceparent)
+    said = msgspec.structs.replace(fact, time=now)
+    return Outgoing(subject_of(said), encode(said), headers)

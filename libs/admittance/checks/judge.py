@@ -25,7 +25,6 @@ from typing import Any, Final
 import structlog
 
 from admittance.checks.judgements import (
-    Acknowledger,
     Identity,
     Judgement,
     JudgementMemory,
@@ -37,9 +36,9 @@ from admittance.checks.judgements import (
 from admittance.checks.request import BY_OTHER_CHECK, CHECK_REMOVED, Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
 from admittance.runtime.errors import Refused
+from admittance.sdk.requests import Acknowledger
+from admittance.sdk.threads import pause_after
 
-PAUSE_MIN: Final = 1.0
-PAUSE_MAX: Final = 60.0
 BAD_KEPT: Final = 10_000
 """Requests with wrong parameters that are kept until the parameters are corrected."""
 
@@ -245,7 +244,7 @@ class Judge:
         self._leave(judgement)
         request = judgement.request
         judgement.attempts += 1
-        pause = min(PAUSE_MIN * 2 ** (judgement.attempts - 1), PAUSE_MAX)
+        pause = pause_after(judgement.attempts)
         log.error(
             "check_failed",
             attempt=judgement.attempts,

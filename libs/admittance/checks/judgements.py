@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from admittance.checks.request import BY_OTHER_CHECK, Request, Withdrawal
-
-PAUSE_MIN: Final = 1.0
-PAUSE_MAX: Final = 60.0
+from admittance.events.facts import CheckRequested, CheckWithdrawn
+from admittance.sdk.requests import Acknowledger, OpenDeliveries
+from admittance.sdk.threads import until_returned
 
 log = structlog.get_logger()
 
@@ -33,6 +33,11 @@ class Identity(NamedTuple):
     name: str
     check: str
     cycle: int
+
+    @classmethod
+    def of(cls, fact: CheckRequested | CheckWithdrawn) -> Identity:
+        """Equal for all facts about one judgement."""
+        return cls(fact.uid, fact.namespace, fact.name, fact.check, fact.cycle)
 
 
 class JudgementRecord:
@@ -123,14 +128,6 @@ class JudgementMemory:
         return known
 
 
-class Acknowledger(Protocol):
-    """Acknowledges deliveries. An empty reply needs no acknowledgement."""
-
-    def done(self, reply: str) -> None: ...
-    def again(self, reply: str, delay_seconds: float = 0.0) -> None: ...
-    def let_wait(self, reply: str) -> None: ...
-
-
 class Judgement:
     """One request on its way to a verdict."""
 
@@ -188,7 +185,7 @@ class WithdrawnCallbacks:
         self._memory = memory
         self._callback = callback
         self._start = start
-        self._under_way: dict[tuple[Identity, str], list[str]] = {}
+        self._under_way = OpenDeliveries[tuple[Identity, str]](desk)
 
     def free(
         self, identity: Identity, reason: str, reply: str, *, after: asyncio.Task[None] | None
@@ -198,17 +195,12 @@ class WithdrawnCallbacks:
         known = self._memory.of(identity)
         if self._callback is None or (known is not None and reason in known.freed):
             self._desk.done(reply)
-        elif what in self._under_way:
-            self._under_way[what].append(reply)
-        else:
-            self._under_way[what] = [reply]
+        elif self._under_way.add(what, reply):
             self._start(self._free(self._callback, what, after))
 
     def hand_back(self) -> None:
         """Leaves callbacks that have not succeeded to another replica."""
-        for replies in self._under_way.values():
-            for reply in replies:
-                self._desk.again(reply)
+        self._under_way.hand_back()
 
     async def _free(
         self,
@@ -221,19 +213,11 @@ class WithdrawnCallbacks:
             await asyncio.wait([after])
         identity, reason = what
         withdrawal = Withdrawal(**identity._asdict(), reason=reason)
-        pause = PAUSE_MIN
-        while True:
-            try:
-                await callback(withdrawal)
-                break
-            except Exception:
-                log.exception(
-                    "withdrawn_callback_failed", again_seconds=pause, **names_of(identity)
-                )
-                for reply in self._under_way[what]:
-                    self._desk.let_wait(reply)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, PAUSE_MAX)
+
+        def failed(_: Exception, pause: float) -> None:
+            log.exception("withdrawn_callback_failed", again_seconds=pause, **names_of(identity))
+            self._under_way.let_wait(what)
+
+        await until_returned(lambda: callback(withdrawal), failed)
         self._memory.freed(identity, reason)
-        for reply in self._under_way.pop(what):
-            self._desk.done(reply)
+        self._under_way.done(what)

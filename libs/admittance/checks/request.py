@@ -9,7 +9,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from admittance.checks.verdicts import Verdict
+from admittance.events.facts import CheckRequested
 from admittance.events.shapes import Admission
+from admittance.runtime.telemetry import tracing
 from admittance.sdk.threads import from_thread
 
 BY_OTHER_CHECK: Final = "AdmissionCheck"
@@ -221,3 +223,44 @@ def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
     if not isinstance(found, dict):
         raise BadParameters(f"wrong parameters: {type(found).__name__} is no object")
     return found
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Shown(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_shown = msgspec.json.Decoder(_Shown)
+
+
+def request_of(
+    fact: CheckRequested, headers: Mapping[str, str], shape: type[Any] | None
+) -> Request:
+    """The request that the check gets. Raises BadParameters; `bare_request_of` does not."""
+    request = bare_request_of(fact, headers)
+    request.parameters = parameters_of(bytes(fact.parameters), shape)
+    return request
+
+
+def bare_request_of(fact: CheckRequested, headers: Mapping[str, str]) -> Request:
+    """`request_of` without the parameters."""
+    raw = bytes(fact.workload)
+    shown = _shown.decode(raw) if raw != b"null" else _Shown()
+    request = Request(
+        namespace=fact.namespace,
+        name=fact.name,
+        uid=fact.uid,
+        check=fact.check,
+        cycle=fact.cycle,
+        retry_count=fact.retry_count,
+        admission=fact.admission,
+        workload=Workload(bytes(shown.spec), shown.metadata.labels),
+        traceparent=tracing.extract(headers),
+    )
+    request.raw = bytes(fact.parameters)
+    request.revision = fact.revision
+    return request

@@ -6,47 +6,19 @@ While any reason is known, every class of the provider is inactive, and no reque
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import structlog
 
-from admittance.events.codec import encode
-from admittance.events.names import token
-from admittance.events.subjects import ALIVE_PROVISIONING
-from admittance.events.system import ProviderAlive
-from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
-from admittance.sdk import heartbeats
-from admittance.sdk.heartbeats import ChangeSignal
+from admittance.providers.provider import Provider
 
 log = structlog.get_logger()
-
-
-class ProviderState(Protocol):
-    """The part of a `Provider` that heartbeats and health checks use."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def activity(self) -> tuple[bool, str]: ...
-
-    @property
-    def changes(self) -> ChangeSignal: ...
-
-    @property
-    def understands(self) -> tuple[str, ...]: ...
-
-    def inactive(self, message: str) -> None: ...
-
-    def ready(self) -> None: ...
 
 
 class InactiveReasons:
     """The reasons why some classes are inactive, by what does not work. The classes' message lists
     all of them."""
 
-    def __init__(self, providers: Iterable[ProviderState]) -> None:
+    def __init__(self, providers: Iterable[Provider]) -> None:
         self._providers = tuple(providers)
         self._known: dict[str, str] = {}
 
@@ -84,23 +56,3 @@ class InactiveReasons:
                 provider.inactive(self.message)
             else:
                 provider.ready()
-
-
-async def beat(bus: Bus, provider: ProviderState, *, instance: str, seconds: float) -> None:
-    """Publishes the provider's heartbeat every ``seconds`` and at each change, until cancelled."""
-    since = clock.now()
-
-    def heartbeat() -> bytes:
-        active, message = provider.activity
-        fact = ProviderAlive(
-            time=clock.now(),
-            instance=instance,
-            since=since,
-            active=active,
-            message=heartbeats.shortened(message),
-            parameters=provider.understands,
-        )
-        return encode(fact)
-
-    subject = f"{ALIVE_PROVISIONING}{token(provider.name)}"
-    await heartbeats.beat(bus, subject, provider.changes, heartbeat, seconds=seconds)

@@ -1,15 +1,21 @@
-"""`Provider`: the class with which you write a capacity provider."""
+"""`Provider`, the class with which you write a capacity provider, and its service."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
+import structlog
 
+from admittance.events.codec import encode
 from admittance.events.names import token
+from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
+from admittance.events.reading import Reader
+from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.subjects import ALIVE_PROVISIONING, provider_durable
+from admittance.events.system import ProviderAlive
 from admittance.providers.answers import (
     Accepted,
     BookingExpired,
@@ -18,18 +24,30 @@ from admittance.providers.answers import (
     Provisioned,
     Status,
 )
-from admittance.providers.request import Cancellation, Request
-from admittance.sdk.heartbeats import ChangeSignal
-from admittance.sdk.threads import Threads, from_thread
+from admittance.providers.request import Request
+from admittance.providers.request_worker import CapacityReleaser, RequestWorker
+from admittance.providers.status_store import StatusPublisher, StatusStore
+from admittance.runtime import clock
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
+from admittance.sdk.heartbeats import shortened
+from admittance.sdk.program import GRACE_SECONDS, Program
+from admittance.sdk.requests import IncomingMessage, OpenDeliveries, RequestSource
+from admittance.sdk.threads import from_thread
+from admittance.sdk.worker import Worker, secret
 
-CONCURRENCY: Final = 1000
-THREADS: Final = 16
 STATUSES: Final = (Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked)
+PROGRESS_SECONDS: Final = 2.0
+"""How often the server is told which deliveries are under way. It redelivers any other after 6 s.
+"""
 
 F = TypeVar("F", bound=Callable[..., Any])
+log = structlog.get_logger()
+_query = Reader(ProviderQuery)
 
 
-class Provider:
+class Provider(Program):
     """Provides capacity of one provisioning class, named by ProvisioningRequestConfigs.
 
     ``parameters``: the msgspec Struct of ``request.parameters``; wrong parameters fail the request
@@ -38,29 +56,26 @@ class Provider:
     the process ends.
     """
 
+    kind: ClassVar[str] = "provider"
+    log_field: ClassVar[str] = "provisioning_class"
+    default_concurrency: ClassVar[int] = 1000
+
     def __init__(
         self,
         provisioning_class: str,
         *,
         parameters: type[Any] | None = None,
         concurrency: int | None = None,
-        grace_seconds: float = 7.0,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
-        token(provisioning_class)  # raises ValueError for a name that has none
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency={concurrency}: at least one request at a time")
-        self.name = provisioning_class
-        self.shape = parameters
-        self.grace_seconds = grace_seconds
+        super().__init__(
+            provisioning_class,
+            parameters=parameters,
+            concurrency=concurrency,
+            grace_seconds=grace_seconds,
+        )
         self.activity = (True, "")
         """Whether it can provide, and if not, why. One value, because any thread may change it."""
-        self.changes = ChangeSignal()
-        self._concurrency = concurrency
-        self._requested: Callable[..., Any] | None = None
-        self._cancelled: Callable[..., Any] | None = None
-        self._threads = Threads(concurrency or THREADS)
-        self._report: Callable[[str, Status], Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     # For the author. -----------------------------------------------------------------
 
@@ -72,17 +87,21 @@ class Provider:
         After a crash it may be called again for the same ``id``, perhaps in another replica, even
         if it has booked already: it must find its own booking by the id.
         """
-        if self._requested is not None:
-            raise ValueError(f"{self.name} has such a function: {self._requested.__qualname__}")
-        self._requested = function
+        if self.main is not None:
+            raise ValueError(
+                f"{self.name} has a requested function already: {self.main.__qualname__}"
+            )
+        self.main = function
         return function
 
     def cancelled(self, function: F) -> F:
         """Decorates the function that frees a booking: it takes a `Cancellation`. It is called
         until it returns, perhaps twice, and also for requests without a booking."""
-        if self._cancelled is not None:
-            raise ValueError(f"{self.name} has such a function already")
-        self._cancelled = function
+        if self.release is not None:
+            raise ValueError(
+                f"{self.name} has a cancelled function already: {self.release.__qualname__}"
+            )
+        self.release = function
         return function
 
     def inactive(self, message: str) -> None:
@@ -110,9 +129,7 @@ class Provider:
         """Publishes a status of an earlier request, such as an expired booking or revoked
         capacity. False: the request was cancelled or is unknown. Raises RuntimeError if the
         provider is not running."""
-        if self._report is None:
-            raise RuntimeError(f"{self.name} is not running")
-        return bool(await self._report(request_id, status))
+        return await self._report(request_id, status)
 
     def report_from_thread(self, request_id: str, status: Status) -> bool:
         """`report` outside the event loop: in a plain function or a thread of your own."""
@@ -123,8 +140,8 @@ class Provider:
     async def obtain(self, request: Request) -> Status:
         """Calls the author's function once, without a bus; for tests and for the service. Raises
         what the function raises, and TypeError if it returns anything else than a status."""
-        if self._requested is None:
-            raise RuntimeError(f"{self.name} provides nothing: decorate one with @….requested")
+        if self.main is None:
+            raise RuntimeError(self._without_main())
         if self.shape is not None and not isinstance(request.parameters, self.shape):
             try:
                 request.parameters = msgspec.convert(
@@ -132,22 +149,10 @@ class Provider:
                 )
             except Exception as error:
                 return Failed(f"wrong parameters: {error}", retryable=False)
-        answer = await self._threads.outcome(self._requested, request)
+        answer = await self.threads.outcome(self.main, request)
         if isinstance(answer, STATUSES):
             return answer
         raise TypeError(f"it answered {answer!r}: return Provisioned, Failed or Accepted")
-
-    async def free(self, cancellation: Cancellation) -> None:
-        """Calls the function that frees, if one is decorated."""
-        if self._cancelled is not None:
-            await self._threads.outcome(self._cancelled, cancellation)
-
-    @property
-    def concurrency(self) -> int:
-        """The requests that one process works on at once."""
-        if self._concurrency is not None:
-            return self._concurrency
-        return CONCURRENCY if inspect.iscoroutinefunction(self._requested) else THREADS
 
     @property
     def understands(self) -> tuple[str, ...]:
@@ -156,33 +161,128 @@ class Provider:
             return ()
         return tuple(field.encode_name for field in msgspec.structs.fields(self.shape))
 
-    @property
-    def has_function(self) -> bool:
-        """A function is decorated."""
-        return self._requested is not None
+    async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+        await ProviderService(self, bus, settings).run(stop)
 
-    def report_through(self, report: Callable[[str, Status], Any] | None) -> None:
-        """Connects `report` to a function of the running event loop; None disconnects it."""
-        self._report = report
-        self._loop = asyncio.get_running_loop() if report is not None else None
+    def _without_main(self) -> str:
+        return f"{self.name} provides nothing: decorate one with @….requested"
 
-    # Running. -----------------------------------------------------------------------------
 
-    async def serve(
-        self,
-        url: str | None = None,
-        *,
-        creds: str | None = None,
-        stop: asyncio.Event | None = None,
-    ) -> None:
-        """Provides until stop is set or this is cancelled; for a program with a loop of its own.
-        ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS."""
-        from admittance.providers.service import serve
+class ProviderService(Worker[Provider]):
+    """One running replica of a provider.
 
-        await serve(self, url=url, creds=creds, stop=stop or asyncio.Event())
+    It hears a cancellation even if all places for requests are taken: the other requests may wait
+    for the capacity that it frees.
+    """
 
-    def run(self, url: str | None = None, *, creds: str | None = None) -> None:
-        """Provides until SIGINT or SIGTERM. Arguments as in `serve`."""
-        from admittance.providers.service import run
+    def __init__(self, provider: Provider, bus: Bus, settings: Settings) -> None:
+        source = RequestSource(
+            provider_durable(provider.name),
+            f"admit.provisioning.cancelled.{token(provider.name)}.*.*",
+            "no ProvisioningRequestConfig names this class yet, or Admittance is down",
+        )
+        super().__init__(
+            provider,
+            bus,
+            settings,
+            source,
+            log_name="provider",
+            progress_seconds=PROGRESS_SECONDS,
+        )
+        self._provider = provider
+        self._since = clock.now()
+        self._answering: micro.Serving | None = None
+        self._store = StatusStore(bus, provider.name)
+        self._requests = OpenDeliveries[str](self._consumer)
+        self._cancellations = OpenDeliveries[str](self._consumer)
+        self._releaser = CapacityReleaser(
+            provider.free,
+            self._store,
+            requests=self._requests,
+            cancellations=self._cancellations,
+            stop_work=self._stop_work,
+        )
+        publisher = StatusPublisher(
+            provider.name, self._store, self._outbox, secret=secret(settings)
+        )
+        self._worker = RequestWorker(
+            provider.obtain,
+            self._store,
+            publisher,
+            self._releaser,
+            self._requests,
+            concurrency=provider.concurrency,
+        )
 
-        run(self, url=url, creds=creds)
+    async def _start(self) -> None:
+        self._answering = await micro.serve(
+            self._bus,
+            f"provider-{self._provider.name}",
+            self._settings.instance,
+            {f"admit.api.provider.{token(self._provider.name)}": self._query},
+        )
+        await super()._start()
+
+    async def _leave(self) -> None:
+        await super()._leave()
+        if self._answering is not None:
+            await self._answering.stop()
+
+    def _heartbeat(self) -> tuple[str, bytes]:
+        active, message = self._provider.activity
+        alive = ProviderAlive(
+            time=clock.now(),
+            instance=self._settings.instance,
+            since=self._since,
+            active=active,
+            message=shortened(message),
+            parameters=self._provider.understands,
+        )
+        return f"{ALIVE_PROVISIONING}{token(self._provider.name)}", encode(alive)
+
+    def _beside(self) -> Iterable[Coroutine[Any, Any, None]]:
+        return (self._worker.watch_accepted(),)
+
+    async def _finish(self, grace_seconds: float) -> None:
+        if running := self._running():
+            await asyncio.wait(running, timeout=grace_seconds)
+        running = self._running()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._requests.hand_back()
+        self._cancellations.hand_back()
+
+    def _running(self) -> list[asyncio.Task[None]]:
+        return [*self._worker.running, *self._releaser.running]
+
+    async def _stop_work(self, request_id: str) -> None:
+        await self._worker.stop(request_id)
+
+    async def report(self, about: str, answer: Status) -> bool:
+        """Publishes a status of an earlier request. False: it was cancelled or is unknown."""
+        return await self._worker.report(about, answer)
+
+    def _on_fact(self, fact: object, message: IncomingMessage) -> None:
+        if isinstance(fact, ProvisioningRequested):
+            self._worker.on_requested(fact, message.reply)
+        elif isinstance(fact, ProvisioningCancelled) and (
+            message.reply or self._worker.knows(fact.id) or self._consumer.is_full
+        ):
+            self._releaser.on_cancelled(fact, message.reply)
+
+    async def _query(self, data: bytes, _: str) -> ProviderReply:
+        asked = _query(data)
+        stored = (await self._store.get(asked.id)).status
+        if stored is None:
+            return ProviderReply(id=asked.id, known=self._worker.knows(asked.id))
+        return ProviderReply(
+            id=stored.id,
+            status=stored.status,
+            message=stored.message,
+            details=stored.details,
+            pod_set_updates=stored.pod_set_updates,
+            seq=stored.seq or None,
+            retryable=stored.retryable,
+            retry_after=stored.retry_after,
+        )

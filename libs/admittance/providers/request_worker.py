@@ -30,13 +30,10 @@ from admittance.providers.status_store import CANCELLED, StatusPublisher, Status
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, passes
 from admittance.runtime.tasks import go_on
-from admittance.sdk.requests import RequestConsumer
+from admittance.sdk.requests import OpenDeliveries
+from admittance.sdk.threads import pause_after, until_returned
+from admittance.sdk.worker import AGAIN_SECONDS
 
-PAUSE_MIN: Final = 1.0
-PAUSE_MAX: Final = 60.0
-"""Seconds between two calls of a provider's function that raised."""
-AGAIN_SECONDS: Final = 5.0
-"""Delay of a redelivery after a bug ended the work on it."""
 AWAY_PAUSE_MIN: Final = 0.1
 AWAY_PAUSE_MAX: Final = 5.0
 """Seconds between two attempts while the bus is not available."""
@@ -44,49 +41,6 @@ LOOK_SECONDS: Final = 10.0
 """Seconds between two checks whether another replica has finished a request accepted here."""
 
 log = structlog.get_logger()
-
-
-class OpenDeliveries:
-    """Deliveries that are not acknowledged yet, by request id. A request can have several. An empty
-    reply needs no acknowledgement."""
-
-    def __init__(self, consumer: RequestConsumer) -> None:
-        self._consumer = consumer
-        self._replies: dict[str, list[str]] = {}
-
-    def take(self, request_id: str, reply: str) -> bool:
-        """Adds a delivery. True if it is the only one of this request."""
-        replies = self._replies.setdefault(request_id, [])
-        replies.append(reply)
-        return len(replies) == 1
-
-    def __contains__(self, request_id: str) -> bool:
-        return request_id in self._replies
-
-    def ids(self) -> list[str]:
-        """The ids of requests with open deliveries."""
-        return list(self._replies)
-
-    def done(self, request_id: str) -> None:
-        """Acknowledges the deliveries of a request."""
-        for reply in self._replies.pop(request_id, ()):
-            self._consumer.done(reply)
-
-    def again(self, request_id: str, delay_seconds: float = 0.0) -> None:
-        """Asks the server to redeliver them, after the delay."""
-        for reply in self._replies.pop(request_id, ()):
-            self._consumer.again(reply, delay_seconds)
-
-    def let_wait(self, request_id: str) -> None:
-        """Makes room for other deliveries while this request waits."""
-        for reply in self._replies.get(request_id, ()):
-            self._consumer.let_wait(reply)
-
-    def hand_back(self) -> None:
-        """Asks the server to redeliver all of them to another replica."""
-        for replies in self._replies.values():
-            for reply in replies:
-                self._consumer.again(reply)
 
 
 class CapacityReleaser:
@@ -101,8 +55,8 @@ class CapacityReleaser:
         free: Callable[[Cancellation], Awaitable[None]],
         store: StatusStore,
         *,
-        requests: OpenDeliveries,
-        cancellations: OpenDeliveries,
+        requests: OpenDeliveries[str],
+        cancellations: OpenDeliveries[str],
         stop_work: Callable[[str], Awaitable[None]],
     ) -> None:
         self._free = free
@@ -119,7 +73,7 @@ class CapacityReleaser:
 
     def on_cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
         """Starts the release, once even if the cancellation is delivered twice."""
-        if self._cancellations.take(fact.id, reply):
+        if self._cancellations.add(fact.id, reply):
             self._start(fact.id, self._cancel(fact))
 
     def start_release(self, request: dict[str, Any]) -> None:
@@ -156,17 +110,11 @@ class CapacityReleaser:
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
 
     async def _free_until_done(self, cancellation: Cancellation) -> None:
-        pause = PAUSE_MIN
-        while True:
-            go_on()
-            try:
-                await self._free(cancellation)
-                return
-            except Exception as error:
-                why = f"{type(error).__name__}: {error}"
-                log.exception("not_freed", id=cancellation.id, reason=why, again_seconds=pause)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_MAX)
+        def failed(error: Exception, pause: float) -> None:
+            why = f"{type(error).__name__}: {error}"
+            log.exception("not_freed", id=cancellation.id, reason=why, again_seconds=pause)
+
+        await until_returned(lambda: self._free(cancellation), failed)
 
     def _start(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=request_id)
@@ -193,7 +141,7 @@ class RequestWorker:
         store: StatusStore,
         publisher: StatusPublisher,
         releaser: CapacityReleaser,
-        deliveries: OpenDeliveries,
+        deliveries: OpenDeliveries[str],
         *,
         concurrency: int,
     ) -> None:
@@ -216,7 +164,7 @@ class RequestWorker:
 
     def on_requested(self, fact: ProvisioningRequested, reply: str) -> None:
         """Starts work on a request, unless it is under way already."""
-        self._deliveries.take(fact.id, reply)
+        self._deliveries.add(fact.id, reply)
         if fact.id in self._tasks:
             return
         task = asyncio.create_task(self._work(fact), name=fact.id)
@@ -247,7 +195,7 @@ class RequestWorker:
         replica."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for request_id in [one for one in self._deliveries.ids() if one not in self._tasks]:
+            for request_id in [one for one in self._deliveries if one not in self._tasks]:
                 try:
                     stored = (await self._store.get(request_id)).status
                 except AdmittanceError:
@@ -308,7 +256,7 @@ class RequestWorker:
     async def _call_obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
         """The answer of the provider's function, called until it does not raise. While it fails,
         the request's status says so."""
-        pause = PAUSE_MIN
+        failures = 0
         while True:
             go_on()
             async with self._room:
@@ -317,6 +265,8 @@ class RequestWorker:
                 try:
                     return await self._obtain(request)
                 except Exception as error:
+                    failures += 1
+                    pause = pause_after(failures)
                     why = f"{type(error).__name__}: {error}"
                     log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
                     kind = type(error).__name__
@@ -326,7 +276,6 @@ class RequestWorker:
             if not await self._publish_trouble(fact, trouble):
                 return Failed(trouble)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_MAX)
 
     async def _publish_trouble(self, fact: ProvisioningRequested, trouble: str) -> bool:
         """Publishes, as the SDK's own status, that obtaining fails. False: the request was

@@ -48,15 +48,16 @@ class ChangeSignal:
 
 
 async def beat(
-    bus: Bus, subject: str, changes: ChangeSignal, now: Callable[[], bytes], *, seconds: float
+    bus: Bus, changes: ChangeSignal, heartbeat: Callable[[], tuple[str, bytes]], *, seconds: float
 ) -> None:
-    """Publishes ``now()`` every ``seconds`` and after each change, until cancelled."""
+    """Publishes ``heartbeat()``, a subject and a payload, every ``seconds`` and after each change,
+    until cancelled."""
     pause = min(PAUSE_SECONDS, seconds / 2)
     with changes.heard() as changed:
         while True:
             changed.clear()
             if bus.nc.is_connected:
-                await bus.tell((subject, now()))
+                await bus.tell(heartbeat())
             await asyncio.sleep(pause)
             await set_within(changed, seconds - pause)
 

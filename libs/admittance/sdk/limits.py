@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -41,18 +40,3 @@ def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSe
         raise ValueError(f"{what}: {error}") from None
     bounded(what, updates)
     return updates
-
-
-T = TypeVar("T")
-
-
-async def run_to_completion(call: Awaitable[T]) -> T:
-    """Runs a call to completion even if the caller is cancelled: an abandoned call might still
-    create something, after the release that should free it."""
-    task = asyncio.ensure_future(call)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.done():
-            await asyncio.wait([task])
-        raise

@@ -9,8 +9,8 @@ this process does not finish goes to the replica that pulls next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -54,6 +54,14 @@ class RequestSource(NamedTuple):
     durable: str
     beside: str
     absent: str
+
+
+class Acknowledger(Protocol):
+    """Ends deliveries. An empty reply needs no acknowledgement."""
+
+    def done(self, reply: str) -> None: ...
+    def again(self, reply: str, delay_seconds: float = 0.0) -> None: ...
+    def let_wait(self, reply: str) -> None: ...
 
 
 class RequestConsumer:
@@ -198,3 +206,47 @@ class RequestConsumer:
         elif self._told_absent:
             self._told_absent = 0.0
         return name
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class OpenDeliveries(Generic[K]):
+    """The deliveries that are not acknowledged yet, by request. A request can have several."""
+
+    def __init__(self, consumer: Acknowledger) -> None:
+        self._consumer = consumer
+        self._replies: dict[K, list[str]] = {}
+
+    def add(self, key: K, reply: str) -> bool:
+        """Adds a delivery. True if it is the only one of this request."""
+        replies = self._replies.setdefault(key, [])
+        replies.append(reply)
+        return len(replies) == 1
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._replies
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(list(self._replies))
+
+    def done(self, key: K) -> None:
+        """Acknowledges the deliveries of a request."""
+        for reply in self._replies.pop(key, ()):
+            self._consumer.done(reply)
+
+    def again(self, key: K, delay_seconds: float = 0.0) -> None:
+        """Asks the server to redeliver them, after the delay."""
+        for reply in self._replies.pop(key, ()):
+            self._consumer.again(reply, delay_seconds)
+
+    def let_wait(self, key: K) -> None:
+        """Makes room for other deliveries while this request waits."""
+        for reply in self._replies.get(key, ()):
+            self._consumer.let_wait(reply)
+
+    def hand_back(self) -> None:
+        """Asks the server to redeliver all of them to another replica."""
+        for replies in self._replies.values():
+            for reply in replies:
+                self._consumer.again(reply)

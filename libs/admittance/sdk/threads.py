@@ -1,5 +1,5 @@
-"""Calls the author's functions: plain functions run in threads, which block neither the event loop
-nor the end of the process."""
+"""Calls the author's functions, again after a failure. Plain functions run in threads, which block
+neither the event loop nor the end of the process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ import contextvars
 import inspect
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+from admittance.runtime.tasks import go_on
+
+PAUSE_MIN: Final = 1.0
+PAUSE_MAX: Final = 60.0
+"""Seconds between two calls of a function that raises."""
 
 T = TypeVar("T")
 
@@ -82,6 +88,40 @@ class Threads:
             with self._lock:
                 # A queued call may have reserved no idle thread: never count more than were made.
                 self._idle = min(self._idle + 1, self._made)
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failed calls in a row: 1, 2, 4, … 60."""
+    return float(min(PAUSE_MIN * 2 ** min(failures - 1, 16), PAUSE_MAX))
+
+
+async def until_returned(
+    call: Callable[[], Awaitable[None]], failed: Callable[[Exception, float], None]
+) -> None:
+    """Calls until a call returns. ``failed`` gets each exception and the seconds until the next
+    call."""
+    failures = 0
+    while True:
+        go_on()
+        try:
+            await call()
+            return
+        except Exception as error:
+            failures += 1
+            failed(error, pause_after(failures))
+        await asyncio.sleep(pause_after(failures))
+
+
+async def run_to_completion(call: Awaitable[T]) -> T:
+    """Runs a call to completion even if the caller is cancelled: an abandoned call might still
+    create something, after the release that should free it."""
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait([task])
+        raise
 
 
 def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None) -> T:

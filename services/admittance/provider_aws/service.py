@@ -38,7 +38,7 @@ from admittance.providers import (
 )
 from admittance.providers.builtin import provider_of
 from admittance.providers.health import InactiveReasons
-from admittance.providers.service import ProviderService
+from admittance.providers.provider import ProviderService
 from admittance.providers.status_store import read_status
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry

@@ -11,7 +11,7 @@ from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import MANAGED, Found, Room, Worker, found_of
 from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
-from admittance.sdk.limits import run_to_completion
+from admittance.sdk.threads import run_to_completion
 
 CALL_SECONDS: Final = 60
 NEEDED: Final = "provider-docker needs the package docker: pip install 'admittance[docker]'"

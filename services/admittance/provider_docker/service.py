@@ -38,7 +38,7 @@ from admittance.providers import (
 )
 from admittance.providers.builtin import installation, provider_of
 from admittance.providers.health import InactiveReasons
-from admittance.providers.service import ProviderService
+from admittance.providers.provider import ProviderService
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings

@@ -24,7 +24,7 @@ from admittance.provider_kubernetes.cluster import (
     Unauthorized,
 )
 from admittance.providers.health import InactiveReasons
-from admittance.sdk.limits import run_to_completion
+from admittance.sdk.threads import run_to_completion
 
 PAUSE_MIN: Final = 0.2
 PAUSE_MAX: Final = 10.0

@@ -25,7 +25,7 @@ from admittance.provider_kubernetes.sweeper import Sweeper
 from admittance.providers import Accepted, Cancellation, Failed, Request, Status
 from admittance.providers.builtin import installation, provider_of
 from admittance.providers.health import InactiveReasons
-from admittance.providers.service import ProviderService
+from admittance.providers.provider import ProviderService
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import health
 from admittance.runtime.process.settings import Settings

@@ -28,7 +28,7 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.builtin import provider_of
-from admittance.providers.service import ProviderService
+from admittance.providers.provider import ProviderService
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from admittance.checks import AdmissionCheckController, Later, Request
-from admittance.checks.service import CheckService
+from admittance.checks.controller import CheckService
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus

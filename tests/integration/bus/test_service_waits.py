@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from admittance.checks import AdmissionCheckController, Ready
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavailable
 from admittance.runtime.nats_server.cluster import free_ports
@@ -14,7 +15,7 @@ from admittance.runtime.nats_server.server import EmbeddedServer
 from admittance.runtime.process import supervise
 from admittance.runtime.process import supervise as service
 from admittance.runtime.process.settings import Settings
-from admittance.sdk import process
+from admittance.sdk import program
 
 from servers import TestServer, within
 
@@ -111,17 +112,19 @@ async def test_one_server_that_is_down_does_not_refuse_a_connection(
 async def test_a_program_that_gets_no_answer_begins_anew(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "ANEW_PAUSE", 0.01)
+    monkeypatch.setattr(program, "RESTART_PAUSE", 0.01)
     troubles = [Unavailable("no answer"), Busy(10008, "not now"), Full(10047, "no room")]
     buses: list[Bus] = []
 
-    async def work(bus: Bus, _: Settings) -> None:
-        buses.append(bus)
-        await bus.api("INFO")
-        if troubles:
-            raise troubles.pop()
+    class Patient(AdmissionCheckController):
+        async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+            buses.append(bus)
+            await bus.api("INFO")
+            if troubles:
+                raise troubles.pop()
 
-    peer = process.Program("check", "patient", "controller")
-    await within(process.serve(peer, work, stop=asyncio.Event(), url=nats_server.url, creds=None))
+    controller = Patient("example.com/patient")
+    controller.check(lambda _: Ready())
+    await within(controller.serve(nats_server.url))
     assert len(buses) == 4
     assert all(bus.nc.is_closed for bus in buses)

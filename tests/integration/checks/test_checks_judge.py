@@ -349,7 +349,7 @@ async def test_what_is_reported_after_a_withdrawal_is_only_what_may_still_count(
 async def test_a_failing_check_answers_nothing_but_pending_and_is_called_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.checks.judge.PAUSE_MIN", 0.05)
+    monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.05)
     budget = AdmissionCheckController(NAME)
     calls = 0
 

@@ -163,7 +163,7 @@ async def test_a_revocation_that_was_kept_and_never_said_is_said_when_it_is_repo
     await StatusStore(bus, CLASS).put(said, 0)
     provider = Pool().provider()
     async with running(provider, nats_server):
-        await until(lambda: provider._report is not None)
+        await until(lambda: provider.is_running)
         outbox_runs = provider.report("u/c/1/1", CapacityRevoked("sold"))
         assert await within(outbox_runs)
         await until(lambda: asker.words() == ["CapacityRevoked"])
@@ -217,7 +217,7 @@ async def test_what_another_replica_has_ended_is_acknowledged_by_the_one_that_ho
         await asker.asks()
         await until(lambda: asker.words() == ["Accepted"])
         async with running(other, nats_server):
-            await until(lambda: other._report is not None)
+            await until(lambda: other.is_running)
             assert await within(other.report("u/c/1/1", Provisioned("here")))
             await until_all_acknowledged(bus)
 
@@ -264,7 +264,7 @@ async def test_what_one_replica_works_on_is_known_to_all_of_them(
         await until(lambda: bool(pools[0].calls))
         other = pools[1].provider()
         async with running(other, nats_server):
-            await until(lambda: other._report is not None)
+            await until(lambda: other.is_running)
             replies = [await asker.query("u/c/1/1") for _ in range(20)]
             go.set()
             await until(lambda: bool(asker.said))

@@ -310,7 +310,7 @@ async def until_cancelled(asker: Asker, request_id: str = "u/c/1/1") -> None:
 async def test_one_that_raises_is_called_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.providers.request_worker.PAUSE_MIN", 0.01)
+    monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.01)
     pool = Pool()
 
     async def twice(_: Request) -> None:

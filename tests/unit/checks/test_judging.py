@@ -281,7 +281,7 @@ async def test_the_callback_runs_here_only_for_a_delivery_or_for_what_was_judged
 async def test_a_callback_that_fails_is_called_again_and_acknowledged_only_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.checks.judgements.PAUSE_MIN", 0.01)
+    monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.01)
     calls = 0
 
     async def free(_: Withdrawal) -> None:
@@ -300,7 +300,7 @@ async def test_a_callback_that_fails_is_called_again_and_acknowledged_only_then(
 async def test_a_check_that_fails_is_called_again_and_holds_no_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.checks.judge.PAUSE_MIN", 0.05)
+    monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.05)
 
     async def judge(request: Request) -> Verdict | None:
         if room.story.count(f"{request.name} 1") == 1:

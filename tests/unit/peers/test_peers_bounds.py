@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.checks import Pending, Ready, Reference, Rejected
-from admittance.checks.service import message_of
+from admittance.checks.controller import message_of
 from admittance.events.base import MESSAGE_MAX, WHOLE_MAX
 from admittance.providers import Accepted, Provisioned
 from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting

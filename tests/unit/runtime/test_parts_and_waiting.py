@@ -14,8 +14,7 @@ from admittance.runtime.tasks import parts, set_before, set_within
 
 ROOT = Path(__file__).parents[3]
 WAIT_ONCE = {
-    "libs/admittance/checks/service.py": "the end of a process",
-    "libs/admittance/providers/service.py": "the end of a process",
+    "libs/admittance/sdk/worker.py": "the end of a process",
     "services/admittance/scheduler/usage_keys.py": "the end of a leader",
     "services/admittance/workload_controller/recording.py": "the end of a leader",
 }

@@ -1,0 +1,176 @@
+"""A check controller or provider as its author writes it, and how it runs as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import msgspec
+import structlog
+import uvloop
+
+from admittance.events.names import token
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import SetupError, Unavailable, passes
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.process.startup import collect_garbage_less_often
+from admittance.runtime.process.supervise import stop_on_signals
+from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry import logs
+from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.sdk.heartbeats import ChangeSignal
+from admittance.sdk.threads import Threads
+
+THREADS: Final = 16
+GRACE_SECONDS: Final = 7.0
+"""Less than the ten seconds after which a container is killed."""
+CONNECT_PAUSE_MIN: Final = 0.2
+CONNECT_PAUSE_MAX: Final = 5.0
+RESTART_PAUSE: Final = 1.0
+
+log = structlog.get_logger()
+
+
+class Program(ABC):
+    """The base of `AdmissionCheckController` and `Provider`: the author's functions, and how they
+    run.
+
+    ``main``: the function that answers a request. ``release``: the function that frees what was
+    booked for a withdrawn request. Coroutine functions run in the event loop, plain functions in
+    threads.
+    """
+
+    kind: ClassVar[str]
+    """Check or provider, in the name of the connection and of the environment variables."""
+    log_field: ClassVar[str]
+    """The log field with the program's name."""
+    default_concurrency: ClassVar[int]
+    """The requests at once for a coroutine function; `THREADS` for a plain function."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        parameters: type[Any] | None,
+        concurrency: int | None,
+        grace_seconds: float,
+    ) -> None:
+        token(name)  # raises ValueError for a name that has no token
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency={concurrency}: it must be at least 1")
+        self.name = name
+        self.shape = parameters
+        self.grace_seconds = grace_seconds
+        self.changes = ChangeSignal()
+        """Each change sends a heartbeat at once."""
+        self.main: Callable[..., Any] | None = None
+        self.release: Callable[..., Any] | None = None
+        self.threads = Threads(concurrency or THREADS)
+        self._concurrency = concurrency
+        self._publish: Callable[..., Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """The requests that one process works on at once."""
+        if self._concurrency is not None:
+            return self._concurrency
+        return self.default_concurrency if inspect.iscoroutinefunction(self.main) else THREADS
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `report` can publish now."""
+        return self._publish is not None
+
+    async def free(self, withdrawn: Any) -> None:
+        """Calls the release function, if the author has decorated one."""
+        if self.release is not None:
+            await self.threads.outcome(self.release, withdrawn)
+
+    def report_through(self, publish: Callable[..., Any] | None) -> None:
+        """Connects `report` to a function of the running event loop; None disconnects it."""
+        self._publish = publish
+        self._loop = asyncio.get_running_loop() if publish is not None else None
+
+    async def _report(self, about: Any, answer: Any) -> bool:
+        if self._publish is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return bool(await self._publish(about, answer))
+
+    # Running. -----------------------------------------------------------------------------
+
+    async def serve(
+        self,
+        url: str | None = None,
+        *,
+        creds: str | None = None,
+        stop: asyncio.Event | None = None,
+    ) -> None:
+        """Answers requests until stop is set or this is cancelled; for a program with an event loop
+        of its own. ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS. Retries
+        while the servers do not answer."""
+        await self._serve(
+            Settings.from_env(self.kind, url=url), creds=creds, stop=stop or asyncio.Event()
+        )
+
+    def run(self, url: str | None = None, *, creds: str | None = None) -> None:
+        """Answers requests until SIGINT or SIGTERM. Arguments as in `serve`."""
+        collect_garbage_less_often()
+        uvloop.run(self._run(Settings.from_env(self.kind, url=url), creds))
+
+    async def _run(self, settings: Settings, creds: str | None) -> None:
+        logs.configure(self.name, settings.instance, settings.json_logs, level=settings.log_level)
+        stop = asyncio.Event()
+        stop_on_signals(stop)
+        await self._serve(settings, creds=creds, stop=stop)
+
+    async def _serve(self, settings: Settings, *, creds: str | None, stop: asyncio.Event) -> None:
+        """Works until stop is set. Work that fails because of the bus (`errors.passes`) starts
+        again with a new connection."""
+        if self.main is None:
+            raise RuntimeError(self._without_main())
+        if creds is not None:
+            settings = msgspec.structs.replace(settings, creds=creds)
+        told = LogThrottle()
+        while (bus := await self._connected(settings, stop)) is not None:
+            try:
+                await self._work(bus, settings, stop)
+                return
+            except Exception as error:
+                if not passes(error):
+                    raise
+                if told.due(clock.monotonic()):
+                    log.warning("begins_anew", **{self.log_field: self.name}, reason=str(error))
+            finally:
+                await bus.close()
+            await set_within(stop, RESTART_PAUSE)
+
+    async def _connected(self, settings: Settings, stop: asyncio.Event) -> Bus | None:
+        """A connection; None if stop was set first."""
+        pause = CONNECT_PAUSE_MIN
+        told = LogThrottle()
+        while not stop.is_set():
+            try:
+                return await Bus.connect(
+                    settings.url, name=f"{self.kind} {self.name}", creds=settings.creds
+                )
+            except (SetupError, Unavailable) as error:
+                if told.due(clock.monotonic()):
+                    log.warning(
+                        "not_connected_yet", **{self.log_field: self.name}, reason=str(error)
+                    )
+            await set_within(stop, pause)
+            pause = min(pause * 2, CONNECT_PAUSE_MAX)
+        return None
+
+    @abstractmethod
+    async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+        """Runs one replica with this connection until stop is set."""
+
+    @abstractmethod
+    def _without_main(self) -> str:
+        """The error text for a program without a main function."""

@@ -1,0 +1,191 @@
+"""One running replica of a check controller or provider: receives requests, sends heartbeats, and
+ends in order.
+
+To end, it (1) hands deliveries that arrive from now on to other replicas and stops pulling, (2)
+lets work under way finish within the grace period, (3) waits until its answers are on the log and
+then acknowledges their deliveries. After a ``kill -9`` at any point the server redelivers what was
+not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from admittance.events.codec import Undecodable, decode
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
+from admittance.sdk.heartbeats import beat
+from admittance.sdk.outbox import Outbox
+from admittance.sdk.program import Program
+from admittance.sdk.requests import IncomingMessage, RequestConsumer, RequestSource
+
+AGAIN_SECONDS: Final = 5.0
+"""Delay of a redelivery after a bug ended the work on it."""
+
+P = TypeVar("P", bound=Program)
+log = structlog.get_logger()
+
+
+class Worker(ABC, Generic[P]):
+    """One replica of ``program``. A subclass says how it handles a fact, what its heartbeat holds,
+    and how its work ends."""
+
+    def __init__(
+        self,
+        program: P,
+        bus: Bus,
+        settings: Settings,
+        source: RequestSource,
+        *,
+        log_name: str,
+        progress_seconds: float | None = None,
+    ) -> None:
+        """``log_name``: begins its log events. ``progress_seconds``: see `RequestConsumer`."""
+        self._program = program
+        self._bus = bus
+        self._settings = settings
+        self._log_name = log_name
+        self._outbox = Outbox(bus)
+        self._consumer = RequestConsumer(
+            bus,
+            source,
+            self._on_message,
+            room=max(4, 2 * program.concurrency),
+            progress_seconds=progress_seconds,
+        )
+        self._stopping = False
+
+    # What a subclass says. ----------------------------------------------------------------
+
+    @abstractmethod
+    def _on_fact(self, fact: object, message: IncomingMessage) -> None:
+        """Handles a request or withdrawal. Must not block."""
+
+    @abstractmethod
+    def _heartbeat(self) -> tuple[str, bytes]:
+        """Subject and payload of the current heartbeat."""
+
+    def _beside(self) -> Iterable[Coroutine[Any, Any, None]]:
+        """Further coroutines that run until the end."""
+        return ()
+
+    @abstractmethod
+    async def _finish(self, grace_seconds: float) -> None:
+        """Waits for work under way, cancels the rest after ``grace_seconds``, and hands its
+        deliveries to other replicas."""
+
+    @abstractmethod
+    async def report(self, about: Any, answer: Any) -> bool:
+        """Publishes an answer that the author's program gives later."""
+
+    # Running. -----------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answers requests until stop is set."""
+        program = self._program
+        program.report_through(self.report)
+        await run_until_stopped(
+            self._start(),
+            (
+                self._outbox.run(),
+                self._consumer.keep(),
+                beat(
+                    self._bus,
+                    program.changes,
+                    self._heartbeat,
+                    seconds=self._settings.beat_seconds,
+                ),
+                *self._beside(),
+            ),
+            stop=stop,
+            failed=self._consumer.failed,
+            end=self._leave,
+        )
+
+    async def _start(self) -> None:
+        await self._consumer.start()
+        log.info(f"{self._log_name}_started", **{self._program.log_field: self._program.name})
+
+    async def _leave(self) -> None:
+        with suppress(TimeoutError):
+            # wait_for runs it as a task, so that our cancellation does not cancel it.
+            await asyncio.wait_for(self._end(), self._program.grace_seconds + 10.0)
+        self._program.report_through(None)
+
+    async def _end(self) -> None:
+        self._stopping = True
+        finishing = asyncio.create_task(self._finish(self._program.grace_seconds))
+        await self._consumer.drain()
+        await finishing
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._outbox.emptied()
+        await asyncio.sleep(0)  # tasks that waited for the log acknowledge their deliveries
+        await self._consumer.stop()
+        log.info(f"{self._log_name}_ended", handed_back=self._consumer.held)
+
+    def _on_message(self, message: IncomingMessage) -> None:
+        try:
+            fact = decode(message.subject, message.data)
+            if self._stopping and message.reply:
+                self._consumer.again(message.reply)
+            else:
+                self._on_fact(fact, message)
+        except (Undecodable, msgspec.MsgspecError) as error:
+            log.error("not_understood", subject=message.subject, reason=str(error))
+            self._consumer.never(message.reply)
+        except Exception:
+            # A bug, perhaps only of this version: another replica may handle the delivery.
+            log.exception("not_taken", subject=message.subject)
+            self._consumer.again(message.reply, AGAIN_SECONDS)
+
+
+async def run_until_stopped(
+    start: Coroutine[Any, Any, None],
+    beside: Iterable[Coroutine[Any, Any, None]],
+    *,
+    stop: asyncio.Event,
+    failed: asyncio.Future[None],
+    end: Callable[[], Awaitable[None]],
+) -> None:
+    """Runs ``start``, then waits until stop is set. ``end`` is always awaited, while ``beside``
+    still run. The coroutines of ``beside`` and ``failed`` end only with an error, which is
+    raised."""
+    tasks = [asyncio.create_task(work) for work in beside]
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(start)
+    try:
+        watched: list[asyncio.Future[Any]] = [stopping, failed, *tasks]
+        await asyncio.wait([starting, *watched], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        for one in watched:
+            if one.done():
+                one.result()
+    finally:
+        starting.cancel()
+        await end()
+        for task in (*tasks, stopping, starting):
+            task.cancel()
+        await asyncio.gather(*tasks, stopping, starting, return_exceptions=True)
+
+
+def secret(settings: Settings) -> bytes:
+    """The key of message ids: equal for all replicas with the same credentials, and not guessable
+    by other programs."""
+    if settings.creds is None:
+        return b""
+    try:
+        return hashlib.blake2b(Path(settings.creds).read_bytes(), digest_size=32).digest()
+    except OSError:
+        return b""
