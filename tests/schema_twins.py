@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 
 from admittance.api.kinds import KINDS
 from admittance.api.problems import Problem
+from admittance.api.reading.conform import resolve
 from admittance.api.reading.manifest import ManifestError, accept, parsed
-from admittance.api.reading.scalars import resolve
 from admittance.api.schema import manifests_schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -194,8 +194,8 @@ SEVERAL = re.compile(
     "|".join(
         (
             # Of more than one field.
-            r"(is there twice|duplicate name)",
-            r"the same key and effect are there twice",
+            r"(is listed twice|duplicate name)",
+            r"the same key and effect are listed twice",
             r"must not exceed ",
             r"must be left out (while|without|when|: only)",
             r"must be left out: a \w+ has no namespace",
@@ -207,7 +207,7 @@ SEVERAL = re.compile(
             r"must name the parent",
             r"must be Never while",
             r"needs whenCanBorrow",
-            r"is no flavor of this queue",
+            r"is not a flavor of this queue",
             r"is not one of the explicitVariants",
             r"quotas for \d+ covered resources",
             r"in the order of coveredResources",
@@ -225,7 +225,7 @@ SEVERAL = re.compile(
             r"must be 0 or more than a billionth",
             r"must be a number from 1 to",
             r"must be a number of seconds",
-            r"is no name like example.com/gate",
+            r"is not a name like example.com/gate",
             r"names a gate twice",
             # Times, and what JSON can hold.
             r"must be a time like",
@@ -271,7 +271,7 @@ def plain(value: Any) -> Any:
 _validator = Draft202012Validator(manifests_schema())
 _by_kind = {
     name: Draft202012Validator(
-        {"$defs": manifests_schema()["$defs"], "$ref": f"#/$defs/{kind.struct.__name__}"}
+        {"$defs": manifests_schema()["$defs"], "$ref": f"#/$defs/{kind.name}"}
     )
     for name, kind in KINDS.items()
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.defaults import flavors_of_annotation
+from admittance.api.manifests import flavors_of_annotation
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import FAMILY_GATE, AdmissionConstraints, GateHolder

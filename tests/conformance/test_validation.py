@@ -10,10 +10,10 @@ import pytest
 
 from admittance.api.problems import Problem
 from admittance.api.reading.manifest import ManifestError, accept, decode_object
-from admittance.api.validation.status import check_status, status_of
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
 from conformance.differences import VALIDATION
+from conformance.status_rules import check_status, status_of
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "validation"
 

@@ -12,7 +12,10 @@ from admittance.api.limits import (
     ControllerName,
     Description,
     Detail,
+    Duration,
+    Factor,
     Int32,
+    Jitter,
     KindName,
     LabelKey,
     Merge,
@@ -20,13 +23,11 @@ from admittance.api.limits import (
     Parameters,
     Policy,
     Positive,
+    RequiredDuration,
     RequiredLabel,
     RequiredName,
-    RequiredSpan,
     Retry,
-    Span,
-    many,
-    says,
+    list_rule,
 )
 from admittance.api.meta import Condition, ObjectMeta, Strict
 
@@ -46,10 +47,10 @@ class RetryStrategy(Strict, frozen=True, kw_only=True):
     """
 
     strategy: Retry = "static"
-    base_delay: RequiredSpan = ""
-    factor: Annotated[float, says(own=True, minimum=1)] = 2.0
-    jitter: Annotated[float, says(own=True, minimum=0, maximum=1)] = 0.0
-    max_delay: Span | None = None
+    base_delay: RequiredDuration = ""
+    factor: Factor = 2.0
+    jitter: Jitter = 0.0
+    max_delay: Duration | None = None
     max_retries: Natural | None = None
 
 
@@ -103,13 +104,13 @@ class NodeSelectorUpdate(Strict, frozen=True, kw_only=True):
 
 
 class ProvisioningPodSetUpdates(Strict, frozen=True, kw_only=True):
-    node_selector: Annotated[tuple[NodeSelectorUpdate, ...], many(UPDATES_MAX, "entries")] = ()
+    node_selector: Annotated[tuple[NodeSelectorUpdate, ...], list_rule(UPDATES_MAX, "entries")] = ()
 
 
 class ProvisioningRequestConfigSpec(Strict, frozen=True, kw_only=True):
     provisioning_class_name: RequiredName = ""
     parameters: Parameters = msgspec.field(default_factory=dict)
-    managed_resources: Annotated[tuple[LabelKey, ...], many(RESOURCES_MAX, "resources")] = ()
+    managed_resources: Annotated[tuple[LabelKey, ...], list_rule(RESOURCES_MAX, "resources")] = ()
     retry_strategy: ProvisioningRetryStrategy = ProvisioningRetryStrategy()
     pod_set_updates: ProvisioningPodSetUpdates | None = None
     pod_set_merge_policy: Merge | None = None

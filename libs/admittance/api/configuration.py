@@ -7,16 +7,45 @@ Source: docs/spec/scheduling.md#1.8.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from admittance.api.limits import VARIANTS_MAX
+from admittance.api.limits import (
+    FLAVOR_VARIANTS_MAX,
+    VARIANTS_MAX,
+    Natural,
+    field_rule,
+    one_of,
+)
 from admittance.api.meta import Strict
+from admittance.api.problems import Problem
+from admittance.api.units import duration_error, quantity_error
 
 API_VERSIONS: Final = ("config.kueue.x-k8s.io/v1beta2", "config.kueue.x-k8s.io/v1beta1")
 FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE: Final = "LessThanInitialShare"
+
+Duration: TypeAlias = Annotated[str, field_rule(syntax=duration_error)]
+"""Like ``10m``; 0 or more."""
+
+
+def _check_weights(weights: Mapping[str, float]) -> list[Problem]:
+    return [
+        Problem(f"[{name}]", f"must be at least 0, not {weight:g}")
+        for name, weight in weights.items()
+        if not weight >= 0
+    ]
+
+
+def _check_outputs(outputs: Mapping[str, Any]) -> list[Problem]:
+    return [
+        Problem(f"[{name}]", error)
+        for name, written in outputs.items()
+        if (error := quantity_error(written))
+    ]
 
 
 class FairSharing(Strict, frozen=True, kw_only=True):
@@ -28,70 +57,77 @@ class FairSharing(Strict, frozen=True, kw_only=True):
 
 
 class AdmissionFairSharing(Strict, frozen=True, kw_only=True):
-    """LocalQueues with less usage go first. Durations like ``10m``."""
+    """LocalQueues with less usage go first. The sampling interval is 1 s or more."""
 
-    usage_half_life_time: str = "0s"
-    usage_sampling_interval: str = "5m"
-    resource_weights: dict[str, float] = msgspec.field(default_factory=dict)
+    usage_half_life_time: Duration = "0s"
+    usage_sampling_interval: Annotated[str, field_rule(syntax=partial(duration_error, least=1))] = (
+        "5m"
+    )
+    resource_weights: Annotated[dict[str, float], field_rule(entries=_check_weights)] = (
+        msgspec.field(default_factory=dict)
+    )
 
 
 class RequeuingStrategy(Strict, frozen=True, kw_only=True):
-    """How a workload is requeued when its pods were not ready in time. ``timestamp``: Eviction or
-    Creation."""
+    """How a workload is requeued when its pods were not ready in time."""
 
-    timestamp: str = "Eviction"
-    backoff_limit_count: int | None = None
-    backoff_base_seconds: int = 60
-    backoff_max_seconds: int = 3600
+    timestamp: Annotated[str, one_of(("Eviction", "Creation"))] = "Eviction"
+    backoff_limit_count: Natural | None = None
+    backoff_base_seconds: Natural = 60
+    backoff_max_seconds: Natural = 3600
 
 
 class WaitForPodsReady(Strict, frozen=True, kw_only=True):
     """How long pods may take to be ready. ``enable`` (v1beta1): as for `FairSharing`."""
 
     enable: bool = True
-    timeout: str = "30m"
-    recovery_timeout: str | None = None
+    timeout: Duration = "30m"
+    recovery_timeout: Duration | None = None
     block_admission: bool = False
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
 
 
 class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
     """Ours. ``maxFlavors``: the most flavors of a ClusterQueue without explicit variants, in which
-    each flavor is a variant of every workload; 1 to 64."""
+    each flavor is a variant of every workload."""
 
-    max_flavors: int = VARIANTS_MAX
+    max_flavors: Annotated[int, field_rule(minimum=1, maximum=FLAVOR_VARIANTS_MAX)] = VARIANTS_MAX
 
 
 class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
     """Ours. ``backoffMaxSeconds``: from the third Retry in a row without a delay, a check delays
     the workload by 1 s, 2 s, 4 s, … up to this limit; 0: no delay."""
 
-    backoff_max_seconds: int = 60
+    backoff_max_seconds: Annotated[int, field_rule(minimum=0, maximum=86_400)] = 60
 
 
 class Transformation(Strict, frozen=True, kw_only=True):
-    """``strategy``: Retain (default) or Replace. ``outputs``: for one unit of the input."""
+    """``outputs``: quantities for one unit of the input."""
 
-    input: str = ""
-    strategy: str = "Retain"
+    input: Annotated[str, field_rule(required=True)] = ""
+    strategy: Annotated[str, one_of(("", "Retain", "Replace"))] = "Retain"
     multiply_by: str = ""
-    outputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    outputs: Annotated[dict[str, Any], field_rule(entries=_check_outputs)] = msgspec.field(
+        default_factory=dict
+    )
 
 
 class Resources(Strict, frozen=True, kw_only=True):
-    """How requests become quota. ``quotaCheckStrategy``: BlockUndeclared or IgnoreUndeclared."""
+    """How requests become quota."""
 
     exclude_resource_prefixes: tuple[str, ...] = ()
     transformations: tuple[Transformation, ...] = ()
-    quota_check_strategy: str = "BlockUndeclared"
+    quota_check_strategy: Annotated[str, one_of(("BlockUndeclared", "IgnoreUndeclared"))] = (
+        "BlockUndeclared"
+    )
     device_class_mappings: Any = None
 
 
 class Retention(Strict, frozen=True, kw_only=True):
     """How long ended objects are kept; null: the default."""
 
-    after_finished: str | None = None
-    after_deactivated_by_kueue: str | None = None
+    after_finished: Duration | None = None
+    after_deactivated_by_kueue: Duration | None = None
 
 
 class Retentions(Strict, frozen=True, kw_only=True):
@@ -101,7 +137,7 @@ class Retentions(Strict, frozen=True, kw_only=True):
 
 
 class Configuration(Strict, frozen=True, kw_only=True):
-    """Everything that a deployment may set about how workloads are admitted."""
+    """The settings of a deployment about the admission of workloads."""
 
     api_version: str = API_VERSIONS[0]
     kind: str = "Configuration"

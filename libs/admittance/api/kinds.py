@@ -1,82 +1,73 @@
-"""The kinds of manifests that are ours: their versions, their names for people, their Structs."""
+"""The table of kinds: how our kinds of manifests are spelled in YAML, in keys and by people.
+
+Their Structs are in `admittance.api.manifests`: they take long to import, and the command line
+completes kinds while the shell waits.
+"""
 
 from __future__ import annotations
 
 import difflib
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from admittance.api.checks import (
-    AdmissionCheck,
-    Foreign,
-    Namespace,
-    ProvisioningRequestConfig,
-    WorkloadPriorityClass,
-)
-from admittance.api.kind_names import GROUP, NAMES
-from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
-from admittance.api.workload import Job, Workload
-
-Typed: TypeAlias = (
-    ClusterQueue
-    | Cohort
-    | LocalQueue
-    | ResourceFlavor
-    | AdmissionCheck
-    | WorkloadPriorityClass
-    | ProvisioningRequestConfig
-    | Namespace
-    | Workload
-    | Job
-)
-Manifest: TypeAlias = Typed | Foreign
-
+GROUP: Final = "kueue.x-k8s.io"
+V1BETA1: Final = "kueue.x-k8s.io/v1beta1"
+V1BETA2: Final = "kueue.x-k8s.io/v1beta2"
+V1ALPHA1: Final = "kueue.x-k8s.io/v1alpha1"
 OUR_GROUPS: Final = frozenset({GROUP, "batch", ""})
-"""API groups in which an unknown kind is a mistake, not a foreign object."""
-
-
-GENERATED: Final = frozenset({"Workload", "Job"})
-"""Kinds that accept a generateName instead of a name."""
+"""API groups in which an unknown kind is a mistake, not a foreign kind."""
+_KUEUE: Final = (V1BETA2, V1BETA1)
 
 
 class Kind(NamedTuple):
-    """``token`` stands for the kind in bucket keys and subjects; ``short`` are names for people."""
+    """``token``: the kind in bucket keys and subjects. ``short``: short names that users may type.
+    ``generated``: a generateName is accepted instead of a name."""
 
     name: str
-    struct: type[Typed]
-    versions: tuple[str, ...]
-    namespaced: bool
     plural: str
+    short: tuple[str, ...]
     token: str
-    short: tuple[str, ...] = ()
+    versions: tuple[str, ...] = _KUEUE
+    namespaced: bool = False
+    generated: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All names that users may type, in lower case."""
+        return (self.name.lower(), self.plural, *self.short)
 
 
-_STRUCTS: Final[tuple[type[Typed], ...]] = (
-    Workload,
-    ClusterQueue,
-    LocalQueue,
-    Cohort,
-    ResourceFlavor,
-    AdmissionCheck,
-    WorkloadPriorityClass,
-    ProvisioningRequestConfig,
-    Namespace,
-    Job,
+_ROWS: Final = (
+    Kind("Workload", "workloads", ("wl",), "workload", namespaced=True, generated=True),
+    Kind("ClusterQueue", "clusterqueues", ("cq",), "clusterqueue"),
+    Kind("LocalQueue", "localqueues", ("lq", "queue"), "localqueue", namespaced=True),
+    Kind("Cohort", "cohorts", ("co",), "cohort", (*_KUEUE, V1ALPHA1)),
+    Kind("ResourceFlavor", "resourceflavors", ("rf", "flavor", "flavors"), "flavor"),
+    Kind("AdmissionCheck", "admissionchecks", ("ac", "check"), "admissioncheck"),
+    Kind(
+        "WorkloadPriorityClass",
+        "workloadpriorityclasses",
+        ("wpc", "priorityclass"),
+        "workloadpriorityclass",
+    ),
+    Kind(
+        "ProvisioningRequestConfig",
+        "provisioningrequestconfigs",
+        ("prc",),
+        "provisioningrequestconfig",
+    ),
+    Kind("Namespace", "namespaces", ("ns",), "namespace", ("v1",)),
+    Kind("Job", "jobs", (), "job", ("batch/v1",), namespaced=True, generated=True),
 )
-"""In the order of `NAMES`."""
 
-KINDS: Final[dict[str, Kind]] = {
-    names.name: Kind(names[0], struct, *names[1:])
-    for names, struct in zip(NAMES, _STRUCTS, strict=True)
-}
+KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in _ROWS}
 
-OBJECT_KINDS: Final = {
-    kind.token: kind.name for kind in KINDS.values() if kind.name not in GENERATED
-}
-"""Kinds whose manifests are bucket objects, not workloads, by the token in their keys."""
+SUBMITTED_KINDS: Final = frozenset(kind.name for kind in _ROWS if kind.generated)
+"""Kinds that are submitted and stored as workloads."""
 
-_BY_WORD: Final[dict[str, Kind]] = {
-    word: kind for kind in KINDS.values() for word in (kind.name.lower(), kind.plural, *kind.short)
-}
+OBJECT_KINDS: Final = {kind.token: kind.name for kind in _ROWS if not kind.generated}
+"""The kinds of bucket objects other than workloads, by the token in their keys."""
+
+_BY_WORD: Final[dict[str, Kind]] = {word: kind for kind in _ROWS for word in kind.words}
 
 
 def kind_named(word: str) -> Kind | None:
@@ -84,13 +75,8 @@ def kind_named(word: str) -> Kind | None:
     return _BY_WORD.get(word.lower())
 
 
-def kind_of(manifest: Manifest) -> Kind | None:
-    """The kind of manifest; None for a foreign one."""
-    return None if isinstance(manifest, Foreign) else KINDS[manifest.kind]
-
-
-def refuse(api_version: str, kind: str) -> str:
-    """Why the kind is unknown here, with a suggestion; "" if it is ours or foreign."""
+def unknown_kind(api_version: str, kind: str) -> str:
+    """Why the kind is unknown, with a suggestion; "": it is ours or foreign."""
     group = api_version.rpartition("/")[0]
     known = KINDS.get(kind)
     if known is not None and api_version in known.versions:
@@ -101,14 +87,9 @@ def refuse(api_version: str, kind: str) -> str:
             return f'apiVersion "{api_version}" is not known; a {kind} is {known.versions[0]}'
         return ""
     if known is not None:
-        return (
-            f'apiVersion "{api_version}" is not known for a {kind}; known: '
-            f"{', '.join(known.versions)}"
-        )
-    names = [one.name for one in KINDS.values()]
-    near = [one for one in names if one.lower() == kind.lower()] or difflib.get_close_matches(
-        kind, names, n=1
-    )
-    if near:
-        return f'kind "{kind}" is not known in {api_version}; did you mean "{near[0]}"?'
-    return f'kind "{kind}" is not known in {api_version}; known: {", ".join(names)}'
+        versions = ", ".join(known.versions)
+        return f'apiVersion "{api_version}" is not known for a {kind}; known: {versions}'
+    near = [name for name in KINDS if name.lower() == kind.lower()]
+    near = near or difflib.get_close_matches(kind, KINDS, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(KINDS)}"
+    return f'kind "{kind}" is not known in {api_version}; {hint}'

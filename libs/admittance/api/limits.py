@@ -1,19 +1,19 @@
-"""Rules of single fields: numbers, counts and patterns, stated once, at the types.
+"""Rules of single fields: ranges, words, counts and syntax, stated once, at the types.
 
-The schema (`admittance.api.schema`) and the validation (`validation/stated.py`) read them from
-here. Decoding does not check them: a manifest gets all its errors at once, and objects stored under
-older rules stay readable. ``own``: another rule reports it with its own text, so that `stated`
-skips it.
+The JSON Schema (`admittance.api.schema`) and `validation/field_rules.py` read them. Decoding does
+not check them: a manifest gets all its errors at once, and objects stored under older rules stay
+readable. ``own``: another rule checks the field and has its own text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
 
-from admittance.api import names
+from admittance.api import names, units
+from admittance.api.problems import TOO_LONG, Problem
 
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
@@ -29,6 +29,9 @@ GROUPS_MAX: Final = 16
 PER_GROUP_MAX: Final = 64
 CHECKS_MAX: Final = 64
 VARIANTS_MAX: Final = 16
+"""The most variants of a workload, explicit ones or flavors, unless a deployment raises it."""
+FLAVOR_VARIANTS_MAX: Final = 64
+"""The most flavors that a deployment may let become variants."""
 POD_SETS_MAX: Final = 18
 GATES_MAX: Final = 8
 FLAVORS_ALLOWED_MAX: Final = 256
@@ -38,22 +41,69 @@ RESOURCES_MAX: Final = 100
 UPDATES_MAX: Final = 8
 
 
-def says(*, required: bool = False, own: bool = False, what: str = "", **schema: Any) -> Meta:
-    """A rule of a field. ``required``: it must be present and not empty. ``what``: the name of a
-    list's items in the error."""
-    extra = {"required": required, "own": own, "what": what}
+Syntax: TypeAlias = Callable[[Any], str]
+"""The error in a value, as a sentence; "": it is valid."""
+Entries: TypeAlias = Callable[[Any], list[Problem]]
+"""The errors in a map; the fields are relative to it: ``""`` or ``[key]``."""
+
+
+def field_rule(
+    *,
+    required: bool = False,
+    own: bool = False,
+    what: str = "",
+    syntax: Syntax | None = None,
+    entries: Entries | None = None,
+    **schema: Any,
+) -> Meta:
+    """A rule of a field, for ``Annotated``. ``required``: it must be present and not empty.
+    ``what``: the items of a list, as an error names them. ``schema``: words of JSON Schema."""
+    extra = {"required": required, "own": own, "what": what, "syntax": syntax, "entries": entries}
     return Meta(extra_json_schema=schema, extra=extra)
 
 
-def many(most: int, what: str, *, required: bool = False) -> Meta:
+def list_rule(most: int, what: str, *, required: bool = False) -> Meta:
     """A list with a maximum length; ``required``: at least one item."""
     if required:
-        return says(required=True, what=what, minItems=1, maxItems=most)
-    return says(what=what, maxItems=most)
+        return field_rule(required=True, what=what, minItems=1, maxItems=most)
+    return field_rule(what=what, maxItems=most)
+
+
+def or_empty(syntax: Syntax) -> Syntax:
+    """The same syntax, where the empty text is valid too."""
+    return lambda value: syntax(value) if value else ""
 
 
 def _whole(pattern: str) -> str:
     return f"^(?:{pattern})$"
+
+
+def check_amounts(amounts: Mapping[str, Any]) -> list[Problem]:
+    """The errors in the requested quantities of resources."""
+    found: list[Problem] = []
+    for resource, written in amounts.items():
+        field = f"[{resource}]"
+        if resource == "pods":
+            found.append(Problem(field, "is reserved: pods are counted, not requested"))
+        elif error := names.label_key_error(resource):
+            found.append(Problem(field, error))
+        if error := units.quantity_error(written):
+            found.append(Problem(field, error))
+    return found
+
+
+def _check_parameters(parameters: Mapping[str, str]) -> list[Problem]:
+    """The errors in parameters, by the limits of `admittance.provisioning.request_content`."""
+    found: list[Problem] = []
+    message = f"has more than {PARAMETER_MAX} characters"
+    for key, value in parameters.items():
+        if not key:
+            found.append(Problem("", "has a parameter without a name"))
+        elif len(key) > PARAMETER_MAX:
+            found.append(Problem(f"[{key[:60]}]", f"the name {message}", TOO_LONG))
+        if len(value) > PARAMETER_MAX:
+            found.append(Problem(f"[{key[:60]}]", message, TOO_LONG))
+    return found
 
 
 _NAME: Final = names.SUBDOMAIN_PATTERN
@@ -63,13 +113,13 @@ _LABEL_KEY: Final = (
 )
 _ANY_CASE_KEY: Final = _LABEL_KEY.replace("a-z0-9", "A-Za-z0-9")
 _AMOUNT: Final = r"\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
-_SPAN: Final = (
+_DURATION: Final = (
     r"(?=.*[1-9])\+?(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|ms|s|m|h))+"
 )
 
-Int32: TypeAlias = Annotated[int, says(minimum=INT32_MIN, maximum=INT32_MAX)]
-Natural: TypeAlias = Annotated[int, says(minimum=0, maximum=INT32_MAX)]
-Positive: TypeAlias = Annotated[int, says(minimum=1, maximum=INT32_MAX)]
+Int32: TypeAlias = Annotated[int, field_rule(minimum=INT32_MIN, maximum=INT32_MAX)]
+Natural: TypeAlias = Annotated[int, field_rule(minimum=0, maximum=INT32_MAX)]
+Positive: TypeAlias = Annotated[int, field_rule(minimum=1, maximum=INT32_MAX)]
 
 NAME_SCHEMA: Final = {"pattern": _whole(_NAME), "minLength": 1, "maxLength": names.SUBDOMAIN_MAX}
 LABEL_SCHEMA: Final = {
@@ -84,75 +134,115 @@ PREFIX_SCHEMA: Final = {
 }
 """A generateName: a name begins with it."""
 
-Name: TypeAlias = Annotated[str, says(own=True, **NAME_SCHEMA)]
+Name: TypeAlias = Annotated[str, field_rule(syntax=names.name_error, **NAME_SCHEMA)]
 """The name of an object."""
-RequiredName: TypeAlias = Annotated[str, says(required=True, **NAME_SCHEMA)]
+RequiredName: TypeAlias = Annotated[
+    str, field_rule(required=True, syntax=names.name_error, **NAME_SCHEMA)
+]
 NameOrNone: TypeAlias = Annotated[
-    str, says(own=True, pattern=_whole(f"(?:{_NAME})?"), maxLength=names.SUBDOMAIN_MAX)
+    str,
+    field_rule(
+        syntax=or_empty(names.name_error),
+        pattern=_whole(f"(?:{_NAME})?"),
+        maxLength=names.SUBDOMAIN_MAX,
+    ),
 ]
 """The name of an object; "": none."""
-Label: TypeAlias = Annotated[str, says(own=True, **LABEL_SCHEMA)]
+Label: TypeAlias = Annotated[str, field_rule(syntax=names.label_error, **LABEL_SCHEMA)]
 """A DNS label."""
-RequiredLabel: TypeAlias = Annotated[str, says(required=True, **LABEL_SCHEMA)]
+RequiredLabel: TypeAlias = Annotated[
+    str, field_rule(required=True, syntax=names.label_error, **LABEL_SCHEMA)
+]
 KindName: TypeAlias = Annotated[
-    str, says(required=True, pattern=_whole(names.KIND_PATTERN), maxLength=names.LABEL_MAX)
+    str,
+    field_rule(
+        required=True,
+        syntax=names.kind_error,
+        pattern=_whole(names.KIND_PATTERN),
+        maxLength=names.LABEL_MAX,
+    ),
 ]
 ControllerName: TypeAlias = Annotated[
-    str, says(required=True, minLength=1, maxLength=CONTROLLER_MAX)
+    str, field_rule(required=True, minLength=1, maxLength=CONTROLLER_MAX)
 ]
-GateName: TypeAlias = Annotated[str, says(required=True, minLength=1, maxLength=GATE_NAME_MAX)]
-Description: TypeAlias = Annotated[str, says(maxLength=DESCRIPTION_MAX)]
-Detail: TypeAlias = Annotated[str, says(own=True, minLength=1, maxLength=DETAIL_MAX)]
-Span: TypeAlias = Annotated[str, says(own=True, pattern=_whole(f"(?:{_SPAN})?"))]
-RequiredSpan: TypeAlias = Annotated[str, says(required=True, pattern=_whole(_SPAN))]
+GateName: TypeAlias = Annotated[
+    str, field_rule(required=True, minLength=1, maxLength=GATE_NAME_MAX)
+]
+Description: TypeAlias = Annotated[str, field_rule(maxLength=DESCRIPTION_MAX)]
+Detail: TypeAlias = Annotated[str, field_rule(minLength=1, maxLength=DETAIL_MAX)]
+Duration: TypeAlias = Annotated[
+    str, field_rule(syntax=or_empty(units.delay_error), pattern=_whole(f"(?:{_DURATION})?"))
+]
+RequiredDuration: TypeAlias = Annotated[
+    str, field_rule(required=True, syntax=units.delay_error, pattern=_whole(_DURATION))
+]
+Factor: TypeAlias = Annotated[float, field_rule(minimum=1)]
+Jitter: TypeAlias = Annotated[float, field_rule(minimum=0, maximum=1)]
 
-LabelKey: TypeAlias = Annotated[str, says(own=True, pattern=_whole(_LABEL_KEY))]
-LabelKeyOrNone: TypeAlias = Annotated[str, says(own=True, pattern=_whole(f"(?:{_LABEL_KEY})?"))]
+LabelKey: TypeAlias = Annotated[
+    str, field_rule(syntax=names.label_key_error, pattern=_whole(_LABEL_KEY))
+]
+LabelKeyOrNone: TypeAlias = Annotated[
+    str,
+    field_rule(syntax=or_empty(names.label_key_error), pattern=_whole(f"(?:{_LABEL_KEY})?")),
+]
 RequiredLabelKey: TypeAlias = Annotated[
-    str, says(own=True, required=True, pattern=_whole(_LABEL_KEY))
+    str, field_rule(required=True, syntax=names.label_key_error, pattern=_whole(_LABEL_KEY))
 ]
 LabelValue: TypeAlias = Annotated[
-    str, says(own=True, pattern=_whole(names.LABEL_VALUE_PATTERN), maxLength=names.LABEL_MAX)
+    str,
+    field_rule(
+        syntax=names.label_value_error,
+        pattern=_whole(names.LABEL_VALUE_PATTERN),
+        maxLength=names.LABEL_MAX,
+    ),
 ]
 NodeValue: TypeAlias = Annotated[
     str,
-    says(
+    field_rule(
         own=True, pattern=_whole(f"{names.LABEL_VALUE_PATTERN}|-+[0-9]+"), maxLength=names.LABEL_MAX
     ),
 ]
 """The value of a label, or a number that a label is compared with."""
 Labels: TypeAlias = Annotated[
-    dict[str, LabelValue], says(own=True, propertyNames={"pattern": _whole(_LABEL_KEY)})
+    dict[str, LabelValue],
+    field_rule(entries=names.check_labels, propertyNames={"pattern": _whole(_LABEL_KEY)}),
 ]
 Annotations: TypeAlias = Annotated[
-    dict[str, str], says(own=True, propertyNames={"pattern": _whole(_ANY_CASE_KEY)})
+    dict[str, str],
+    field_rule(entries=names.check_annotations, propertyNames={"pattern": _whole(_ANY_CASE_KEY)}),
 ]
 NodeLabels: TypeAlias = Annotated[
     dict[str, LabelValue],
-    says(
+    field_rule(
         what="labels",
+        entries=names.check_labels,
         propertyNames={"pattern": _whole(_LABEL_KEY)},
         maxProperties=NODE_LABELS_MAX,
     ),
 ]
 Parameters: TypeAlias = Annotated[
-    dict[str, Annotated[str, says(own=True, maxLength=PARAMETER_MAX)]],
-    says(
+    dict[str, Annotated[str, field_rule(own=True, maxLength=PARAMETER_MAX)]],
+    field_rule(
         what="parameters",
+        entries=_check_parameters,
         propertyNames={"minLength": 1, "maxLength": PARAMETER_MAX},
         maxProperties=PARAMETERS_MAX,
     ),
 ]
 Quantity: TypeAlias = Annotated[
-    str | int | float, says(own=True, pattern=_whole(_AMOUNT), maxLength=128, minimum=0)
+    str | int | float,
+    field_rule(syntax=units.quantity_error, pattern=_whole(_AMOUNT), maxLength=128, minimum=0),
 ]
 """As written in the manifest; `admittance.api.units` reads it."""
 Amounts: TypeAlias = Annotated[
     dict[str, Quantity],
-    says(own=True, propertyNames={"pattern": _whole(_LABEL_KEY), "not": {"const": "pods"}}),
+    field_rule(
+        entries=check_amounts,
+        propertyNames={"pattern": _whole(_LABEL_KEY), "not": {"const": "pods"}},
+    ),
 ]
 """The requested quantity of each resource."""
-
 
 STRATEGIES: Final = ("StrictFIFO", "BestEffortFIFO")
 STOP_POLICIES: Final = ("None", "Hold", "HoldAndDrain")
@@ -169,8 +259,6 @@ RETRIES: Final = ("static", "backoff")
 MERGES: Final = ("IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements")
 ROLES: Final = ("regular", "parent", "variant")
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 NODE_OPERATORS: Final = (*OPERATORS, "Gt", "Lt")
 FIELD_OPERATORS: Final = ("In", "NotIn")
@@ -182,29 +270,30 @@ CLASSES: Final = {
 """Groups of priority classes, and the kind in each."""
 
 
-def _of(words: Iterable[str], *, required: bool = False) -> Meta:
-    return says(required=required, enum=list(words))
+def one_of(words: Iterable[str], *, required: bool = False) -> Meta:
+    """One of these words."""
+    return field_rule(required=required, enum=list(words))
 
 
-Strategy: TypeAlias = Annotated[str, _of(STRATEGIES)]
-StopPolicy: TypeAlias = Annotated[str, _of(STOP_POLICIES)]
-Fungibility: TypeAlias = Annotated[str, _of(FUNGIBILITY)]
-Preference: TypeAlias = Annotated[str, _of(PREFERENCES)]
-Reclaim: TypeAlias = Annotated[str, _of(RECLAIM)]
-Within: TypeAlias = Annotated[str, _of(WITHIN)]
-Borrow: TypeAlias = Annotated[str, _of(BORROW)]
-Scope: TypeAlias = Annotated[str, _of(SCOPES)]
-QuotaCut: TypeAlias = Annotated[str, _of(QUOTA_CUTS)]
-Mode: TypeAlias = Annotated[str, _of(MODES)]
-Policy: TypeAlias = Annotated[str, _of(POLICIES)]
-Retry: TypeAlias = Annotated[str, _of(RETRIES)]
-Merge: TypeAlias = Annotated[str, _of(MERGES)]
-Role: TypeAlias = Annotated[str, _of(ROLES)]
-Operator: TypeAlias = Annotated[str, _of(OPERATORS)]
-NodeOperator: TypeAlias = Annotated[str, _of(NODE_OPERATORS)]
-FieldOperator: TypeAlias = Annotated[str, _of(FIELD_OPERATORS)]
-TolerationOperator: TypeAlias = Annotated[str, _of(TOLERATION_OPERATORS)]
-Effect: TypeAlias = Annotated[str, _of(EFFECTS, required=True)]
-EffectOrNone: TypeAlias = Annotated[str, _of(("", *EFFECTS))]
-ClassGroup: TypeAlias = Annotated[str, _of(CLASSES)]
-ClassKind: TypeAlias = Annotated[str, says(own=True, enum=list(CLASSES.values()))]
+Strategy: TypeAlias = Annotated[str, one_of(STRATEGIES)]
+StopPolicy: TypeAlias = Annotated[str, one_of(STOP_POLICIES)]
+Fungibility: TypeAlias = Annotated[str, one_of(FUNGIBILITY)]
+Preference: TypeAlias = Annotated[str, one_of(PREFERENCES)]
+Reclaim: TypeAlias = Annotated[str, one_of(RECLAIM)]
+Within: TypeAlias = Annotated[str, one_of(WITHIN)]
+Borrow: TypeAlias = Annotated[str, one_of(BORROW)]
+Scope: TypeAlias = Annotated[str, one_of(SCOPES)]
+QuotaCut: TypeAlias = Annotated[str, one_of(QUOTA_CUTS)]
+Mode: TypeAlias = Annotated[str, one_of(MODES)]
+Policy: TypeAlias = Annotated[str, one_of(POLICIES)]
+Retry: TypeAlias = Annotated[str, one_of(RETRIES)]
+Merge: TypeAlias = Annotated[str, one_of(MERGES)]
+Role: TypeAlias = Annotated[str, one_of(ROLES)]
+Operator: TypeAlias = Annotated[str, one_of(OPERATORS)]
+NodeOperator: TypeAlias = Annotated[str, one_of(NODE_OPERATORS)]
+FieldOperator: TypeAlias = Annotated[str, one_of(FIELD_OPERATORS)]
+TolerationOperator: TypeAlias = Annotated[str, one_of(TOLERATION_OPERATORS)]
+Effect: TypeAlias = Annotated[str, one_of(EFFECTS, required=True)]
+EffectOrNone: TypeAlias = Annotated[str, one_of(("", *EFFECTS))]
+ClassGroup: TypeAlias = Annotated[str, one_of(CLASSES)]
+ClassKind: TypeAlias = Annotated[str, field_rule(own=True, enum=list(CLASSES.values()))]

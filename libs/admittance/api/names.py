@@ -1,4 +1,7 @@
-"""The syntax of names, labels and resources, after Kubernetes. Each answer is a sentence or ""."""
+"""The syntax of names, labels and resources, as in Kubernetes.
+
+A function ``…_error`` returns what is wrong with a text, as a sentence; "": it is valid.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from admittance.api.problems import INVALID, TOO_LONG, Problem, shown
+from admittance.api.problems import DUPLICATE, INVALID, TOO_LONG, Problem, shown
 
 SUBDOMAIN_MAX: Final = 253
 LABEL_MAX: Final = 63
@@ -27,42 +30,42 @@ _ANNOTATIONS_MAX: Final = 256 * 1024
 
 
 @lru_cache(maxsize=16_384)
-def subdomain(name: str) -> str:
-    """What is wrong with name as the name of an object (DNS-1123 subdomain); "" for nothing."""
+def name_error(name: str) -> str:
+    """The error in the name of an object (a DNS-1123 subdomain)."""
     if len(name) > SUBDOMAIN_MAX:
         return f"has {len(name)} characters, at most {SUBDOMAIN_MAX} are allowed"
     if not _SUBDOMAIN.fullmatch(name):
         return (
-            f"{shown(name)} is no name: lower case letters, digits, '-' and '.', beginning and "
-            f"ending with a letter or digit{_meant(name, _SUBDOMAIN)}"
+            f"{shown(name)} is not a name: lower case letters, digits, '-' and '.', beginning and "
+            f"ending with a letter or digit{_suggestion(name, _SUBDOMAIN)}"
         )
     return ""
 
 
 @lru_cache(maxsize=16_384)
-def label(name: str) -> str:
-    """What is wrong with name as a DNS label (namespaces, pod sets, variants); "" for nothing."""
+def label_error(name: str) -> str:
+    """The error in a DNS label: the name of a namespace, a pod set or a variant."""
     if len(name) > LABEL_MAX:
         return f"has {len(name)} characters, at most {LABEL_MAX} are allowed"
     if not _LABEL.fullmatch(name):
         return (
-            f"{shown(name)} is no name: lower case letters, digits and '-', beginning and ending "
-            f"with a letter or digit{_meant(name, _LABEL)}"
+            f"{shown(name)} is not a name: lower case letters, digits and '-', beginning and "
+            f"ending with a letter or digit{_suggestion(name, _LABEL)}"
         )
     return ""
 
 
-def _meant(name: str, syntax: re.Pattern[str]) -> str:
-    """The name that it would be in lower case, as the end of a sentence; "": none."""
+def _suggestion(name: str, syntax: re.Pattern[str]) -> str:
+    """The valid name that is most like this one, as the end of a sentence; "": none."""
     mended = name.lower().replace("_", "-").replace(" ", "-").strip("-.")
     return f"; did you mean {mended}?" if syntax.fullmatch(mended) else ""
 
 
 @lru_cache(maxsize=16_384)
-def qualified(key: str) -> str:
-    """What is wrong with key as the key of a label: ``[subdomain/]name``; "" for nothing."""
+def label_key_error(key: str) -> str:
+    """The error in the key of a label or the name of a resource: ``[DNS name/]name``."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (not prefix or subdomain(prefix)):
+    if slash and (not prefix or name_error(prefix)):
         return f"{shown(key)} has no DNS name before the '/'"
     if not name:
         return f"{shown(key)} has no name part"
@@ -70,50 +73,51 @@ def qualified(key: str) -> str:
         return f"the name part of {shown(key)} has more than {LABEL_MAX} characters"
     if not _QUALIFIED.fullmatch(name):
         return (
-            f"{shown(key)} is no label key: letters, digits, '-', '_' and '.', beginning and "
+            f"{shown(key)} is not a label key: letters, digits, '-', '_' and '.', beginning and "
             "ending with a letter or digit, behind an optional DNS name and '/'"
         )
     return ""
 
 
 @lru_cache(maxsize=16_384)
-def label_value(value: str) -> str:
-    """What is wrong with value as the value of a label; "" for nothing."""
+def label_value_error(value: str) -> str:
+    """The error in the value of a label."""
     if len(value) > LABEL_MAX:
         return f"has {len(value)} characters, at most {LABEL_MAX} are allowed"
     if not _LABEL_VALUE.fullmatch(value):
         return (
-            f"{shown(value)} is no label value: letters, digits, '-', '_' and '.', beginning and "
-            "ending with a letter or digit"
+            f"{shown(value)} is not a label value: letters, digits, '-', '_' and '.', beginning "
+            "and ending with a letter or digit"
         )
     return ""
 
 
-def is_kind(kind: str) -> bool:
-    """Whether kind can be the kind of an object."""
-    return len(kind) <= LABEL_MAX and _KIND.fullmatch(kind) is not None
+def kind_error(kind: str) -> str:
+    """The error in the name of a kind."""
+    valid = len(kind) <= LABEL_MAX and _KIND.fullmatch(kind) is not None
+    return "" if valid else f"{shown(kind)} is not a kind: letters, digits and '-'"
 
 
-def code_of(complaint: str) -> str:
-    """TooLong for a complaint about length, else Invalid."""
-    return TOO_LONG if complaint.startswith("has ") else INVALID
+def code_of(error: str) -> str:
+    """TooLong for an error about length, else Invalid."""
+    return TOO_LONG if error.startswith("has ") else INVALID
 
 
-def check_labels(labels: Mapping[str, str], field: str) -> list[Problem]:
-    """The labels (or node labels, or node selector) at field."""
+def check_labels(labels: Mapping[str, str], field: str = "") -> list[Problem]:
+    """The errors in labels, node labels or a node selector."""
     found = []
     for key, value in labels.items():
-        if complaint := qualified(key):
-            found.append(Problem(field, complaint))
-        if complaint := label_value(value):
-            found.append(Problem(field, f"the value of {shown(key)}: {complaint}"))
+        if error := label_key_error(key):
+            found.append(Problem(field, error))
+        if error := label_value_error(value):
+            found.append(Problem(field, f"the value of {shown(key)}: {error}"))
     return found
 
 
-def check_annotations(annotations: Mapping[str, str], field: str) -> list[Problem]:
-    """The annotations at field: keys like labels in any case, and 256 KiB together."""
+def check_annotations(annotations: Mapping[str, str], field: str = "") -> list[Problem]:
+    """The errors in annotations: keys are like those of labels, but in any case; 256 KiB in all."""
     found = [
-        Problem(field, complaint) for key in annotations if (complaint := qualified(key.lower()))
+        Problem(field, error) for key in annotations if (error := label_key_error(key.lower()))
     ]
     size = sum(len(key) + len(value) for key, value in annotations.items())
     if size > _ANNOTATIONS_MAX:
@@ -121,12 +125,14 @@ def check_annotations(annotations: Mapping[str, str], field: str) -> list[Proble
     return found
 
 
-def repeated(values: Iterable[str]) -> list[int]:
-    """The positions at which a value stands that stood before."""
+def check_unique(values: Iterable[str], field: str, part: str = "") -> list[Problem]:
+    """A problem for each value of the list ``field`` that an earlier item has too. ``part``: the
+    field of an item that holds the value, as ``.name``."""
     seen: set[str] = set()
-    again = []
+    found = []
     for index, value in enumerate(values):
         if value in seen:
-            again.append(index)
+            message = f"{shown(value)} is listed twice"
+            found.append(Problem(f"{field}[{index}]{part}", message, DUPLICATE))
         seen.add(value)
-    return again
+    return found

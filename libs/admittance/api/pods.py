@@ -13,7 +13,8 @@ from admittance.api.limits import (
     Labels,
     NodeOperator,
     NodeValue,
-    says,
+    field_rule,
+    one_of,
 )
 from admittance.api.meta import ObjectMeta, Strict, Toleration
 
@@ -70,7 +71,7 @@ class NodeSelectorRequirement(Strict, frozen=True, kw_only=True):
 class NodeFieldRequirement(Strict, frozen=True, kw_only=True):
     """``operator``: In or NotIn."""
 
-    key: Annotated[str, says(own=True, enum=["metadata.name"])]
+    key: Annotated[str, one_of(["metadata.name"])]
     operator: FieldOperator
     values: tuple[str, ...] = ()
 
@@ -84,7 +85,7 @@ class NodeSelector(Strict, frozen=True, kw_only=True):
     """Terms are alternatives; the expressions of a term must all hold."""
 
     node_selector_terms: Annotated[
-        tuple[NodeSelectorTerm, ...], says(required=True, minItems=1)
+        tuple[NodeSelectorTerm, ...], field_rule(required=True, minItems=1)
     ] = ()
 
 

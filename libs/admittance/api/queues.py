@@ -32,8 +32,8 @@ from admittance.api.limits import (
     StopPolicy,
     Strategy,
     Within,
-    many,
-    says,
+    field_rule,
+    list_rule,
 )
 from admittance.api.meta import (
     LabelSelector,
@@ -44,7 +44,7 @@ from admittance.api.meta import (
 )
 from admittance.api.problems import FORBIDDEN, Problem
 
-CheckNames = Annotated[tuple[Name, ...], many(CHECKS_MAX, "checks")]
+CheckNames = Annotated[tuple[Name, ...], list_rule(CHECKS_MAX, "checks")]
 
 
 class ResourceQuota(Strict, frozen=True, kw_only=True):
@@ -68,9 +68,11 @@ class ResourceGroup(Strict, frozen=True, kw_only=True):
     """Resources that are assigned together, one flavor for all; flavors in order of preference."""
 
     covered_resources: Annotated[
-        tuple[LabelKey, ...], many(PER_GROUP_MAX, "resources", required=True)
+        tuple[LabelKey, ...], list_rule(PER_GROUP_MAX, "resources", required=True)
     ] = ()
-    flavors: Annotated[tuple[FlavorQuotas, ...], many(PER_GROUP_MAX, "flavors", required=True)] = ()
+    flavors: Annotated[
+        tuple[FlavorQuotas, ...], list_rule(PER_GROUP_MAX, "flavors", required=True)
+    ] = ()
 
 
 class BorrowWithinCohort(Strict, frozen=True, kw_only=True):
@@ -98,23 +100,23 @@ class AdmissionCheckStrategyRule(Strict, frozen=True, kw_only=True):
     """A check, and the flavors that it applies to; empty: all flavors of the queue."""
 
     name: RequiredName
-    on_flavors: Annotated[tuple[str, ...], many(PER_GROUP_MAX, "flavors")] = ()
+    on_flavors: Annotated[tuple[str, ...], list_rule(PER_GROUP_MAX, "flavors")] = ()
 
 
 class AdmissionChecksStrategy(Strict, frozen=True, kw_only=True):
     admission_checks: Annotated[
-        tuple[AdmissionCheckStrategyRule, ...], many(CHECKS_MAX, "checks", required=True)
+        tuple[AdmissionCheckStrategyRule, ...], list_rule(CHECKS_MAX, "checks", required=True)
     ] = ()
 
 
 class AdmissionScope(Strict, frozen=True, kw_only=True):
-    admission_mode: Annotated[Scope, says(required=True)] = ""
+    admission_mode: Annotated[Scope, field_rule(required=True)] = ""
 
 
 class MigrationConstraints(Strict, frozen=True, kw_only=True):
     """KEP-8691. ``mode``: NoMigration or UpgradeOnly."""
 
-    mode: Annotated[Mode, says(required=True)] = ""
+    mode: Annotated[Mode, field_rule(required=True)] = ""
     min_flavor: str | None = None
     min_variant: str | None = None
 
@@ -124,7 +126,7 @@ class ExplicitVariant(Strict, frozen=True, kw_only=True):
 
     name: Label
     allowed_resource_flavors: Annotated[
-        tuple[str, ...], says(own=True, required=True, minItems=1)
+        tuple[str, ...], field_rule(own=True, required=True, minItems=1)
     ] = ()
     create_delay_seconds: Natural | None = None
     delete_delay_seconds: Natural | None = None
@@ -134,10 +136,12 @@ class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
     """KEP-8691: several flavors tried at once."""
 
     migration_constraints: MigrationConstraints
-    explicit_variants: Annotated[tuple[ExplicitVariant, ...], many(VARIANTS_MAX, "variants")] = ()
+    explicit_variants: Annotated[
+        tuple[ExplicitVariant, ...], list_rule(VARIANTS_MAX, "variants")
+    ] = ()
 
 
-ResourceGroups = Annotated[tuple[ResourceGroup, ...], many(GROUPS_MAX, "groups")]
+ResourceGroups = Annotated[tuple[ResourceGroup, ...], list_rule(GROUPS_MAX, "groups")]
 
 
 class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
@@ -201,8 +205,8 @@ class LocalQueue(Strict, frozen=True, kw_only=True):
 
 class ResourceFlavorSpec(Strict, frozen=True, kw_only=True):
     node_labels: NodeLabels = msgspec.field(default_factory=dict)
-    node_taints: Annotated[tuple[Taint, ...], many(NODE_LABELS_MAX, "taints")] = ()
-    tolerations: Annotated[tuple[Toleration, ...], many(NODE_LABELS_MAX, "tolerations")] = ()
+    node_taints: Annotated[tuple[Taint, ...], list_rule(NODE_LABELS_MAX, "taints")] = ()
+    tolerations: Annotated[tuple[Toleration, ...], list_rule(NODE_LABELS_MAX, "tolerations")] = ()
     topology_name: Name | None = None
 
 

@@ -1,9 +1,9 @@
 """JSON Schema (2020-12) of the manifests, made from the Structs.
 
 ``python -m admittance.api.schema [FILE]`` writes it to ``docs/schema/manifests.json``. It has the
-shapes, words, numbers, counts and patterns that the types state, and that validation reads as well
-(`validation/stated.py`). It does not have the rules about several fields, which are in
-`admittance.api.validation.validate`, and the spellings of older versions.
+shapes and the rules of single fields, which validation reads from the same types
+(`validation/field_rules.py`). It lacks the rules about several fields, which are in
+`admittance.api.validation`, and the spellings of older versions.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from admittance.api.kinds import GENERATED, KINDS, OUR_GROUPS, Kind
+from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
 from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA, PREFIX_SCHEMA
+from admittance.api.manifests import STRUCTS
 from admittance.api.reading.upgrade import MODES
-from admittance.api.validation.stated import said
+from admittance.api.validation.field_rules import rules_at
 from admittance.api.workload import QUEUE_LABEL
 from admittance.documents import text_of, write
 
@@ -30,34 +31,32 @@ _TEXT: Final[dict[str, Any]] = {"type": "string"}
 
 
 def manifests_schema() -> dict[str, Any]:
-    """One schema for any manifest: an alternative for each kind, told apart by ``kind``, and one
-    for kinds of other groups, which are kept as they are."""
-    structs = [kind.struct for kind in KINDS.values()]
+    """One schema for all manifests: an alternative for each kind, and one for foreign kinds."""
+    structs = list(STRUCTS.values())
     _, components = msgspec.json.schema_components(structs, ref_template=_REF)
     for struct in _all_structs(structs):
         _complete(components[struct.__name__], _required(struct))
     _other_spellings(components)
     for kind in KINDS.values():
-        shape = components[kind.struct.__name__]
+        shape = components[kind.name]
         shape["properties"]["apiVersion"] = {"enum": [kind.versions[0]]}
         shape["properties"]["kind"] = {"const": kind.name}
         shape["properties"]["metadata"] = _metadata(kind)
-        # Decoding fills them in, a manifest has to say them.
+        # Decoding fills in missing ones, but a manifest must have them.
         shape["required"] = ["apiVersion", "kind", "metadata", *shape.get("required", [])]
     components[FOREIGN] = _foreign()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Manifests of Admittance",
         "anyOf": [
-            *({"$ref": _REF.format(name=kind.struct.__name__)} for kind in KINDS.values()),
-            {"$ref": _REF.format(name=FOREIGN)},
+            *({"$ref": _REF.format(name=name)} for name in (*KINDS, FOREIGN)),
         ],
         "$defs": dict(sorted(components.items())),
     }
 
 
 def _all_structs(structs: list[Any]) -> list[type[msgspec.Struct]]:
-    """These, and all that are in them."""
+    """The Structs and all Structs of their fields."""
     found: dict[type[msgspec.Struct], None] = {}
     ahead = list(structs)
     while ahead:
@@ -70,32 +69,33 @@ def _all_structs(structs: list[Any]) -> list[type[msgspec.Struct]]:
 
 
 def _inner(struct: type[msgspec.Struct]) -> list[tuple[Any, type[msgspec.Struct] | None]]:
-    """Each field, and the Struct that it is or that its items are."""
+    """Each field, with the Struct of its value or of its items."""
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
     found = []
     for field in info.fields:
-        kind = said(field.type).kind
+        kind = rules_at(field.type).type
         if isinstance(kind, inspect.VarTupleType):
-            kind = said(kind.item_type).kind
+            kind = rules_at(kind.item_type).type
         found.append((field, kind.cls if isinstance(kind, inspect.StructType) else None))
     return found
 
 
 def _required(struct: type[msgspec.Struct]) -> list[str]:
-    """Fields that a manifest has to have: by the Struct, by what is stated of them, and those that
-    have to have something themselves."""
+    """The fields that a manifest must have: those without a default, those that a rule requires,
+    and those with required fields of their own."""
     found = []
     for field, inside in _inner(struct):
-        whole = isinstance(said(field.type).kind, inspect.StructType)
+        whole = isinstance(rules_at(field.type).type, inspect.StructType)
         empty = whole and field.default is not None and inside is not None and _required(inside)
-        if field.required or said(field.type).extra.get("required") or empty:
+        if field.required or rules_at(field.type).extra.get("required") or empty:
             found.append(field.encode_name)
     return found
 
 
 def _complete(shape: dict[str, Any], required: list[str]) -> None:
-    """A null counts as absent, as in Kubernetes, and in a map of strings as the empty string."""
+    """Allows null for each optional field, where it counts as absent as in Kubernetes, and for each
+    value in a map of strings, where it counts as the empty string."""
     shape["required"] = required
     properties = shape.get("properties", {})
     for name, value in properties.items():
@@ -118,7 +118,7 @@ def _or_null(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _metadata(kind: Kind) -> dict[str, Any]:
-    """What an object of the kind needs beside the shape that all metadata has."""
+    """The metadata of a kind: the shape that all kinds share, and the names that this one needs."""
     name = _TEXT | (LABEL_SCHEMA if kind.name == "Namespace" else NAME_SCHEMA)
     properties: dict[str, Any] = {"name": name}
     if kind.namespaced:
@@ -126,7 +126,7 @@ def _metadata(kind: Kind) -> dict[str, Any]:
     else:
         properties["namespace"] = {"enum": ["", None]}
     more: dict[str, Any] = {"required": ["name"], "properties": properties}
-    if kind.name in GENERATED:
+    if kind.generated:
         unnamed = {
             "properties": {"name": {"enum": ["", None]}, "generateName": _TEXT | PREFIX_SCHEMA},
             "required": ["generateName"],
@@ -153,7 +153,7 @@ def _foreign() -> dict[str, Any]:
     groups = "|".join(sorted(group.replace(".", r"\.") for group in OUR_GROUPS if group))
     return {
         "title": FOREIGN,
-        "description": "An object of a group that is not ours: parameters of a check, say.",
+        "description": "An object of a foreign API group, for example the parameters of a check.",
         "type": "object",
         "properties": {
             "apiVersion": {"type": "string", "pattern": f"^(?!(?:{groups})/)[^/]+/"},
@@ -175,7 +175,7 @@ def _foreign() -> dict[str, Any]:
 
 
 def _other_spellings(components: Mapping[str, Any]) -> None:
-    """Spellings of today's version that the Structs do not have: see `reading/upgrade.py`."""
+    """Adds the spellings of the current version that `reading/upgrade.py` rewrites."""
     spec = components["ClusterQueueSpec"]["properties"]
     spec["admissionchecks"] = spec["admissionChecks"]
     flavor = components["FlavorQuotas"]["properties"]
@@ -194,7 +194,7 @@ def _closed(properties: dict[str, Any], required: list[str] | None = None) -> di
 
 
 def text() -> str:
-    """The schema as its file has it."""
+    """The text of the schema's file."""
     return text_of(manifests_schema())
 
 

@@ -45,7 +45,7 @@ _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 class BadQuantity(ValueError):
-    """What was written is no quantity."""
+    """A text is not a quantity."""
 
 
 def _away_from_zero(number: Fraction) -> int:
@@ -62,17 +62,17 @@ def parse(quantity: str | int | float) -> Fraction:
     return _parse(quantity)
 
 
-# typed: True is no quantity, even when 1 was read before it.
+# typed: True is not a quantity, even when 1 was read before it.
 @lru_cache(maxsize=16_384, typed=True)
 def _parse(quantity: str | int | float) -> Fraction:
     if isinstance(quantity, bool):
-        raise BadQuantity(f"{quantity!r} is no quantity")
+        raise BadQuantity(f"{quantity!r} is not a quantity")
     text = quantity if isinstance(quantity, str) else repr(quantity)
     match = _FORM.fullmatch(text) if len(text) <= _LENGTH_MAX else None
     if match is None:
         shown = text if len(text) <= _LENGTH_MAX else f"{text[:20]}…"
         raise BadQuantity(
-            f"{shown!r} is no quantity: a number with at most one of the suffixes "
+            f"{shown!r} is not a quantity: a number with at most one of the suffixes "
             "n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent like e3"
         )
     sign, digits, suffix, exponent = match.groups()
@@ -92,6 +92,15 @@ def _parse(quantity: str | int | float) -> Fraction:
     elif _NANO % number.denominator:
         number = Fraction(_away_from_zero(number * _NANO), _NANO)
     return -number if sign == "-" else number
+
+
+def quantity_error(quantity: str | int | float) -> str:
+    """The error in a quantity that may not be negative, as a sentence; "": it is valid."""
+    try:
+        negative = _parse(quantity) < 0
+    except BadQuantity as error:
+        return str(error)
+    return f"must not be negative, not {quantity}" if negative else ""
 
 
 @lru_cache(maxsize=16_384, typed=True)
@@ -160,7 +169,7 @@ _PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|us|µs|ms|
 
 
 class BadDuration(ValueError):
-    """What was written is no duration."""
+    """A text is not a duration."""
 
 
 def seconds(text: str) -> Fraction:
@@ -178,5 +187,22 @@ def seconds(text: str) -> Fraction:
         total += Fraction(f"0{number}" if number[0] == "." else number) * _UNITS[part.group(2)]
         at = part.end()
     if not rest or at != len(rest):
-        raise BadDuration(f"{text[:40]!r} is no duration like 60s or 1h30m")
+        raise BadDuration(f"{text[:40]!r} is not a duration like 60s or 1h30m")
     return -total if negative else total
+
+
+def duration_error(text: str, least: int = 0) -> str:
+    """The error in a duration of at least so many seconds, as a sentence; "": it is valid."""
+    try:
+        length = seconds(text)
+    except BadDuration as error:
+        return str(error)
+    return f"{text} is less than {least} s" if length < least else ""
+
+
+def delay_error(text: str) -> str:
+    """The error in a duration above zero, as a sentence; "": it is valid."""
+    try:
+        return "" if seconds(text) > 0 else f"must be more than 0, not {text}"
+    except BadDuration as error:
+        return str(error)

@@ -23,8 +23,8 @@ from admittance.api.limits import (
     Positive,
     RequiredName,
     Role,
-    many,
-    says,
+    field_rule,
+    list_rule,
 )
 from admittance.api.meta import Condition, ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
@@ -41,8 +41,8 @@ class PodSet(Strict, frozen=True, kw_only=True):
 
 
 class PriorityClassRef(Strict, frozen=True, kw_only=True):
-    group: Annotated[ClassGroup, says(required=True)] = ""
-    kind: Annotated[ClassKind, says(own=True, required=True)] = ""
+    group: Annotated[ClassGroup, field_rule(required=True)] = ""
+    kind: Annotated[ClassKind, field_rule(own=True, required=True)] = ""
     name: RequiredName = ""
 
 
@@ -54,7 +54,7 @@ class AdmissionConstraints(Strict, frozen=True, kw_only=True):
     """KEP-8691: only these flavors may be assigned; None: any."""
 
     allowed_resource_flavors: (
-        Annotated[tuple[Name, ...], many(FLAVORS_ALLOWED_MAX, "flavors")] | None
+        Annotated[tuple[Name, ...], list_rule(FLAVORS_ALLOWED_MAX, "flavors")] | None
     ) = None
 
 
@@ -64,13 +64,13 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     them, 0 the best. ``completions`` of a pod set's job stand in the annotation `COMPLETIONS` of
     its template."""
 
-    pod_sets: Annotated[tuple[PodSet, ...], many(POD_SETS_MAX, "pod sets", required=True)] = ()
+    pod_sets: Annotated[tuple[PodSet, ...], list_rule(POD_SETS_MAX, "pod sets", required=True)] = ()
     queue_name: NameOrNone = ""
     priority: Int32 | None = None
     priority_class_ref: PriorityClassRef | None = None
     active: bool = True
     maximum_execution_time_seconds: Positive | None = None
-    preemption_gates: Annotated[tuple[NamedGate, ...], many(GATES_MAX, "gates")] = ()
+    preemption_gates: Annotated[tuple[NamedGate, ...], list_rule(GATES_MAX, "gates")] = ()
     admission_constraints: AdmissionConstraints | None = None
     role: Role = "regular"
     variant: str = ""

@@ -16,11 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck
-from admittance.api.kinds import KINDS, Manifest
+from admittance.api.kinds import KINDS
+from admittance.api.limits import FLAVOR_VARIANTS_MAX
+from admittance.api.manifests import Manifest
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue, conflicts
 from admittance.api.reading.manifest import accept, encode
-from admittance.api.validation.concurrent_admission import FLAVORS_MAX, check_flavors
+from admittance.api.validation.queues import check_variant_count
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
 from admittance.control.commit import Message
@@ -61,7 +63,10 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     for number, raw in numbered:
         try:
             accepted = accept(
-                raw, namespace=namespace, document=f"object {number}", flavors_max=FLAVORS_MAX
+                raw,
+                namespace=namespace,
+                document=f"object {number}",
+                flavors_max=FLAVOR_VARIANTS_MAX,
             )
         except ManifestError as error:
             found.problems.extend(error.lines())
@@ -135,10 +140,10 @@ def _objections(
         told = {problem.message for problem in before}
         found = conflicts(planned.object.spec, controller_of)
         problems += [problem for problem in found if problem.message not in told]
-        if old is not None and check_flavors(old.object.spec, flavors_max):
+        if old is not None and check_variant_count(old.object.spec, flavors_max):
             # It was accepted when more flavors were allowed: their number may stay or shrink.
             flavors_max = len(old.object.spec.resource_groups[0].flavors)
-        problems += check_flavors(planned.object.spec, flavors_max)
+        problems += check_variant_count(planned.object.spec, flavors_max)
     return [f"{planned.kind} {planned.name}: {problem}" for problem in problems]
 
 

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, Foreign, WorkloadPriorityClass
-from admittance.api.kind_names import GROUP
-from admittance.api.kinds import KINDS, Manifest
+from admittance.api.kinds import GROUP, KINDS
+from admittance.api.manifests import Manifest
 from admittance.api.queues import ClusterQueue, LocalQueue, ResourceFlavor
 from admittance.api.reading.manifest import encode
 from admittance.events.applying import Applied

@@ -13,7 +13,7 @@ from admittance.api.limits import Role
 from admittance.api.problems import ManifestError
 from admittance.api.reading.canonical import to_stored
 from admittance.api.reading.manifest import accept
-from admittance.api.validation.pods import exceeding
+from admittance.api.validation.workload import exceeding
 from admittance.api.workload import PARENT_VARIANT, Workload
 from admittance.control.commit import LogMessage, Message
 from admittance.control.messages import MessageBuilder

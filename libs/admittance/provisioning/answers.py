@@ -3,15 +3,15 @@ top down."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
-from admittance.api.names import repeated
 from admittance.api.problems import shown
-from admittance.api.validation.status import UpdateOf, check_updates
+from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.events.base import too_long
 from admittance.events.shapes import PodSetUpdate
 from admittance.provisioning.records import DELAYS, Record, State, delay_seconds, is_last
@@ -103,9 +103,9 @@ def updates_of(
 def ignored_updates(record: Record) -> list[str]:
     """A sentence for each pod set update of the provider that is ignored."""
     names, theirs = _names(record), [one.name for one in record.status.pod_set_updates]
-    again = dict.fromkeys(theirs[i] for i in repeated(theirs))
+    repeated = [name for name, count in Counter(theirs).items() if count > 1]
     strange = ", ".join(shown(one) for one in dict.fromkeys(theirs) if one not in names)
-    twice = ", ".join(shown(one) for one in again if one in names)
+    twice = ", ".join(shown(one) for one in repeated if one in names)
     found = []
     if strange:
         asked = ", ".join(names)
@@ -120,7 +120,7 @@ def ignored_updates(record: Record) -> list[str]:
 def _unfit(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:
     """Why the updates cannot be applied to pods, such as an invalid label value; "": they can."""
     try:
-        read = msgspec.convert(msgspec.to_builtins(updates), tuple[UpdateOf, ...])
+        read = msgspec.convert(msgspec.to_builtins(updates), tuple[TypedPodSetUpdate, ...])
     except msgspec.ValidationError as error:
         return f"podSetUpdates: {error}"
     return next(map(str, check_updates(read, names, "podSetUpdates")), "")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
-from admittance.api.kind_names import V1BETA2
+from admittance.api.kinds import V1BETA2
 from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.api.problems import shown
 from admittance.api.workload import CheckState

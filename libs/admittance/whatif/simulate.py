@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.kinds import GENERATED, kind_named
+from admittance.api.kinds import SUBMITTED_KINDS, kind_named
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import named, workload_of
 from admittance.api.reading.manifest import decode_object, encode
@@ -165,7 +165,7 @@ def change_of(request: Simulate, namespace: str = "") -> Change:
             spelled = msgspec.json.decode(raw, type=_Kind).kind
         except msgspec.MsgspecError:
             spelled = ""
-        if spelled not in GENERATED:
+        if spelled not in SUBMITTED_KINDS:
             objects.append((number, raw))
             continue
         try:

@@ -27,7 +27,7 @@ from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 if TYPE_CHECKING:
-    from admittance.api.kinds import Manifest
+    from admittance.api.manifests import Manifest
 
 SECONDS_MAX: Final = 2**33
 """Longest execution time of a job: 270 years."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.api.names import subdomain
+from admittance.api.names import name_error
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import number
 
@@ -34,7 +34,7 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
         env = os.environ if env is None else env
         name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
         # A ProvisioningRequestConfig takes only such names, and EC2's filters have wildcards.
-        if complaint := subdomain(name):
+        if complaint := name_error(name):
             raise SetupError(f"ADMIT_AWS_CLASS: {complaint}")
         return cls(
             provisioning_class=name,

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.api.names import check_labels, qualified, subdomain
+from admittance.api.names import check_labels, label_key_error, name_error
 from admittance.api.units import BadQuantity, amount
 from admittance.events.names import BadToken, plain, token
 
@@ -81,7 +81,7 @@ def pool_of(name: str, spec: Any) -> Pool:
         raise BadPool(f"{KIND} {name}: spec{where.strip('`$')}: {what}") from None
     if not read.provisioning_class_name:
         raise BadPool(f"{KIND} {name}: spec.provisioningClassName must be set")
-    if complaint := subdomain(read.provisioning_class_name):
+    if complaint := name_error(read.provisioning_class_name):
         raise BadPool(f"{KIND} {name}: spec.provisioningClassName: {complaint}")
     if not 0 <= read.booking_seconds < float("inf"):
         raise BadPool(f"{KIND} {name}: spec.bookingSeconds must not be negative")
@@ -89,7 +89,7 @@ def pool_of(name: str, spec: Any) -> Pool:
     machines = []
     for at, one in enumerate(read.machines):
         where = f"{KIND} {name}: spec.machines[{at}]"
-        if complaint := subdomain(one.name):
+        if complaint := name_error(one.name):
             raise BadPool(f"{where}.name: {complaint}")
         if names.index(one.name) != at:
             raise BadPool(f"{where}.name: duplicate name {one.name!r}")
@@ -119,7 +119,7 @@ def pool_of(name: str, spec: Any) -> Pool:
 def _amounts(written: Mapping[str, str | int | float], where: str) -> dict[str, int]:
     found = {}
     for resource, text in written.items():
-        if complaint := qualified(resource):
+        if complaint := label_key_error(resource):
             raise BadPool(f"{where}.resources: {complaint}")
         try:
             much = amount(resource, text)

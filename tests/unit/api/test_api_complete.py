@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.api.defaults import complete
+from admittance.api.manifests import complete
 from admittance.api.reading.manifest import decode_object
 
 QUEUE: dict[str, Any] = {

@@ -24,7 +24,7 @@ def test_the_file_is_what_the_structs_make(module: Any) -> None:
 def test_every_kind_has_a_schema_that_says_its_kind() -> None:
     definitions = schema.manifests_schema()["$defs"]
     for name, kind in KINDS.items():
-        shape = definitions[kind.struct.__name__]
+        shape = definitions[kind.name]
         assert shape["properties"]["kind"] == {"const": name}
         assert {"apiVersion", "kind"} <= set(shape["required"])
 

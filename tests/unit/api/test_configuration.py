@@ -82,22 +82,22 @@ def test_a_timeout_sends_to_the_old_place_where_the_file_says_so() -> None:
         ),
         pytest.param(
             "admissionFairSharing: {usageHalfLifeTime: soon}",
-            "usageHalfLifeTime: 'soon' is no duration",
+            "usageHalfLifeTime: 'soon' is not a duration",
             id="no duration",
         ),
         pytest.param(
             "admissionFairSharing: {resourceWeights: {cpu: -1}}",
-            r"resourceWeights\[cpu\]: -1 is below 0",
+            r"resourceWeights\[cpu\]: must be at least 0, not -1",
             id="a negative weight",
         ),
         pytest.param(
             "resources: {quotaCheckStrategy: Sometimes}",
-            "quotaCheckStrategy: 'Sometimes' is neither",
+            "quotaCheckStrategy: 'Sometimes' is not one of",
             id="a strategy that is none",
         ),
         pytest.param(
             "resources: {transformations: [{input: a.com/x, outputs: {b.com/y: many}}]}",
-            r"transformations\[0\].outputs\[b.com/y\]: 'many' is no quantity",
+            r"transformations\[0\].outputs\[b.com/y\]: 'many' is not a quantity",
             id="an output that is no quantity",
         ),
         pytest.param(
@@ -115,7 +115,7 @@ def test_a_mistake_is_named_with_its_field(text: str, said: str) -> None:
 
 
 def test_another_kind_is_no_configuration() -> None:
-    with pytest.raises(ManifestError, match="is no configuration"):
+    with pytest.raises(ManifestError, match="not v1 ConfigMap"):
         read_configuration("apiVersion: v1\nkind: ConfigMap\n", "x.yaml")
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from admittance.api.checks import Foreign
 from admittance.api.kinds import KINDS, kind_named
-from admittance.api.names import subdomain
+from admittance.api.names import name_error
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode, read
 from admittance.api.workload import Job, Workload
@@ -61,7 +61,7 @@ spec:
         pytest.param(
             "nominalQuota: 9", "nominalQuota: 1.5.2Gi",
             "queues.yaml: document 1 (ClusterQueue team-a): "
-            "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: '1.5.2Gi' is no quantity",
+            "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: '1.5.2Gi' is not a",
             id="a malformed quantity",
         ),
         pytest.param("nominalQuota: 9", "nominalQuota: -1", "must not be negative",
@@ -87,7 +87,7 @@ spec:
                      id="a name of 300 characters"),
         pytest.param("  name: team-a", "  labels: {}", "metadata.name: must be set", id="no name"),
         pytest.param("  name: team-a", "  name: team-a\n  name: team-b",
-                     "document 1: line 5, column 3: the key 'name' is there twice",
+                     "document 1: line 5, column 3: duplicate key 'name'",
                      id="a key twice"),
         pytest.param("spec:", "spec: [", "queues.yaml: document 1: line ", id="malformed YAML"),
         pytest.param("  namespaceSelector", "\tnamespaceSelector",
@@ -315,7 +315,7 @@ def test_two_forms_in_one_object_are_refused(spec: Any, version: str, field: str
 
 
 def test_a_problem_is_named_as_it_was_spelled() -> None:
-    with pytest.raises(ManifestError, match=r"spec\.cohort: 'Not A Name' is no name"):
+    with pytest.raises(ManifestError, match=r"spec\.cohort: 'Not A Name' is not a name"):
         accept(an_object("ClusterQueue", {"cohort": "Not A Name"}, version=V1))
 
 
@@ -346,7 +346,7 @@ def test_an_object_of_a_foreign_group_is_kept_as_it_is() -> None:
 def test_the_samples_are_read_and_said_back_the_same(path: Path) -> None:
     if path.name == "minimal-cq.yaml":
         # Kueue's own sample names a flavor that its queue does not have, and Kueue refuses it, too.
-        assert "is no flavor of this queue" in complaint(path.read_text())
+        assert "is not a flavor of this queue" in complaint(path.read_text())
         return
     for document in read(path.read_text(), path.name):
         again = decode_object(document.raw)
@@ -484,6 +484,6 @@ def test_a_job_without_a_queue_says_what_is_missing() -> None:
     [("Reservation", "reservation"), ("ON_demand", "on-demand"), ("-Spot", "spot"), ("!", "")],
 )
 def test_a_wrong_name_is_refused_with_the_one_that_may_be_meant(written: str, meant: str) -> None:
-    complaint = subdomain(written)
+    complaint = name_error(written)
     assert complaint
     assert complaint.endswith(f"; did you mean {meant}?" if meant else "letter or digit")

@@ -60,7 +60,7 @@ def test_amount(resource: str, written: str | int | float, want: int) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_quantity_is_refused(written: str | float) -> None:
-    with pytest.raises(BadQuantity, match="is no quantity"):
+    with pytest.raises(BadQuantity, match="is not a quantity"):
         parse(written)
 
 

@@ -33,7 +33,7 @@ from admittance.api.reading.from_job import (
 )
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode
 from admittance.api.units import INT64_MAX, BadDuration, amount, seconds
-from admittance.api.validation.pods import exceeding
+from admittance.api.validation.workload import exceeding
 from admittance.api.workload import COMPLETIONS, CheckState, Job, Workload
 from admittance.runner.shim import expand
 
@@ -319,7 +319,7 @@ def test_partial_admission_of_a_job() -> None:
 
 def test_a_job_without_queue_is_refused_unless_one_is_given() -> None:
     job = a_job(labels={"kueue.x-k8s.io/queue-name": ""})
-    with pytest.raises(ManifestError, match="names the LocalQueue"):
+    with pytest.raises(ManifestError, match="name of a LocalQueue"):
         workload_of(job)
     assert workload_of(job, queue="other").spec.queue_name == "other"
 
@@ -356,7 +356,7 @@ def test_a_command_becomes_a_workload() -> None:
     assert (one.command, one.env[0].name) == (("sh", "-c", "true"), "A")
     gpu = from_command(["x"], name="w", namespace="n", queue="q", gpu=2)
     assert needs(to_stored(gpu)).pod_sets[0].requests["nvidia.com/gpu"] == 2
-    with pytest.raises(ManifestError, match="is no quantity"):
+    with pytest.raises(ManifestError, match="is not a quantity"):
         from_command(["x"], name="w", namespace="n", queue="q", memory="1 Gi")
     with pytest.raises(ManifestError, match="a command"):
         from_command([], name="w", namespace="n", queue="q")

@@ -50,7 +50,7 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         ),
         pytest.param(
             a_pool("{name: a, resources: {cpu: lots}}"),
-            "spec.machines[0].resources[cpu]: 'lots' is no quantity",
+            "spec.machines[0].resources[cpu]: 'lots' is not a quantity",
             id="a resource that is no quantity",
         ),
         pytest.param(
@@ -68,17 +68,17 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         ),
         pytest.param(
             a_pool(MACHINE, of="Rack 7"),
-            "spec.provisioningClassName: 'Rack 7' is no name: lower case letters, digits, '-'",
+            "spec.provisioningClassName: 'Rack 7' is not a name: lower case letters, digits, '-'",
             id="of a class that no ProvisioningRequestConfig can name",
         ),
         pytest.param(
             a_pool("{name: 'a,b', resources: {cpu: 4}}"),
-            "spec.machines[0].name: 'a,b' is no name",
+            "spec.machines[0].name: 'a,b' is not a name",
             id="machines whose name is two in a list of machines",
         ),
         pytest.param(
             a_pool("{name: '', resources: {cpu: 4}}"),
-            "spec.machines[0].name: '' is no name",
+            "spec.machines[0].name: '' is not a name",
             id="machines without a name",
         ),
         pytest.param(
@@ -88,12 +88,12 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         ),
         pytest.param(
             a_pool("{name: a, resources: {cpu: 4}, labels: {zone: row 7!}}"),
-            "spec.machines[0].labels: the value of 'zone': 'row 7!' is no label value",
+            "spec.machines[0].labels: the value of 'zone': 'row 7!' is not a label value",
             id="a label whose value no node selector can have",
         ),
         pytest.param(
             a_pool("{name: a, resources: {a gpu: 4}}"),
-            "spec.machines[0].resources: 'a gpu' is no label key",
+            "spec.machines[0].resources: 'a gpu' is not a label key",
             id="a resource that no pod can ask for",
         ),
         pytest.param(

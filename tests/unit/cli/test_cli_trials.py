@@ -38,12 +38,12 @@ def test_what_is_typed_wrong_for_any_trial_is_told(
     [
         pytest.param(
             ["provider-test", "Bad Class"],
-            "CLASS: 'Bad Class' is no name",
+            "CLASS: 'Bad Class' is not a name",
             id="a class nobody can name",
         ),
         pytest.param(
             ["check-test", "a", "--check", "Bad Check"],
-            "--check: 'Bad Check' is no name",
+            "--check: 'Bad Check' is not a name",
             id="a check nobody can name",
         ),
         pytest.param(

@@ -184,7 +184,7 @@ def test_settings_are_read_and_their_defaults_known() -> None:
         ),
         pytest.param(
             {"ADMIT_DOCKER_CLASSES": "docker,A B"},
-            "^ADMIT_DOCKER_CLASSES: 'A B' is no name",
+            "^ADMIT_DOCKER_CLASSES: 'A B' is not a name",
             id="a class that no ProvisioningRequestConfig can name",
         ),
     ],

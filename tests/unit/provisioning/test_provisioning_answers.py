@@ -159,7 +159,7 @@ def test_capacity_whose_detail_is_no_value_of_a_label_is_given_back() -> None:
     assert found.state == "Rejected"
     assert found.message.startswith(
         "the pod set updates of the capacity are not valid: "
-        "podSetUpdates[0].nodeSelector: the value of 'rack': 'row 7!' is no label value"
+        "podSetUpdates[0].nodeSelector: the value of 'rack': 'row 7!' is not a label value"
     )
 
 

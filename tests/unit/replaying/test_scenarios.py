@@ -113,7 +113,9 @@ def test_what_is_no_scenario_is_refused_with_the_reason(data: bytes, why: str) -
         pytest.param({"update": {"kind": "ClusterQueue"}}, "step 0 cannot", id="half a queue"),
         pytest.param({"finish": 3}, "step 0 cannot be played: TypeError", id="no list of names"),
         pytest.param(
-            {"update": a_queue("much")}, "step 0 .*is no quantity", id="a queue that is not valid"
+            {"update": a_queue("much")},
+            "step 0 .*is not a quantity",
+            id="a queue that is not valid",
         ),
     ],
 )

@@ -62,5 +62,5 @@ def test_a_list_has_each_once_and_nothing_empty() -> None:
 def test_a_list_of_names_has_nothing_else() -> None:
     assert named({"L": "b.example.com, a"}, "L") == ("b.example.com", "a")
     assert named({}, "L") == ()
-    with pytest.raises(SetupError, match="L: 'A B' is no name: lower case letters"):
+    with pytest.raises(SetupError, match="L: 'A B' is not a name: lower case letters"):
         named({"L": "a,A B"}, "L")

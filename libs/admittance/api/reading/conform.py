@@ -1,8 +1,9 @@
-"""Plain values against the shape of a Struct: everything that does not fit, with its path.
+"""Fits plain values to the fields of a Struct, and finds all values that do not fit.
 
-msgspec stops at the first error. A user wants all errors of a manifest at once, with suggestions
-for misspelled fields, so a manifest refused by msgspec is checked here. Nulls count as absent, as
-in Kubernetes. Scalars without quotes (`Plain`) become the type of the field.
+msgspec stops at the first error, but users want all errors of a manifest at once, with suggestions
+for misspelled fields. So this module reads a manifest that msgspec refuses. Nulls count as absent,
+as in Kubernetes. A scalar without quotes (`Plain`) gets the type of its field. The module does not
+import the YAML parser, which takes long, since objects from the bus are JSON.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ import msgspec
 from msgspec import inspect
 
 from admittance.api.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
-from admittance.api.reading.scalars import Plain, resolve, scalar
 
 PROBLEMS_MAX: Final = 50
-"""Problems reported for one object."""
+"""The most problems reported for one object."""
 
 RENAMED: Final[dict[str, str]] = {
     "cohort": "cohortName",
@@ -29,10 +29,11 @@ RENAMED: Final[dict[str, str]] = {
     "priorityClassName": "priorityClassRef",
     "priorityClassSource": "priorityClassRef",
 }
-"""Fields of older versions, to the ones that took their place."""
+"""Fields of older versions, and their present names."""
 
 _ABSENT: Final[Any] = object()
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _TRUTH: Final = {
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
@@ -41,8 +42,43 @@ _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _INT64: Final = 2**63
 
 
+class Plain(str):
+    """A YAML scalar without quotes. The type of its field decides how it is read."""
+
+    __slots__ = ()
+
+
+def resolve(value: Any) -> Any:
+    """value with its plain scalars read as YAML 1.2 does: null, true, numbers, else strings."""
+    if isinstance(value, Plain):
+        return scalar(value)
+    if isinstance(value, dict):
+        return {key: resolve(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [resolve(item) for item in value]
+    return value
+
+
+def scalar(text: Plain) -> Any:
+    """The value of a plain scalar in a field without a type."""
+    if text in _NULLS:
+        return None
+    if text.lower() in ("true", "false") and text in _TRUTH:
+        return _TRUTH[text]
+    if len(text) <= 18 and _INT.fullmatch(text):
+        return int(text)
+    if len(text) <= 40 and _FLOAT.fullmatch(text) and not text.lstrip("+-").startswith("00"):
+        return float(text) if not _leading_zero(text) else str(text)
+    return str(text)
+
+
+def _leading_zero(text: str) -> bool:
+    bare = text.lstrip("+-")
+    return len(bare) > 1 and bare[0] == "0" and bare[1].isdigit()
+
+
 class _Shape(NamedTuple):
-    """``fields``: name in a manifest to type. ``required``: names that must be there."""
+    """``fields``: types by name in a manifest. ``required``: fields without a default."""
 
     fields: dict[str, inspect.Type]
     required: tuple[str, ...]
@@ -52,7 +88,7 @@ class _Shape(NamedTuple):
 def _shape(kind: type) -> _Shape:
     found = inspect.type_info(kind)
     if not isinstance(found, inspect.StructType):
-        raise TypeError(f"{kind} is no Struct")
+        raise TypeError(f"{kind} is not a Struct")
     return _Shape(
         {field.encode_name: _bare(field.type) for field in found.fields},
         tuple(field.encode_name for field in found.fields if field.required),
@@ -60,7 +96,7 @@ def _shape(kind: type) -> _Shape:
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
-    """kind without what is only for schemas, and without the null that counts as absent."""
+    """The type without its rules and without null as an alternative."""
     if isinstance(kind, inspect.Metadata):
         return _bare(kind.type)
     if isinstance(kind, inspect.UnionType):
@@ -74,7 +110,8 @@ def join(path: str, name: str) -> str:
 
 
 def conform(value: Any, kind: type, problems: list[Problem], path: str = "") -> dict[str, Any]:
-    """value as plain builtins that fit kind, with what does not fit left out and told."""
+    """The value as builtins that fit the Struct. Values that do not fit are left out and added to
+    ``problems``."""
     fitted = _fields(value, _shape(kind), path, problems)
     return fitted if isinstance(fitted, dict) else {}
 
@@ -95,8 +132,8 @@ def _name_of(value: Any) -> str:
     return "null"
 
 
-def _wrong(path: str, wanted: str, value: Any, problems: list[Problem]) -> Any:
-    problems.append(Problem(path, f"must be {wanted}, not {_name_of(value)}", TYPE))
+def _wrong(path: str, expected: str, value: Any, problems: list[Problem]) -> Any:
+    problems.append(Problem(path, f"must be {expected}, not {_name_of(value)}", TYPE))
     return _ABSENT
 
 
@@ -152,7 +189,7 @@ def _str(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
 
 
 def _quantity(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
-    """The one union of more than one type."""
+    """A quantity, the only type that is a union."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -194,8 +231,8 @@ def _int(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
         if _INT.fullmatch(value):
             value = int(value) if len(value) <= 20 else _INT64  # Digits cost their square.
         elif _INT.fullmatch(value.lstrip("+-").lstrip("0") or "0"):
-            told = f"must be a whole number without leading zeros, not {shown(str(value))}"
-            problems.append(Problem(path, told, TYPE))
+            message = f"must be a whole number without leading zeros, not {shown(str(value))}"
+            problems.append(Problem(path, message, TYPE))
             return _ABSENT
     if isinstance(value, bool) or not isinstance(value, int):
         return _wrong(path, "a whole number", value, problems)
@@ -247,4 +284,4 @@ _FITTERS: Final[dict[type, Callable[[Any, Any, str, list[Problem]], Any]]] = {
     inspect.FloatType: _float,
     inspect.DateTimeType: _time,
 }
-"""What is not here takes anything."""
+"""A field of any other type accepts every value."""

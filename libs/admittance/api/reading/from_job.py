@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from admittance.api.defaults import defaulted
 from admittance.api.limits import Quantity
+from admittance.api.manifests import defaulted
 from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
 from admittance.api.problems import REQUIRED, ManifestError, Problem

@@ -10,15 +10,15 @@ import json
 from typing import Any, NamedTuple
 
 from admittance.api.checks import Foreign
-from admittance.api.kinds import Manifest
 from admittance.api.limits import VARIANTS_MAX
+from admittance.api.manifests import Manifest
 from admittance.api.problems import (
     DUPLICATE,
     ManifestError,
     Problem,
 )
+from admittance.api.reading.conform import Plain, resolve
 from admittance.api.reading.objects import Accepted, Reading, accept, decode_object, encode, name_of
-from admittance.api.reading.scalars import Plain, resolve
 from admittance.api.reading.yaml_text import SIZE_MAX, Parsed, parse
 
 
@@ -116,7 +116,7 @@ def parsed(text: str | bytes, source: str) -> list[Parsed]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return found
 
 

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.checks import Foreign
-from admittance.api.defaults import defaulted
-from admittance.api.kinds import KINDS, Kind, Manifest, refuse
+from admittance.api.kinds import KINDS, Kind, unknown_kind
 from admittance.api.limits import VARIANTS_MAX
+from admittance.api.manifests import STRUCTS, Manifest, defaulted
 from admittance.api.meta import ObjectMeta
 from admittance.api.problems import (
     REQUIRED,
@@ -19,9 +19,8 @@ from admittance.api.problems import (
     Problem,
 )
 from admittance.api.reading import canonical
-from admittance.api.reading.conform import conform
+from admittance.api.reading.conform import conform, resolve
 from admittance.api.reading.from_job import resolve_priority
-from admittance.api.reading.scalars import resolve
 from admittance.api.reading.upgrade import upgrade
 from admittance.api.validation.validate import validate
 from admittance.api.workload import Workload
@@ -52,7 +51,8 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 _decoders: Final[dict[tuple[str, str], msgspec.json.Decoder[Any]]] = {
-    (kind.versions[0], kind.name): msgspec.json.Decoder(kind.struct) for kind in KINDS.values()
+    (KINDS[name].versions[0], name): msgspec.json.Decoder(struct)
+    for name, struct in STRUCTS.items()
 }
 
 
@@ -175,11 +175,11 @@ class Reading:
         upgraded = upgrade(value, api_version, kind.name)
         problems = list(upgraded.problems)
         shaped: list[Problem] = []
-        fitted = conform(upgraded.value, kind.struct, shaped)
+        fitted = conform(upgraded.value, STRUCTS[kind.name], shaped)
         problems += [upgraded.as_written(problem) for problem in shaped]
         if problems:
             raise self.error(problems)
-        manifest = self._whole(fitted, kind.struct)
+        manifest = self._whole(fitted, STRUCTS[kind.name])
         return Accepted(defaulted(manifest, namespace), tuple(upgraded.warnings))
 
     def shaped(self, value: Any, struct: type[Any]) -> Any:
@@ -219,9 +219,9 @@ class Reading:
                 raise self.error([Problem(field, "must be set to a string", REQUIRED)])
             head.append(str(given))
         self.about = _about(head[1], value.get("metadata"))
-        if complaint := refuse(*head):
+        if error := unknown_kind(*head):
             known = head[1] in KINDS
-            raise self.error([Problem("apiVersion" if known else "kind", complaint, TYPE)])
+            raise self.error([Problem("apiVersion" if known else "kind", error, TYPE)])
         kind = KINDS.get(head[1])
         return head[0], kind if kind is not None and head[0] in kind.versions else None
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from admittance.api.kind_names import GROUP, V1ALPHA1, V1BETA1, V1BETA2
+from admittance.api.kinds import GROUP, V1ALPHA1, V1BETA1, V1BETA2
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, TYPE, Problem, shown
-from admittance.api.reading.scalars import Plain, resolve
+from admittance.api.reading.conform import Plain, resolve
 
 MODES: Final = {"TryPreferredFlavors": "UpgradeOnly", "RetainFirstAdmission": "NoMigration"}
 """Migration modes: as Kueue names them today, to the proposal's names."""

@@ -13,7 +13,7 @@ import yaml
 from yaml import events
 
 from admittance.api.problems import ManifestError, Problem, shown
-from admittance.api.reading.scalars import Plain
+from admittance.api.reading.conform import Plain
 
 SIZE_MAX: Final = 8 * 1024 * 1024
 """Characters of one text. A directory of files may hold more."""
@@ -126,7 +126,7 @@ class _Builder:
             if not isinstance(value, str):
                 raise _Bad("a key must be a string", event)
             if value in top.value:
-                raise _Bad(f"the key {shown(str(value))} is there twice", event)
+                raise _Bad(f"duplicate key {shown(str(value))}", event)
             top.key = value if value == "<<" and isinstance(value, Plain) else str(value)
         else:
             if isinstance(top.key, Plain):

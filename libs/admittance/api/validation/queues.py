@@ -1,8 +1,8 @@
-"""Rules of ClusterQueue, Cohort and LocalQueue.
+"""Rules of ClusterQueue, Cohort and LocalQueue: docs/spec/scheduling.md#1.3, #1.4, #1.5,
+docs/spec/lifecycle.md#2.2, #4.1.
 
-Source: docs/spec/scheduling.md#1.3, #1.4, #1.5, docs/spec/lifecycle.md#2.2. Problems that depend on
-other objects (a missing flavor, a cyclic cohort, two checks of one controller) are not errors of
-the manifest: they make a queue inactive.
+Problems that depend on other objects (a missing flavor, a cyclic cohort, two checks of one
+controller) are not errors of the manifest: they make a queue inactive.
 """
 
 from __future__ import annotations
@@ -10,39 +10,50 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from admittance.api.limits import VARIANTS_MAX
-from admittance.api.meta import ObjectMeta
-from admittance.api.problems import Problem
+from admittance.api.limits import CHECKS_MAX, VARIANTS_MAX
+from admittance.api.names import check_unique
+from admittance.api.problems import (
+    FORBIDDEN,
+    NOT_SUPPORTED,
+    REQUIRED,
+    TOO_MANY,
+    Problem,
+    shown,
+)
 from admittance.api.queues import (
     ClusterQueue,
+    ClusterQueueSpec,
     Cohort,
+    ExplicitVariant,
     FairSharing,
     FlavorFungibility,
     LocalQueue,
+    MigrationConstraints,
     Preemption,
+    of_flavor,
+    queue_wide,
 )
-from admittance.api.validation.check_lists import check_lists
-from admittance.api.validation.concurrent_admission import check_concurrent
-from admittance.api.validation.meta import check_metadata, check_selector, object_name, unchanged
-from admittance.api.validation.resource_groups import Owner, check_groups, quantity_of
+from admittance.api.validation.meta import check_selector, unchanged
+from admittance.api.validation.resource_groups import Owner, check_groups, quantity
+
+ROWS_MAX: Final = 8
+"""Checks that one workload may have: all checks of a list, or one of each controller."""
+_WEIGHT_MIN: Final = Fraction(1, 10**9)
 
 
 def check_cluster_queue(queue: ClusterQueue, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
-    """Everything that is wrong with a ClusterQueue by itself. ``flavors_max``: see
-    `check_concurrent`."""
-    found = _metadata(queue.metadata, "ClusterQueue")
+    """``flavors_max``: as for `check_concurrent_admission`."""
     spec = queue.spec
-    if spec.cohort_name:
-        found += object_name(spec.cohort_name, "spec.cohortName")
     owner = Owner(bool(spec.cohort_name), "cohortName", True)
-    found += check_groups(spec.resource_groups, owner)
-    found += check_selector(spec.namespace_selector, "spec.namespaceSelector")
-    found += _preemption(spec.preemption)
-    found += _fungibility(spec.flavor_fungibility)
-    found += _fair_sharing(spec.fair_sharing)
-    found += check_lists(spec)
-    found += check_concurrent(spec, flavors_max)
-    return found
+    return [
+        *check_groups(spec.resource_groups, owner),
+        *check_selector(spec.namespace_selector, "spec.namespaceSelector"),
+        *_preemption(spec.preemption),
+        *_fungibility(spec.flavor_fungibility),
+        *_fair_sharing(spec.fair_sharing),
+        *_check_lists(spec),
+        *check_concurrent_admission(spec, flavors_max),
+    ]
 
 
 def check_cluster_queue_update(old: ClusterQueue, new: ClusterQueue) -> list[Problem]:
@@ -51,63 +62,195 @@ def check_cluster_queue_update(old: ClusterQueue, new: ClusterQueue) -> list[Pro
 
 
 def check_cohort(cohort: Cohort) -> list[Problem]:
-    """Everything that is wrong with a Cohort by itself."""
-    found = _metadata(cohort.metadata, "Cohort")
-    parent = cohort.spec.parent_name
-    if parent:
-        found += object_name(parent, "spec.parentName")
-    # A cohort's lending limit caps what its whole subtree gives, so it may exceed its own quota.
-    found += check_groups(cohort.spec.resource_groups, Owner(bool(parent), "parentName", False))
+    # A cohort's lending limit caps what its whole subtree lends, so it may exceed its own quota.
+    owner = Owner(bool(cohort.spec.parent_name), "parentName", False)
+    found = check_groups(cohort.spec.resource_groups, owner)
     return found + _fair_sharing(cohort.spec.fair_sharing)
 
 
 def check_local_queue(queue: LocalQueue) -> list[Problem]:
-    """Everything that is wrong with a LocalQueue by itself."""
-    found = check_metadata(queue.metadata, namespaced=True, kind="LocalQueue")
-    if queue.spec.cluster_queue:
-        found += object_name(queue.spec.cluster_queue, "spec.clusterQueue")
-    return found + _fair_sharing(queue.spec.fair_sharing)
+    return _fair_sharing(queue.spec.fair_sharing)
 
 
 def check_local_queue_update(old: LocalQueue, new: LocalQueue) -> list[Problem]:
     return unchanged(old.spec.cluster_queue, new.spec.cluster_queue, "spec.clusterQueue")
 
 
-def _metadata(metadata: ObjectMeta, kind: str) -> list[Problem]:
-    return check_metadata(metadata, namespaced=False, kind=kind)
-
-
 def _preemption(preemption: Preemption) -> list[Problem]:
-    field = "spec.preemption"
-    found: list[Problem] = []
     borrow = preemption.borrow_within_cohort
     borrows = borrow is not None and borrow.policy != "Never"
-    if borrows and preemption.reclaim_within_cohort == "Never":
-        message = "borrowWithinCohort.policy must be Never while reclaimWithinCohort is Never"
-        found.append(Problem(field, message))
-    return found
+    if not borrows or preemption.reclaim_within_cohort != "Never":
+        return []
+    message = "borrowWithinCohort.policy must be Never while reclaimWithinCohort is Never"
+    return [Problem("spec.preemption", message)]
 
 
 def _fungibility(fungibility: FlavorFungibility) -> list[Problem]:
-    field = "spec.flavorFungibility"
-    found: list[Problem] = []
-    if fungibility.preference is not None:
-        both = (fungibility.when_can_borrow, fungibility.when_can_preempt)
-        if both != ("TryNextFlavor", "TryNextFlavor"):
-            message = "needs whenCanBorrow and whenCanPreempt to be TryNextFlavor"
-            found.append(Problem(f"{field}.preference", message))
-    return found
-
-
-_WEIGHT_MIN: Final = Fraction(1, 10**9)
+    both = (fungibility.when_can_borrow, fungibility.when_can_preempt)
+    if fungibility.preference is None or both == ("TryNextFlavor", "TryNextFlavor"):
+        return []
+    message = "needs whenCanBorrow and whenCanPreempt to be TryNextFlavor"
+    return [Problem("spec.flavorFungibility.preference", message)]
 
 
 def _fair_sharing(sharing: FairSharing | None) -> list[Problem]:
-    if sharing is None or sharing.weight is None:
+    weight = quantity(sharing.weight) if sharing is not None else None
+    if weight is None or not 0 < weight <= _WEIGHT_MIN:
         return []
-    field = "spec.fairSharing.weight"
+    return [Problem("spec.fairSharing.weight", "must be 0 or more than a billionth")]
+
+
+# Lists of checks. -----------------------------------------------------------------------------
+
+
+def flavors_of(spec: ClusterQueueSpec) -> list[str]:
+    """All flavors of the queue, in order of preference."""
+    return [flavor.name for group in spec.resource_groups for flavor in group.flavors]
+
+
+def _check_lists(spec: ClusterQueueSpec) -> list[Problem]:
+    """The lists of checks: each a set, in one of the two forms, with flavors of this queue."""
+    found = check_unique(spec.admission_checks, "spec.admissionChecks")
+    listed = bool(spec.admission_checks)
+    for i, group in enumerate(spec.resource_groups):
+        for j, flavor in enumerate(group.flavors):
+            path = f"spec.resourceGroups[{i}].flavors[{j}].admissionChecks"
+            found += check_unique(flavor.admission_checks, path)
+            listed = listed or bool(flavor.admission_checks)
+    strategy = spec.admission_checks_strategy
+    if strategy is None:
+        return found + _check_counts(spec)
+    field = "spec.admissionChecksStrategy"
+    if listed:
+        message = "says the same as the lists admissionChecks: only one of the two forms"
+        found.append(Problem(field, message, FORBIDDEN))
+    field += ".admissionChecks"
+    found += check_unique([rule.name for rule in strategy.admission_checks], field, ".name")
+    for i, rule in enumerate(strategy.admission_checks):
+        path = f"{field}[{i}].onFlavors"
+        found += check_unique(rule.on_flavors, path)
+        found += _offered(rule.on_flavors, path, flavors_of(spec))
+    return found + _check_counts(spec)
+
+
+def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
+    """The problem of too many checks for one workload: for all flavors, or for one of them."""
+    by_strategy = spec.admission_checks_strategy is not None
+    field = "spec.admissionChecksStrategy" if by_strategy else "spec.admissionChecks"
+    found = _check_count(queue_wide(spec), field, "checks of the whole queue")
+    for i, group in enumerate(spec.resource_groups):
+        for j, flavor in enumerate(group.flavors):
+            path = f"spec.resourceGroups[{i}].flavors[{j}].admissionChecks"
+            where = field if by_strategy else path
+            names = of_flavor(spec, flavor.name)
+            found += _check_count(names, where, f"checks of flavor {flavor.name}")
+    return found
+
+
+def _check_count(names: tuple[str, ...], field: str, what: str) -> list[Problem]:
+    if not ROWS_MAX < len(names) <= CHECKS_MAX:
+        return []  # The type of the field limits longer lists.
+    message = f"has {len(names)} {what}, a workload may have {ROWS_MAX}"
+    return [Problem(field, message, TOO_MANY)]
+
+
+def _offered(names: tuple[str, ...], field: str, offered: list[str]) -> list[Problem]:
+    """A problem for each name that is not a flavor of the queue."""
+    flavors = f": {', '.join(offered[:8])}" if offered else ", which has no flavors"
+    return [
+        Problem(
+            f"{field}[{i}]", f"{shown(name)} is not a flavor of this queue{flavors}", NOT_SUPPORTED
+        )
+        for i, name in enumerate(names)
+        if name not in offered
+    ]
+
+
+# Concurrent admission. ------------------------------------------------------------------------
+
+
+_CONCURRENT: Final = "spec.concurrentAdmission"
+
+
+def check_concurrent_admission(
+    spec: ClusterQueueSpec, flavors_max: int = VARIANTS_MAX
+) -> list[Problem]:
+    """The problems of ``concurrentAdmission``, alone and together with other fields of the queue.
+    ``flavors_max``: the most flavors that each become a variant."""
+    given = spec.concurrent_admission
+    if given is None:
+        return []
+    offered = flavors_of(spec)
+    explicit = given.explicit_variants
     found: list[Problem] = []
-    weight = quantity_of(sharing.weight, field, found)
-    if weight is not None and 0 < weight <= _WEIGHT_MIN:
-        found.append(Problem(field, "must be 0 or more than a billionth"))
+    if not explicit:
+        groups = len(spec.resource_groups)
+        if groups != 1:
+            # A variant with a flavor of one group could never hold resources of another group.
+            message = f"must be one group, not {groups}, for concurrentAdmission without "
+            found.append(Problem("spec.resourceGroups", f"{message}explicitVariants"))
+        else:
+            found += check_variant_count(spec, flavors_max)
+    found += _migration(given.migration_constraints, explicit, offered)
+    found += _variants(explicit, offered)
+    if spec.queueing_strategy == "StrictFIFO":
+        message = "must not be StrictFIFO together with concurrentAdmission: a job that runs and "
+        message += "waits for something better would hold up all workloads behind it"
+        found.append(Problem("spec.queueingStrategy", message))
+    return found
+
+
+def check_variant_count(spec: ClusterQueueSpec, flavors_max: int) -> list[Problem]:
+    """The problem of too many flavors for a queue without explicit variants."""
+    given = spec.concurrent_admission
+    if given is None or given.explicit_variants or not spec.resource_groups:
+        return []
+    offered = len(spec.resource_groups[0].flavors)
+    if offered <= flavors_max:
+        return []
+    message = f"has {offered} flavors, at most {flavors_max} are allowed for concurrentAdmission "
+    return [Problem("spec.resourceGroups[0].flavors", message + "without explicitVariants")]
+
+
+def _migration(
+    constraints: MigrationConstraints,
+    explicit: tuple[ExplicitVariant, ...],
+    offered: list[str],
+) -> list[Problem]:
+    path = f"{_CONCURRENT}.migrationConstraints"
+    mode = constraints.mode
+    found: list[Problem] = []
+    flavor, variant = constraints.min_flavor, constraints.min_variant
+    if flavor is not None:
+        field = f"{path}.minFlavor"
+        if mode == "NoMigration":
+            found.append(Problem(field, "must be left out while mode is NoMigration", FORBIDDEN))
+        elif explicit:
+            message = "must be left out while explicitVariants are given; minVariant is for those"
+            found.append(Problem(field, message, FORBIDDEN))
+        elif flavor not in offered:
+            message = f"{shown(flavor)} is not a flavor of this queue"
+            found.append(Problem(field, message, NOT_SUPPORTED))
+    if variant is not None:
+        field = f"{path}.minVariant"
+        if mode == "NoMigration":
+            found.append(Problem(field, "must be left out while mode is NoMigration", FORBIDDEN))
+        elif not explicit:
+            message = "must be left out without explicitVariants; minFlavor is for flavors"
+            found.append(Problem(field, message, FORBIDDEN))
+        elif variant not in [one.name for one in explicit]:
+            message = f"{shown(variant)} is not one of the explicitVariants"
+            found.append(Problem(field, message, NOT_SUPPORTED))
+    return found
+
+
+def _variants(explicit: tuple[ExplicitVariant, ...], offered: list[str]) -> list[Problem]:
+    path = f"{_CONCURRENT}.explicitVariants"
+    found = check_unique([one.name for one in explicit], path, ".name")
+    for i, one in enumerate(explicit):
+        field = f"{path}[{i}].allowedResourceFlavors"
+        if not one.allowed_resource_flavors:
+            found.append(Problem(field, "must name at least one flavor", REQUIRED))
+        found += check_unique(one.allowed_resource_flavors, field)
+        found += _offered(one.allowed_resource_flavors, field, offered)
     return found

@@ -6,23 +6,20 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from admittance.api.limits import Quantity
-from admittance.api.names import qualified
-from admittance.api.problems import DUPLICATE, Problem, shown
+from admittance.api.problems import DUPLICATE, TOO_MANY, Problem, shown
 from admittance.api.queues import FlavorQuotas, ResourceGroup, ResourceQuota
 from admittance.api.units import BadQuantity, parse
-from admittance.api.validation.meta import at_most, object_name
 
 TOTAL_MAX: Final = 256
-
-
 COMBINATIONS_MAX: Final = 512
 
 
 class Owner(NamedTuple):
-    """The owner of resource groups. ``above``: the field that names its cohort."""
+    """The queue or cohort of the resource groups. ``parent_field``: the field that names its
+    cohort. ``lends_own_only``: it may not lend more than its nominal quota."""
 
     has_parent: bool
-    above: str
+    parent_field: str
     lends_own_only: bool
 
 
@@ -37,34 +34,37 @@ def check_groups(groups: tuple[ResourceGroup, ...], owner: Owner) -> list[Proble
         for j, flavor in enumerate(group.flavors):
             found += _flavor(flavor, group, f"{path}.flavors[{j}]", owner)
             if flavor.name in flavors:
-                message = f"{shown(flavor.name)} is there twice"
+                message = f"{shown(flavor.name)} is listed twice"
                 found.append(Problem(f"{path}.flavors[{j}].name", message, DUPLICATE))
             flavors.add(flavor.name)
     total = sum(len(group.flavors) for group in groups)
-    found += at_most(total, TOTAL_MAX, field, "flavors in all groups together")
+    found += _at_most(total, TOTAL_MAX, field, "flavors in all groups together")
     total = sum(len(group.covered_resources) for group in groups)
-    found += at_most(total, TOTAL_MAX, field, "covered resources in all groups together")
+    found += _at_most(total, TOTAL_MAX, field, "covered resources in all groups together")
     for i, group in enumerate(groups):
         total = sum(len(flavor.resources) for flavor in group.flavors)
-        found += at_most(total, COMBINATIONS_MAX, f"{field}[{i}]", "quotas")
+        found += _at_most(total, COMBINATIONS_MAX, f"{field}[{i}]", "quotas")
     return found
 
 
+def _at_most(count: int, limit: int, field: str, what: str) -> list[Problem]:
+    if count <= limit:
+        return []
+    return [Problem(field, f"has {count} {what}, at most {limit} are allowed", TOO_MANY)]
+
+
 def _covered(group: ResourceGroup, path: str, seen: set[str]) -> list[Problem]:
-    field = f"{path}.coveredResources"
     found: list[Problem] = []
     for j, name in enumerate(group.covered_resources):
-        if complaint := qualified(name):
-            found.append(Problem(f"{field}[{j}]", complaint))
         if name in seen:
-            message = f"{shown(name)} is there twice"
-            found.append(Problem(f"{field}[{j}]", message, DUPLICATE))
+            message = f"{shown(name)} is listed twice"
+            found.append(Problem(f"{path}.coveredResources[{j}]", message, DUPLICATE))
         seen.add(name)
     return found
 
 
 def _flavor(flavor: FlavorQuotas, group: ResourceGroup, path: str, owner: Owner) -> list[Problem]:
-    found = object_name(flavor.name, f"{path}.name")
+    found: list[Problem] = []
     covered = group.covered_resources
     if len(flavor.resources) != len(covered):
         message = f"has {len(flavor.resources)} quotas for {len(covered)} covered resources"
@@ -78,36 +78,23 @@ def _flavor(flavor: FlavorQuotas, group: ResourceGroup, path: str, owner: Owner)
     return found
 
 
-def quantity_of(quantity: Quantity, field: str, found: list[Problem]) -> Fraction | None:
+def quantity(written: Quantity | None) -> Fraction | None:
+    """The value of a quantity; None: it is absent or invalid."""
     try:
-        number = parse(quantity)
-    except BadQuantity as error:
-        found.append(Problem(field, str(error)))
+        return parse(written) if written is not None else None
+    except BadQuantity:
         return None
-    if number < 0:
-        found.append(Problem(field, f"must not be negative, not {quantity}"))
-    return number
 
 
 def _quota(quota: ResourceQuota, path: str, owner: Owner) -> list[Problem]:
     found: list[Problem] = []
-    nominal = quantity_of(quota.nominal_quota, f"{path}.nominalQuota", found)
-    for name, limit in (
-        ("borrowingLimit", quota.borrowing_limit),
-        ("lendingLimit", quota.lending_limit),
-    ):
-        if limit is None:
-            continue
-        field = f"{path}.{name}"
-        number = quantity_of(limit, field, found)
-        if not owner.has_parent:
-            found.append(Problem(field, f"must be left out while {owner.above} is empty"))
-        if (
-            name == "lendingLimit"
-            and owner.lends_own_only
-            and number is not None
-            and nominal is not None
-            and number > nominal
-        ):
-            found.append(Problem(field, f"must not exceed nominalQuota {quota.nominal_quota}"))
+    limits = {"borrowingLimit": quota.borrowing_limit, "lendingLimit": quota.lending_limit}
+    for name, limit in limits.items():
+        if limit is not None and not owner.has_parent:
+            message = f"must be left out while {owner.parent_field} is empty"
+            found.append(Problem(f"{path}.{name}", message))
+    nominal, lent = quantity(quota.nominal_quota), quantity(quota.lending_limit)
+    if owner.lends_own_only and nominal is not None and lent is not None and lent > nominal:
+        message = f"must not exceed nominalQuota {quota.nominal_quota}"
+        found.append(Problem(f"{path}.lendingLimit", message))
     return found

@@ -1,16 +1,10 @@
-"""One door to the rules: what is wrong with a manifest, and what may not change in it."""
+"""All rules of manifests: the problems of one, and of a change of one."""
 
 from __future__ import annotations
 
-from admittance.api.checks import (
-    AdmissionCheck,
-    Foreign,
-    Namespace,
-    ProvisioningRequestConfig,
-    WorkloadPriorityClass,
-)
-from admittance.api.kinds import Manifest, Typed
+from admittance.api.checks import AdmissionCheck, Foreign, ProvisioningRequestConfig
 from admittance.api.limits import VARIANTS_MAX
+from admittance.api.manifests import Manifest, Typed
 from admittance.api.problems import REQUIRED, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from admittance.api.validation.checks import (
@@ -18,11 +12,10 @@ from admittance.api.validation.checks import (
     check_admission_check_update,
     check_flavor,
     check_flavor_update,
-    check_namespace,
-    check_priority_class,
     check_provisioning,
 )
-from admittance.api.validation.meta import object_name
+from admittance.api.validation.field_rules import field_problems
+from admittance.api.validation.meta import check_metadata, object_name
 from admittance.api.validation.queues import (
     check_cluster_queue,
     check_cluster_queue_update,
@@ -30,26 +23,26 @@ from admittance.api.validation.queues import (
     check_local_queue,
     check_local_queue_update,
 )
-from admittance.api.validation.stated import stated
 from admittance.api.validation.workload import check_job, check_workload, check_workload_update
 from admittance.api.workload import Job, Workload
 
 
 def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
-    """Everything that is wrong with manifest by itself; empty when it may be stored.
+    """The problems of a manifest by itself; [] if it may be stored.
 
-    Whether what it names exists is asked elsewhere: a queue without its flavor is inactive, not
-    wrong. ``flavors_max``: so many flavors may each be a variant, which a deployment may set.
+    Names of objects that do not exist are not problems: a queue without its flavor is inactive.
+    ``flavors_max``: the most flavors that each become a variant, as the deployment sets it.
     """
     if isinstance(manifest, Foreign):
         if not manifest.metadata.name:
             return [Problem("metadata.name", "must be set", REQUIRED)]
         return object_name(manifest.metadata.name, "metadata.name")
-    return [*stated(manifest), *_of_several(manifest, flavors_max)]
+    found = check_metadata(manifest.metadata, manifest.kind) + field_problems(manifest)
+    return found + _across_fields(manifest, flavors_max)
 
 
-def _of_several(manifest: Typed, flavors_max: int) -> list[Problem]:
-    """Rules of more than one field, and those with words of their own."""
+def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
+    """The problems of several fields together, and of fields whose rules have their own texts."""
     match manifest:
         case Workload():
             return check_workload(manifest)
@@ -63,22 +56,19 @@ def _of_several(manifest: Typed, flavors_max: int) -> list[Problem]:
             return check_flavor(manifest)
         case AdmissionCheck():
             return check_admission_check(manifest)
-        case WorkloadPriorityClass():
-            return check_priority_class(manifest)
         case ProvisioningRequestConfig():
             return check_provisioning(manifest)
-        case Namespace():
-            return check_namespace(manifest)
         case Job():
             return check_job(manifest)
+    return []
 
 
 def validate_update(
     old: Manifest, new: Manifest, *, reserved: bool = False, admitted: bool = False
 ) -> list[Problem]:
-    """What new may not be because old was; `validate` is asked separately.
+    """The problems of the change from old to new, without those of `validate`.
 
-    ``reserved`` and ``admitted`` say how far a workload is.
+    ``reserved``: quota is reserved for the workload; ``admitted``: it is admitted.
     """
     match old, new:
         case Workload(), Workload():

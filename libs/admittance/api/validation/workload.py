@@ -1,19 +1,31 @@
-"""Rules of Workload and of the pod templates in it: docs/spec/scheduling.md#1.6."""
+"""Rules of Workload and Job, and of the pod templates in them: docs/spec/scheduling.md#1.6."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from admittance.api.defaults import flavors_of_annotation
+import msgspec
+
 from admittance.api.limits import CLASSES
-from admittance.api.names import qualified, repeated
-from admittance.api.problems import DUPLICATE, FORBIDDEN, REQUIRED, Problem, shown
-from admittance.api.validation.meta import check_metadata, dns_label, object_name, unchanged
-from admittance.api.validation.pods import check_template
+from admittance.api.manifests import flavors_of_annotation
+from admittance.api.meta import Toleration
+from admittance.api.names import (
+    check_annotations,
+    check_labels,
+    check_unique,
+    label_key_error,
+    label_value_error,
+)
+from admittance.api.pods import Affinity, PodTemplate
+from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.units import parse
+from admittance.api.validation.meta import check_tolerations, check_values, object_name, unchanged
 from admittance.api.workload import (
     GATED_BY,
     QUEUE_LABEL,
     Job,
+    Kept,
     PodSet,
     PriorityClassRef,
     Workload,
@@ -22,101 +34,69 @@ from admittance.api.workload import (
 
 
 def check_workload(workload: Workload) -> list[Problem]:
-    """Everything that is wrong with a Workload by itself; its status apart."""
-    found = check_metadata(workload.metadata, namespaced=True, kind="Workload", generated=True)
     spec = workload.spec
-    if len(spec.pod_sets) > 1:
-        found += _several(spec.pod_sets)
+    found = check_unique([one.name for one in spec.pod_sets], "spec.podSets", ".name")
+    if sum(1 for one in spec.pod_sets if one.min_count is not None) > 1:
+        found.append(Problem("spec.podSets", "more than one pod set has a minCount"))
     for i, pod_set in enumerate(spec.pod_sets):
         found += _pod_set(pod_set, f"spec.podSets[{i}]")
-    if spec.queue_name:
-        found += object_name(spec.queue_name, "spec.queueName")
     if spec.priority_class_ref is not None:
         found += _class_ref(spec.priority_class_ref, spec.priority)
-    if spec.preemption_gates:
-        found += _gates(spec)
+    found += check_unique(
+        [one.name for one in spec.preemption_gates], "spec.preemptionGates", ".name"
+    )
     found += _family(workload)
     if spec.admission_constraints is not None:
-        found += _constraints(workload)
+        found += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
     if GATED_BY in workload.metadata.annotations:
         found += check_gated_by(workload.metadata.annotations[GATED_BY])
     return found
 
 
 def _family(workload: Workload) -> list[Problem]:
-    """What says of which family it is, and as what: only variants have that, and they all do."""
+    """The fields of a variant: a variant has them all, any other workload has none of them."""
     spec = workload.spec
-    owners = workload.metadata.owner_references
-    if spec.role == "variant":
-        found: list[Problem] = []
-        if not spec.variant:
-            message = "must name a flavor or an explicit variant of the queue while role is variant"
-            found.append(Problem("spec.variant", message, REQUIRED))
-        else:
-            found += object_name(spec.variant, "spec.variant")
-        if not any(one.kind == "Workload" and one.uid for one in owners):
-            message = "must name the parent, a Workload with its uid, while spec.role is variant"
-            found.append(Problem("metadata.ownerReferences", message, REQUIRED))
-        return found
-    given = {"spec.variant": spec.variant or None, "spec.siblingIndex": spec.sibling_index}
-    message = f"must be left out while spec.role is {spec.role}: only variants have it"
-    return [Problem(f, message, FORBIDDEN) for f, value in given.items() if value is not None]
-
-
-def _several(pod_sets: tuple[PodSet, ...]) -> list[Problem]:
+    if spec.role != "variant":
+        given = {"spec.variant": spec.variant or None, "spec.siblingIndex": spec.sibling_index}
+        message = f"must be left out while spec.role is {spec.role}: only variants have it"
+        return [Problem(f, message, FORBIDDEN) for f, value in given.items() if value is not None]
     found: list[Problem] = []
-    for i in repeated(one.name for one in pod_sets):
-        message = f"{shown(pod_sets[i].name)} is there twice"
-        found.append(Problem(f"spec.podSets[{i}].name", message, DUPLICATE))
-    if sum(1 for one in pod_sets if one.min_count is not None) > 1:
-        message = "more than one pod set has a minCount"
-        found.append(Problem("spec.podSets", message))
+    if not spec.variant:
+        message = "must name a flavor or an explicit variant of the queue while role is variant"
+        found.append(Problem("spec.variant", message, REQUIRED))
+    else:
+        found += object_name(spec.variant, "spec.variant")
+    owners = workload.metadata.owner_references
+    if not any(one.kind == "Workload" and one.uid for one in owners):
+        message = "must name the parent, a Workload with its uid, while spec.role is variant"
+        found.append(Problem("metadata.ownerReferences", message, REQUIRED))
     return found
 
 
 def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:
-    found = dns_label(pod_set.name, f"{path}.name")
+    found = check_template(pod_set.template, f"{path}.template")
     if pod_set.min_count is not None and pod_set.min_count > pod_set.count:
         message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
         found.append(Problem(f"{path}.minCount", message))
-    return found + check_template(pod_set.template, f"{path}.template")
+    return found
 
 
 def _class_ref(ref: PriorityClassRef, priority: int | None) -> list[Problem]:
-    field = "spec.priorityClassRef"
     found: list[Problem] = []
     if ref.group in CLASSES and ref.kind != CLASSES[ref.group]:
         message = f"must be {CLASSES[ref.group]} in the group {ref.group}"
-        found.append(Problem(f"{field}.kind", message))
-    if ref.name:
-        found += object_name(ref.name, f"{field}.name")
+        found.append(Problem("spec.priorityClassRef.kind", message))
     if priority is None:
         message = "must be set while priorityClassRef is set"
         found.append(Problem("spec.priority", message, REQUIRED))
     return found
 
 
-def _gates(spec: WorkloadSpec) -> list[Problem]:
-    field = "spec.preemptionGates"
-    gates = spec.preemption_gates
-    found: list[Problem] = []
-    for i in repeated(one.name for one in gates):
-        message = f"{shown(gates[i].name)} is there twice"
-        found.append(Problem(f"{field}[{i}].name", message, DUPLICATE))
-    return found
-
-
-def _constraints(workload: Workload) -> list[Problem]:
-    field = "spec.admissionConstraints.allowedResourceFlavors"
-    constraints = workload.spec.admission_constraints
-    allowed = constraints.allowed_resource_flavors if constraints is not None else None
+def _allowed_flavors(workload: Workload, allowed: tuple[str, ...] | None) -> list[Problem]:
     if allowed is None:
         return []
-    found: list[Problem] = []
-    for i in repeated(allowed):
-        found.append(Problem(f"{field}[{i}]", f"{shown(allowed[i])} is there twice", DUPLICATE))
-    for i, name in enumerate(allowed):
-        found += object_name(name, f"{field}[{i}]")
+    field = "spec.admissionConstraints.allowedResourceFlavors"
+    found = check_unique(allowed, field)
     annotated = flavors_of_annotation(workload.metadata)
     if annotated is not None and set(annotated) != set(allowed):
         message = "contradicts the annotation workload-allowed-resource-flavors"
@@ -124,20 +104,78 @@ def _constraints(workload: Workload) -> list[Problem]:
     return found
 
 
+# Pod templates. -------------------------------------------------------------------------------
+
+
+def check_template(template: PodTemplate, path: str) -> list[Problem]:
+    """The tolerations and the node affinity of a pod template."""
+    pod = template.spec
+    found: list[Problem] = []
+    if pod.tolerations:
+        found += check_tolerations(pod.tolerations, f"{path}.spec.tolerations")
+    if pod.affinity is not None:
+        found += _affinity(pod.affinity, f"{path}.spec.affinity")
+    return found
+
+
+def _affinity(affinity: Affinity, path: str) -> list[Problem]:
+    if affinity.node_affinity is None:
+        return []
+    required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if required is None:
+        return []
+    path += ".nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    found: list[Problem] = []
+    for i, term in enumerate(required.node_selector_terms):
+        for j, one in enumerate(term.match_expressions):
+            field = f"{path}[{i}].matchExpressions[{j}].values"
+            found += check_values(one.operator, one.values, field)
+            if one.operator in ("In", "NotIn"):
+                errors = map(label_value_error, one.values)
+                found += [Problem(field, error) for error in errors if error]
+    return found
+
+
+def exceeding(workload: WorkloadSpec) -> list[Problem]:
+    """The requests above their limits: such a workload may exist, but it is inadmissible."""
+    found: list[Problem] = []
+    for i, pod_set in enumerate(workload.pod_sets):
+        pod, path = pod_set.template.spec, f"spec.podSets[{i}].template.spec"
+        places = [
+            (one.resources, f"{path}.initContainers[{j}]")
+            for j, one in enumerate(pod.init_containers)
+        ]
+        places += [
+            (one.resources, f"{path}.containers[{j}]") for j, one in enumerate(pod.containers)
+        ]
+        if pod.resources is not None:
+            places.append((pod.resources, f"{path}.resources"))
+        for resources, field in places:
+            over = [
+                name
+                for name, limit in resources.limits.items()
+                if name in resources.requests and parse(resources.requests[name]) > parse(limit)
+            ]
+            if over:
+                found.append(Problem(field, f"requests exceed limits: {', '.join(over)}"))
+    return found
+
+
+# Gates and updates of a workload. -------------------------------------------------------------
+
+
 def check_gated_by(value: str) -> list[Problem]:
-    """The annotation `GATED_BY`: names like ``example.com/gate``, by commas, each once."""
+    """The annotation `GATED_BY`: different names like ``example.com/gate``, with commas between."""
     field = f"metadata.annotations[{GATED_BY}]"
     gates = [gate.strip() for gate in value.split(",")] if value else []
     for gate in gates:
-        if "/" not in gate or qualified(gate):
-            return [Problem(field, f"{shown(gate)} is no name like example.com/gate")]
-    if repeated(gates):
-        return [Problem(field, "names a gate twice")]
-    return []
+        if "/" not in gate or label_key_error(gate):
+            return [Problem(field, f"{shown(gate)} is not a name like example.com/gate")]
+    return [Problem(field, "names a gate twice")] if len(set(gates)) < len(gates) else []
 
 
 def check_gated_by_update(old: Workload, new: Workload) -> list[Problem]:
-    """Gates may be taken away from a workload, never added."""
+    """Gates may be removed from a workload, but not added."""
 
     def gates(workload: Workload) -> set[str]:
         value = workload.metadata.annotations.get(GATED_BY, "")
@@ -152,7 +190,8 @@ def check_gated_by_update(old: Workload, new: Workload) -> list[Problem]:
 def check_workload_update(
     old: Workload, new: Workload, *, reserved: bool, admitted: bool
 ) -> list[Problem]:
-    """What may not change. ``reserved``: quota is reserved; ``admitted``: it is Admitted."""
+    """The fields that may not change. ``reserved``: quota is reserved; ``admitted``: it is
+    Admitted."""
     found = check_gated_by_update(old, new)
     found += unchanged(old.spec.role, new.spec.role, "spec.role")
     if reserved:
@@ -190,26 +229,25 @@ def _frozen(old: WorkloadSpec, new: WorkloadSpec) -> list[Problem]:
 
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
-"""Annotation of a Job: it may start with as few pods as this."""
-
+"""Annotation of a Job: the fewest pods with which it may start."""
 
 MAX_SECONDS_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
-"""Label of a Job: how long it may be admitted in all."""
+"""Label of a Job: the longest time that it may be admitted, in all."""
 
 
 def pods_of(job: Job) -> int:
-    """How many pods of a job run at once."""
+    """The number of pods of a job that run at once."""
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     completions = job.spec.completions
     return parallelism if completions is None else min(parallelism, completions)
 
 
 def check_job(job: Job) -> list[Problem]:
-    """Everything that is wrong with a Job that is to become a workload."""
-    found = check_metadata(job.metadata, namespaced=True, kind="Job", generated=True)
+    """The problems of a Job that becomes a workload."""
+    found: list[Problem] = []
     queue = job.metadata.labels.get(QUEUE_LABEL, "")
     if not queue:
-        message = "must be set: it names the LocalQueue that the job goes to"
+        message = "must be set to the name of a LocalQueue"
         found.append(Problem(f"metadata.labels[{QUEUE_LABEL}]", message, REQUIRED))
     else:
         found += object_name(queue, f"metadata.labels[{QUEUE_LABEL}]")
@@ -224,3 +262,35 @@ def check_job(job: Job) -> list[Problem]:
         message = f"must be a number of seconds, not {shown(limit)}"
         found.append(Problem(f"metadata.labels[{MAX_SECONDS_LABEL}]", message))
     return found + check_template(job.spec.template, "spec.template")
+
+
+# Verdicts. ------------------------------------------------------------------------------------
+
+
+class TypedPodSetUpdate(Kept, frozen=True, kw_only=True):
+    """One entry of the podSetUpdates of a verdict, with typed tolerations."""
+
+    name: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+def check_updates(
+    updates: Sequence[TypedPodSetUpdate], pod_sets: Sequence[str], field: str
+) -> list[Problem]:
+    """The problems of podSetUpdates: unknown pod sets, and invalid keys and values."""
+    found: list[Problem] = []
+    for i, update in enumerate(updates):
+        path = f"{field}[{i}]"
+        if update.name not in pod_sets:
+            message = f"{shown(update.name)} is not one of the pod sets {', '.join(pod_sets)}"
+            found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
+        for j, one in enumerate(update.tolerations):
+            if one.key and (error := label_key_error(one.key)):
+                found.append(Problem(f"{path}.tolerations[{j}].key", error))
+        found += check_annotations(update.annotations, f"{path}.annotations")
+        found += check_labels(update.node_selector, f"{path}.nodeSelector")
+        found += check_labels(update.labels, f"{path}.labels")
+    return found

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from admittance.api.configuration import Configuration
-from admittance.api.names import subdomain
+from admittance.api.names import name_error
 from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import read_file
 from admittance.api.units import seconds
@@ -173,6 +173,6 @@ def named(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     """The same, of names that an object can have, or can name. Raises SetupError."""
     found = listed(env, name)
     for one in found:
-        if complaint := subdomain(one):
+        if complaint := name_error(one):
             raise SetupError(f"{name}: {complaint}")
     return found

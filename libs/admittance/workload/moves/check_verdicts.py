@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.units import BadDuration, seconds
-from admittance.api.validation.status import UpdateOf, check_updates
+from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
@@ -108,14 +108,14 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
     delay = fact.requeue_after_seconds
     if isinstance(delay, str):
         return refused(
-            workload, "BadDelay", f"requeueAfterSeconds {delay[:40]!r} is no duration like 8m0s"
+            workload, "BadDelay", f"requeueAfterSeconds {delay[:40]!r} is not a duration like 8m0s"
         )
     if delay is not None and not 0 <= delay <= DELAY_MAX:
         return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}, not 0 to 2^31 - 1")
     if fact.pod_set_updates and fact.state == "Ready":
         try:
             updates = msgspec.convert(
-                msgspec.to_builtins(fact.pod_set_updates), tuple[UpdateOf, ...]
+                msgspec.to_builtins(fact.pod_set_updates), tuple[TypedPodSetUpdate, ...]
             )
         except msgspec.ValidationError as error:
             return refused(workload, "BadUpdates", f"podSetUpdates: {error}")

@@ -147,7 +147,7 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def shown_object(found: Found) -> dict[str, Any]:
     """The stored object with defaults filled into its spec."""
-    from admittance.api.defaults import complete
+    from admittance.api.manifests import complete
     from admittance.api.problems import ManifestError
     from admittance.api.reading.objects import decode_object
 

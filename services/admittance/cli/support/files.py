@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from admittance.api.checks import Foreign
+from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.problems import NOT_SUPPORTED, Problem
 from admittance.api.reading.manifest import Document, ManifestError, duplicates, read
-from admittance.api.validation.concurrent_admission import FLAVORS_MAX
 from admittance.cli.support.errors import BadInput
 from admittance.provider_pool.manifests import GROUP, KIND, BadPool, pool_of
 
@@ -28,7 +28,7 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
     for source, text in texts(paths):
         try:
             # The limit of variants is a setting that only the running system knows.
-            found += read(text, source, namespace=namespace, flavors_max=FLAVORS_MAX)
+            found += read(text, source, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX)
         except ManifestError as error:
             problems += error.lines()
     # The reader finds duplicates within one file; this finds them across files.

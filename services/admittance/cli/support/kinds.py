@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from admittance.api.kind_names import GROUP as KUEUE
-from admittance.api.kind_names import NAMES
+from admittance.api import kinds
+from admittance.api.kinds import GROUP as KUEUE
 from admittance.cli.support.errors import BadInput
 from admittance.events.names import token
 
@@ -63,11 +63,8 @@ class Kind(NamedTuple):
         return f"{self.key}.{token(name)}"
 
 
-_NAMES: Final = {names.name: names for names in NAMES}
-
-
 def _ours(name: str) -> Kind:
-    known = _NAMES[name]
+    known = kinds.KINDS[name]
     group = known.versions[0].rpartition("/")[0]
     return Kind(name, known.plural, known.short, known.token, known.namespaced, group)
 

@@ -1,7 +1,6 @@
-"""Rules of a workload's status: what check controllers and runners report must fit the spec.
+"""Kueue's rules of a workload's status, for the validation tables.
 
-Only the workload-controller writes a status, and it obeys these rules by construction. They guard
-input from outside: pod set updates by checks, reclaimable pods, and imported objects.
+Only the workload-controller writes a status, and its transitions obey these rules.
 """
 
 from __future__ import annotations
@@ -12,27 +11,17 @@ from typing import Any
 import msgspec
 
 from admittance.api.limits import Quantity
-from admittance.api.meta import Condition, Toleration
-from admittance.api.names import check_annotations, check_labels, qualified
+from admittance.api.meta import Condition
 from admittance.api.problems import NOT_FOUND, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.units import BadQuantity, amount
+from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.api.workload import Kept, PodSet, ReclaimablePod, Workload
-
-
-class UpdateOf(Kept, frozen=True, kw_only=True):
-    """What a check adds to one pod set."""
-
-    name: str = ""
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
 
 
 class CheckRow(Kept, frozen=True, kw_only=True):
     name: str = ""
     state: str = ""
-    pod_set_updates: tuple[UpdateOf, ...] = ()
+    pod_set_updates: tuple[TypedPodSetUpdate, ...] = ()
 
 
 class Assignment(Kept, frozen=True, kw_only=True):
@@ -62,25 +51,6 @@ class Status(Kept, frozen=True, kw_only=True):
 def status_of(workload: Workload) -> Status:
     """The status as a manifest has it. Raises msgspec.ValidationError."""
     return msgspec.convert(workload.status or {}, Status)
-
-
-def check_updates(
-    updates: Sequence[UpdateOf], pod_sets: Sequence[str], field: str
-) -> list[Problem]:
-    """The podSetUpdates of a verdict: pod sets that exist, labels and keys that are valid."""
-    found: list[Problem] = []
-    for i, update in enumerate(updates):
-        path = f"{field}[{i}]"
-        if update.name not in pod_sets:
-            message = f"{shown(update.name)} is not one of the pod sets {', '.join(pod_sets)}"
-            found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
-        for j, one in enumerate(update.tolerations):
-            if one.key and (complaint := qualified(one.key)):
-                found.append(Problem(f"{path}.tolerations[{j}].key", complaint))
-        found += check_annotations(update.annotations, f"{path}.annotations")
-        found += check_labels(update.node_selector, f"{path}.nodeSelector")
-        found += check_labels(update.labels, f"{path}.labels")
-    return found
 
 
 def check_reclaimable(
@@ -116,7 +86,7 @@ def check_reclaimable_update(
 
 
 def check_status(workload: Workload, old: Workload | None = None) -> list[Problem]:
-    """What is wrong with the status of workload; old is the same workload before."""
+    """The problems of a status; ``old``: the workload before the change."""
     status = status_of(workload)
     was = status_of(old) if old is not None else Status()
     found: list[Problem] = []
@@ -175,6 +145,6 @@ def _admission(admission: AdmissionRow, workload: Workload) -> list[Problem]:
                 found.append(Problem(f"{path}.resourceUsage[{resource}]", str(error)))
                 continue
             if rest:
-                message = f"{usage} is no multiple of the count {one.count}"
+                message = f"{usage} is not a multiple of the count {one.count}"
                 found.append(Problem(f"{path}.resourceUsage[{resource}]", message))
     return found

@@ -1,19 +1,49 @@
-"""Kueue's defaults of manifests, as far as the Structs' own defaults cannot express them."""
+"""The Struct of each kind, and Kueue's defaults that a Struct cannot express."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.kinds import KINDS, Manifest
+from admittance.api.checks import (
+    AdmissionCheck,
+    Foreign,
+    Namespace,
+    ProvisioningRequestConfig,
+    WorkloadPriorityClass,
+)
+from admittance.api.kinds import KINDS
 from admittance.api.meta import ObjectMeta
-from admittance.api.queues import ClusterQueue, Cohort, FairSharing, LocalQueue
-from admittance.api.workload import ALLOWED_FLAVORS, AdmissionConstraints, Workload
+from admittance.api.queues import (
+    ClusterQueue,
+    Cohort,
+    FairSharing,
+    LocalQueue,
+    ResourceFlavor,
+)
+from admittance.api.workload import ALLOWED_FLAVORS, AdmissionConstraints, Job, Workload
+
+Typed: TypeAlias = (
+    Workload
+    | ClusterQueue
+    | LocalQueue
+    | Cohort
+    | ResourceFlavor
+    | AdmissionCheck
+    | WorkloadPriorityClass
+    | ProvisioningRequestConfig
+    | Namespace
+    | Job
+)
+Manifest: TypeAlias = Typed | Foreign
+
+STRUCTS: Final[dict[str, type[Typed]]] = {struct.__name__: struct for struct in get_args(Typed)}
+"""By kind; a Struct is named like its kind."""
 
 
-def _weighed(given: FairSharing | None) -> FairSharing | None:
+def _with_weight(given: FairSharing | None) -> FairSharing | None:
     return FairSharing(weight=1) if given is not None and given.weight is None else given
 
 
@@ -44,23 +74,23 @@ def defaulted(manifest: Manifest, namespace: str = "") -> Manifest:
     if isinstance(done, Workload):
         return _workload(done)
     if isinstance(done, ClusterQueue | Cohort | LocalQueue):
-        weighed = _weighed(done.spec.fair_sharing)
-        if weighed is not done.spec.fair_sharing:
-            done = replace(done, spec=replace(done.spec, fair_sharing=weighed))
+        sharing = _with_weight(done.spec.fair_sharing)
+        if sharing is not done.spec.fair_sharing:
+            done = replace(done, spec=replace(done.spec, fair_sharing=sharing))
     result: Manifest = done
     return result
 
 
 def complete(value: Any) -> Any:
-    """The value as dicts and lists with a Struct's defaults, without null and empty ones. An empty
-    value with another default is kept: a ``namespaceSelector`` of ``{}`` selects everything, a
-    missing one selects nothing."""
+    """The value as dicts and lists, with the defaults that are not null or empty. An empty value
+    whose default differs is kept: a ``namespaceSelector`` of ``{}`` selects everything, a missing
+    one selects nothing."""
     if isinstance(value, msgspec.Struct):
         found = {}
         for field in msgspec.structs.fields(value):
-            there = getattr(value, field.name)
-            shown = complete(there)
-            if not _says_nothing(shown) or there != _default(field):
+            given = getattr(value, field.name)
+            shown = complete(given)
+            if not _is_empty(shown) or given != _default(field):
                 found[field.encode_name] = shown
         return found
     if isinstance(value, dict):
@@ -70,7 +100,7 @@ def complete(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     # A default of 0 means something like "no generation yet"; False is a value.
     return value is None or (not value and not isinstance(value, bool))
 

@@ -1,0 +1,229 @@
+"""Checks single fields by the rules that `admittance.api.limits` states at their types.
+
+Rules about several fields, and rules with their own texts, are in the other modules of
+`admittance.api.validation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from sys import float_info
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import inspect
+
+from admittance.api.limits import Entries, Syntax
+from admittance.api.names import code_of
+from admittance.api.problems import (
+    INVALID,
+    NOT_SUPPORTED,
+    REQUIRED,
+    TOO_LONG,
+    TOO_MANY,
+    Problem,
+    shown,
+)
+
+Error: TypeAlias = tuple[str, str]
+"""What is wrong with a value, and the code of such a problem."""
+Rule: TypeAlias = Callable[[Any], Error | None]
+Path: TypeAlias = tuple[Any, str]
+"""The path of the object that has a field, and the field's name. Both are joined only for a
+problem, since nearly all fields are valid."""
+_NO_DEFAULT: Final = object()
+
+
+class Field(NamedTuple):
+    """A field with rules. Of ``rules`` the first error is reported; ``entries``: the rule of a map.
+    ``is_list``: ``item_rules`` and ``inside`` hold for each item. ``inside``: the fields of the
+    Struct. ``words``: the allowed words."""
+
+    name: str
+    required: bool = False
+    rules: tuple[Rule, ...] = ()
+    entries: Entries | None = None
+    is_list: bool = False
+    item_rules: tuple[Rule, ...] = ()
+    inside: Fields = ()
+    words: tuple[str, ...] = ()
+
+
+Fields: TypeAlias = "tuple[tuple[str, Any, Field], ...]"
+"""Attribute, a default that is valid, and the rules. Most fields have their default, and every
+submitted workload is checked."""
+
+
+class TypeRules(NamedTuple):
+    """The rules at a type: words of JSON Schema, and our own."""
+
+    schema: dict[str, Any]
+    extra: dict[str, Any]
+    type: inspect.Type
+
+
+def rules_at(kind: inspect.Type) -> TypeRules:
+    """The rules at a type, with or without null as an alternative."""
+    schema: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    while True:
+        if isinstance(kind, inspect.Metadata):
+            schema |= kind.extra_json_schema or {}
+            extra |= {name: value for name, value in (kind.extra or {}).items() if value}
+            kind = kind.type
+        elif isinstance(kind, inspect.UnionType):
+            kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+            if len(kinds) != 1:
+                return TypeRules(schema, extra, kind)
+            kind = kinds[0]
+        else:
+            return TypeRules(schema, extra, kind)
+
+
+def field_problems(value: msgspec.Struct) -> list[Problem]:
+    """All problems of single fields, at any depth."""
+    found: list[Problem] = []
+    _walk(value, fields_of(type(value)), ((), ""), found)
+    return found
+
+
+def _walk(value: Any, fields: Fields, path: Path, found: list[Problem]) -> None:
+    for attribute, default, field in fields:
+        given = getattr(value, attribute)
+        if given is default or given is None:
+            continue
+        if field.required and not given:
+            found.append(Problem(_joined((path, field.name)), _required(given, field), REQUIRED))
+            continue
+        _apply(field.rules, given, (path, field.name), found)
+        if field.entries is not None and given:
+            for problem in field.entries(given):
+                where = _joined((path, field.name)) + problem.field
+                found.append(problem._replace(field=where))
+        if field.is_list:
+            for index, item in enumerate(given):
+                where_item = path, f"{field.name}[{index}]"
+                _apply(field.item_rules, item, where_item, found)
+                if field.inside:
+                    _walk(item, field.inside, where_item, found)
+        elif field.inside:
+            _walk(given, field.inside, (path, field.name), found)
+
+
+def _apply(rules: tuple[Rule, ...], value: Any, path: Path, found: list[Problem]) -> None:
+    for rule in rules:
+        error = rule(value)
+        if error is not None:
+            found.append(Problem(_joined(path), *error))
+            return
+
+
+def _joined(path: Path) -> str:
+    before, name = path
+    start = _joined(before) if before else ""
+    return f"{start}.{name}" if start else name
+
+
+def _required(given: Any, field: Field) -> str:
+    if isinstance(given, tuple):
+        return "must not be empty"
+    return f"must be set to one of {', '.join(field.words)}" if field.words else "must be set"
+
+
+@lru_cache(maxsize=256)
+def fields_of(struct: type[msgspec.Struct]) -> Fields:
+    """The fields of the Struct that have rules, at any depth."""
+    info = inspect.type_info(struct)
+    assert isinstance(info, inspect.StructType)
+    found = []
+    for declared in info.fields:
+        field = _field(declared.encode_name, rules_at(declared.type))
+        if field.required or field.rules or field.entries or field.item_rules or field.inside:
+            wrong = field.required or (
+                field.inside and not field.is_list and _has_problems(declared.default, field.inside)
+            )
+            found.append((declared.name, _NO_DEFAULT if wrong else declared.default, field))
+    return tuple(found)
+
+
+def _field(name: str, at: TypeRules) -> Field:
+    is_list = isinstance(at.type, inspect.VarTupleType)
+    item = rules_at(at.type.item_type) if isinstance(at.type, inspect.VarTupleType) else at
+    field = Field(
+        name,
+        is_list=is_list,
+        item_rules=tuple(_rules(item)) if is_list else (),
+        inside=fields_of(item.type.cls) if isinstance(item.type, inspect.StructType) else (),
+        words=tuple(at.schema.get("enum", ())),
+    )
+    if at.extra.get("own"):
+        return field
+    return field._replace(
+        required=at.extra.get("required", False),
+        rules=tuple(_rules(at)),
+        entries=at.extra.get("entries"),
+    )
+
+
+def _has_problems(value: Any, fields: Fields) -> bool:
+    """Whether a default has problems, since it lacks a required field."""
+    found: list[Problem] = []
+    if isinstance(value, msgspec.Struct):
+        _walk(value, fields, ((), ""), found)
+    return bool(found)
+
+
+# Rules. ---------------------------------------------------------------------------------------
+
+
+def _rules(at: TypeRules) -> Iterator[Rule]:
+    schema, syntax = at.schema, at.extra.get("syntax")
+    if at.extra.get("own"):
+        return
+    if syntax is not None:
+        yield partial(_syntax_error, syntax)
+        return
+    if "enum" in schema:
+        yield partial(_word_error, tuple(schema["enum"]))
+    if "minimum" in schema or "maximum" in schema:
+        most = schema.get("maximum", float_info.max)
+        yield partial(_range_error, schema.get("minimum", -float_info.max), most)
+    for counted in ("maxItems", "maxProperties"):
+        if counted in schema:
+            yield partial(_count_error, schema[counted], at.extra.get("what", ""))
+    if "maxLength" in schema:
+        yield partial(_length_error, schema.get("minLength", 0), schema["maxLength"])
+
+
+def _syntax_error(syntax: Syntax, value: Any) -> Error | None:
+    error = syntax(value)
+    if not error:
+        return None
+    return ("must be set", REQUIRED) if value == "" else (error, code_of(error))
+
+
+def _word_error(words: tuple[str, ...], value: Any) -> Error | None:
+    if value in words:
+        return None
+    return f"{shown(value)} is not one of {', '.join(filter(None, words))}", NOT_SUPPORTED
+
+
+def _range_error(least: float, most: float, value: Any) -> Error | None:
+    if least <= value <= most:
+        return None
+    if value < least and least in (0, 1):
+        return f"must be at least {least}, not {value}", INVALID
+    return f"must be from {least} to {most}, not {value}", INVALID
+
+
+def _count_error(limit: int, what: str, value: Any) -> Error | None:
+    if len(value) <= limit:
+        return None
+    return f"has {len(value)} {what}, at most {limit} are allowed", TOO_MANY
+
+
+def _length_error(least: int, most: int, value: Any) -> Error | None:
+    if len(value) < least:
+        return "must be set", REQUIRED
+    return None if len(value) <= most else (f"has more than {most} characters", TOO_LONG)
