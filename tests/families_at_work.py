@@ -30,6 +30,7 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
+from admittance.workload_controller.performing import log_message
 from admittance.workload_controller.tally import Tally
 
 from builders import NOON, a_manifest, an_admission
@@ -123,13 +124,13 @@ class Household:
 
     def happens_raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
         self.sequence += 1
-        heard = LogMessage(self.sequence, subject, data, headers or {}, self.now)
+        heard = log_message(self.sequence, subject, data, headers or {}, self.now)
         self.perform([heard])
 
     def heard(self, fact: Fact) -> LogMessage:
         self.sequence += 1
         headers = FENCE if isinstance(fact, facts.Decision) else {}
-        return LogMessage(self.sequence, subject_of(fact), encode(fact), headers, self.now)
+        return log_message(self.sequence, subject_of(fact), encode(fact), headers, self.now)
 
     def happens(self, *several: Fact) -> Household:
         """In one batch."""

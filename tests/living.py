@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.reading.manifest import decode_object
-from admittance.control.commit import LogMessage, Message
+from admittance.control.commit import Message
 from admittance.control.decide import Controller
 from admittance.control.manifest_changes import names_others
 from admittance.control.objects import key_of
@@ -29,6 +29,7 @@ from admittance.workload.conditions import find
 from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
+from admittance.workload_controller.performing import log_message
 
 from builders import NOON, a_manifest
 
@@ -170,7 +171,7 @@ class Life:
         at: datetime | None = None,
     ) -> None:
         self.sequence += 1
-        rest = [LogMessage(self.sequence, subject, data, headers or {}, at or self.now)]
+        rest = [log_message(self.sequence, subject, data, headers or {}, at or self.now)]
         to_stop: list[str] = []
         while rest:
             commit = self.controller.fold(rest, self.now)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from admittance.api.workload import CheckState
-from admittance.control.commit import LogMessage, Message
+from admittance.control.commit import Message
 from admittance.control.decide import Controller
 from admittance.events import facts
 from admittance.events.applying import SettledReply
@@ -28,6 +28,7 @@ from admittance.workload.due import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
 from admittance.workload.stored import PARENT, StoredWorkload, encode, head
+from admittance.workload_controller.performing import log_message
 from family_invariants import FamilyWatch, charged
 from lifecycle_invariants import Watch, booked
 from living import NS, Life
@@ -70,7 +71,7 @@ class LongLife(Life):
         headers: Mapping[str, str] | None = None,
         at: datetime | None = None,
     ) -> None:
-        heard = LogMessage(self.sequence + 1, subject, data, headers or {}, at or self.now)
+        heard = log_message(self.sequence + 1, subject, data, headers or {}, at or self.now)
         for key in self.controller.missing([heard]):
             workload, revision = self._stored.get(key, (None, 0))
             if workload is not None:

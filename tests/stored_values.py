@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.reading.manifest import accept, encode
-from admittance.control.commit import LogMessage, Message
+from admittance.control.commit import Message
 from admittance.control.decide import Controller
 from admittance.control.objects import key_of
 from admittance.events import facts
@@ -16,6 +16,7 @@ from admittance.events.base import Fact
 from admittance.events.codec import encode as encode_fact
 from admittance.events.subjects import subject_of
 from admittance.events.system import ObjectApplied
+from admittance.workload_controller.performing import log_message
 
 from builders import NOON, a_manifest, an_admission
 
@@ -76,7 +77,7 @@ class Leader:
         self, subject: str, data: bytes, headers: dict[str, str] | None = None
     ) -> list[Message]:
         self.sequence += 1
-        rest = [LogMessage(self.sequence, subject, data, headers or {}, NOON)]
+        rest = [log_message(self.sequence, subject, data, headers or {}, NOON)]
         said: list[Message] = []
         while rest:
             commit = self.controller.fold(rest, NOON)

@@ -27,17 +27,24 @@ from admittance.events.applying import SettledReply
 from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.system import BarrierEcho
+from admittance.lease.lease_state import Fence
 from admittance.workload.stored import StoredWorkload
+
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class LogMessage(NamedTuple):
-    """A message as received from the log."""
+    """A message as received from the log. ``message_id``: as its publisher chose it; ``trace``: W3C
+    traceparent; ``headers``: all headers, which only a dead letter repeats."""
 
     sequence: int
     subject: str
     data: bytes
-    headers: Mapping[str, str]
     time: datetime
+    fence: Fence | None = None
+    message_id: str = ""
+    trace: str = ""
+    headers: Mapping[str, str] = _NO_HEADERS
 
 
 class Put(NamedTuple):

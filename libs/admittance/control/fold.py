@@ -17,12 +17,13 @@ from admittance.control.submissions import InvalidSubmission, validate_submissio
 from admittance.control.variants import BatchFamilies, claim_of
 from admittance.events import facts
 from admittance.events.applying import SettledReply
-from admittance.events.base import HEADER_TRACE, Fact
+from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reading import Reader, Unreadable, reason_of
-from admittance.events.subjects import BARRIER, EPOCH, object_key, workload_key
+from admittance.events.subjects import BARRIER, object_key, workload_key
 from admittance.events.system import Barrier, ObjectApplied
+from admittance.lease.lease_state import Fence
 from admittance.workload import stored
 from admittance.workload.change import Change, Outcome, ignored, with_log
 from admittance.workload.conditions import Type, is_true
@@ -30,9 +31,6 @@ from admittance.workload.families.settling import family_transition, single_tran
 from admittance.workload.moves.arrival import REPEATED, Arrived
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
-
-FENCE: Final = "Nats-Expected-Last-Subject-Sequence"
-FENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 VALUE_MAX: Final = 900_000
 """Longest object in bytes. The server takes messages of 1 MiB, and a message about the object is
@@ -331,7 +329,7 @@ class BatchFold:
         else:
             self._says[key] = change.says
         if trace is None:
-            trace = heard.headers.get(HEADER_TRACE, known.trace)
+            trace = heard.trace or known.trace
         if key in self._groups or self._families.ref(key) is not None:
             # Reinsert it, so that a parent is written after its variants.
             self._working.pop(key, None)
@@ -368,7 +366,7 @@ class BatchFold:
         domain = self._state.catalog.domain_of(queue) if queue else None
         if domain is None or domain != fact.domain:
             return ignored(workload, "OtherDomain", f"decided for {fact.domain}")
-        if heard.headers.get(FENCE_SUBJECT) != f"{EPOCH}{token(domain)}":
+        if heard.fence is None or heard.fence.domain != domain:
             return ignored(workload, "NoFence", f"the message carries no fence of {domain}")
         newest = max(self._state.catalog.newest(domain), self._state.manifests_floor)
         if newest > fact.seen:
@@ -383,15 +381,12 @@ class BatchFold:
         except Unreadable as error:
             self._bury(heard, str(error))
             return True
-        # The server has compared the fence, so its number is the domain's epoch, unless the number
-        # was too long for the server.
-        fence = heard.headers.get(FENCE), heard.headers.get(FENCE_SUBJECT)
-        domain = heard.subject.removeprefix(BARRIER)
+        # The server has compared the fence, so its number is the domain's epoch.
         if (
             not 0 < barrier.epoch < heard.sequence
             or not barrier.domain
-            or token(barrier.domain) != domain
-            or fence != (str(barrier.epoch), f"{EPOCH}{domain}")
+            or heard.subject != f"{BARRIER}{token(barrier.domain)}"
+            or heard.fence != Fence(barrier.domain, barrier.epoch)
         ):
             self._bury(
                 heard, f"epoch {barrier.epoch} of {barrier.domain!r} has no fence that says so"

@@ -19,7 +19,7 @@ from admittance.control.commit import LogMessage, Message
 from admittance.control.messages import MessageBuilder
 from admittance.control.objects import Objects
 from admittance.events import facts
-from admittance.events.base import HEADER_MSG_ID, HEADER_TRACE, Fact
+from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.workload.moves.arrival import Arrived
@@ -136,10 +136,9 @@ def unchanged(about: ReceivedSubmission, message: str) -> Message:
 def digest(heard: LogMessage) -> str:
     """Digest of the submission's message id that the workload stores; "": the submission had no
     id."""
-    message_id = heard.headers.get(HEADER_MSG_ID, "")
-    if not message_id:
+    if not heard.message_id:
         return ""
-    return blake2b(message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return blake2b(heard.message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 def _common(about: ReceivedSubmission) -> dict[str, Any]:
@@ -155,5 +154,4 @@ def _common(about: ReceivedSubmission) -> dict[str, Any]:
 
 def _message(about: ReceivedSubmission, fact: Fact, what: str) -> Message:
     identity = about.message_builder.identity(f"{about.heard.sequence}/{what}")
-    trace = about.heard.headers.get(HEADER_TRACE, "")
-    return Message(subject_of(fact), encode(fact), identity, trace)
+    return Message(subject_of(fact), encode(fact), identity, about.heard.trace)

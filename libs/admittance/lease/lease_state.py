@@ -50,6 +50,14 @@ def queue_domain(cluster_queue: str) -> str:
     return f"queue-{cluster_queue}"
 
 
+class Fence(NamedTuple):
+    """The epoch of a domain that a message was published under. The server accepted the message
+    only because the domain had no newer epoch."""
+
+    domain: str
+    epoch: int
+
+
 # Election. ------------------------------------------------------------------------------
 
 

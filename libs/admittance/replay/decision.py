@@ -12,12 +12,9 @@ import msgspec
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import LogMessage
-from admittance.control.fold import FENCE, FENCE_SUBJECT
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Assigned, Decision, Preempted, Refused
-from admittance.events.names import token
 from admittance.events.reading import BucketEntry
-from admittance.events.subjects import EPOCH
 from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.outcomes import Decided
 from admittance.scheduling.explain.decision_replay import (
@@ -64,12 +61,11 @@ def logged_decision(heard: LogMessage) -> LoggedDecision | None:
         fact = decode(heard.subject, heard.data)
     except Undecodable:
         return None
-    epoch = heard.headers.get(FENCE, "")
-    if not isinstance(fact, Decision) or not epoch.isascii() or not epoch.isdigit():
+    if not isinstance(fact, Decision) or heard.fence is None:
         return None
-    if heard.headers.get(FENCE_SUBJECT) != f"{EPOCH}{token(fact.domain)}":
+    if heard.fence.domain != fact.domain:
         return None
-    return LoggedDecision(heard.sequence, int(epoch), fact)
+    return LoggedDecision(heard.sequence, heard.fence.epoch, fact)
 
 
 def revisions_needed(decision: Decision) -> list[int]:

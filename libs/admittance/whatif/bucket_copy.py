@@ -10,7 +10,7 @@ parent without an admission is shown as its best variant with reserved quota.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -19,16 +19,15 @@ import msgspec
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.control.commit import LogMessage, Put
 from admittance.control.decide import Controller
-from admittance.control.fold import FENCE, FENCE_SUBJECT
 from admittance.control.known import VersionedWorkload
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Decision, Stopped
-from admittance.events.names import token
 from admittance.events.reading import BROKEN, BucketEntry, Reader
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
-from admittance.events.subjects import EPOCH, USAGE, subject_of, workload_key
+from admittance.events.subjects import USAGE, subject_of, workload_key
+from admittance.lease.lease_state import Fence
 from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
 from admittance.variants.core import Families
@@ -217,20 +216,18 @@ class BucketCopy:
         """Publishes facts and applies their effects; returns the outcome of each."""
         batch = []
         for fact in facts:
-            headers = {}
-            if isinstance(fact, Decision):
-                headers = {FENCE: "1", FENCE_SUBJECT: f"{EPOCH}{token(fact.domain)}"}
-            batch.append(self._logged(subject_of(fact), encode(fact), headers))
+            fence = Fence(fact.domain, 1) if isinstance(fact, Decision) else None
+            batch.append(self._logged(subject_of(fact), encode(fact), fence))
         return self._fold(batch)
 
     def publish_message(self, subject: str, data: bytes) -> None:
         """Publishes a message about a manifest."""
-        self._fold([self._logged(subject, data, {})])
+        self._fold([self._logged(subject, data, None)])
 
-    def _logged(self, subject: str, data: bytes, headers: Mapping[str, str]) -> LogMessage:
+    def _logged(self, subject: str, data: bytes, fence: Fence | None) -> LogMessage:
         self._sequence += 1
         self.now += MESSAGE
-        return LogMessage(self._sequence, subject, data, headers, self.now)
+        return LogMessage(self._sequence, subject, data, self.now, fence)
 
     def _fold(self, batch: list[LogMessage]) -> list[SettledReply]:
         """Folds messages of the log and writes the results; returns the outcome of each."""

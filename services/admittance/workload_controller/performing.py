@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -33,7 +33,7 @@ from admittance.runtime.bus.consume import Bad, bury, persist
 from admittance.runtime.bus.puller import Delivery
 from admittance.runtime.errors import Refused, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.telemetry.tracing import follow, trace_id
+from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
 from admittance.workload.conditions import Type, is_true
@@ -261,6 +261,21 @@ async def state(bus: Bus, messages: Iterable[Message]) -> None:
             log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
         elif isinstance(outcome, Refused):
             raise outcome
+
+
+def log_message(
+    sequence: int, subject: str, data: bytes, headers: Mapping[str, str], time: datetime
+) -> LogMessage:
+    """The message of the log as the core reads it. An invalid trace is dropped, since the trace is
+    stored and published again."""
+    if not headers:
+        return LogMessage(sequence, subject, data, time)
+    trace = extract(headers)
+    if HEADER_TRACE in headers and not trace:
+        headers = {name: value for name, value in headers.items() if name != HEADER_TRACE}
+    fence = lease_store.fence_of(headers)
+    message_id = headers.get(HEADER_MSG_ID, "")
+    return LogMessage(sequence, subject, data, time, fence, message_id, trace, headers)
 
 
 def outgoing_of(message: Message) -> Outgoing:

@@ -18,7 +18,6 @@ from admittance.control.commit import LogMessage
 from admittance.control.decide import Controller
 from admittance.events import subjects
 from admittance.events.applying import SettledReply
-from admittance.events.base import HEADER_TRACE
 from admittance.events.requests import Health, HealthReply
 from admittance.lease.lease_state import CONTROLLER
 from admittance.runtime import clock
@@ -31,7 +30,6 @@ from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import Backoff, end, first_of
 from admittance.runtime.telemetry.metrics import served
-from admittance.runtime.telemetry.tracing import extract
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.deletions import Deletions
@@ -40,7 +38,13 @@ from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.guard import Guard
 from admittance.workload_controller.manifests import ManifestWriter
 from admittance.workload_controller.opening import open_controller
-from admittance.workload_controller.performing import SERVICE, CommitWriter, WorkloadWriter, state
+from admittance.workload_controller.performing import (
+    SERVICE,
+    CommitWriter,
+    WorkloadWriter,
+    log_message,
+    state,
+)
 from admittance.workload_controller.recording import HistoryRecorder
 from admittance.workload_controller.tally import Tally
 
@@ -304,9 +308,5 @@ class ActiveController:
                 controller.workloads.drop_finished(self._marks.popleft()[1])
 
 
-def _heard(delivery: Delivery) -> LogMessage:
-    headers = delivery.headers
-    if HEADER_TRACE in headers and not extract(headers):
-        # It would be written on: any length, and bytes that no header of ours may have.
-        headers = {name: value for name, value in headers.items() if name != HEADER_TRACE}
-    return LogMessage(delivery.sequence, delivery.subject, delivery.data, headers, delivery.time)
+def _heard(one: Delivery) -> LogMessage:
+    return log_message(one.sequence, one.subject, one.data, one.headers, one.time)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from admittance.control.commit import LogMessage
 from admittance.events import subjects
+from admittance.workload_controller.performing import log_message
 from simulation.actors.alone import Superseded
 from simulation.actors.service import Service
 from simulation.kernel import Signal
@@ -98,7 +99,7 @@ class LogReader:
         self._newest = stored.sequence
         time = self._service.kernel.time(stored.time - self._service.kernel.now)
         self._buffer.append(
-            LogMessage(stored.sequence, stored.subject, stored.data, stored.headers, time)
+            log_message(stored.sequence, stored.subject, stored.data, stored.headers, time)
         )
         self._come.set()
 

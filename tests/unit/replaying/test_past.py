@@ -15,7 +15,6 @@ from admittance.api.reading.manifest import decode_object, encode
 from admittance.control.checkpoint import Snapshot, rows, snapshot
 from admittance.control.commit import LogMessage, Put
 from admittance.control.decide import Controller
-from admittance.control.fold import FENCE, FENCE_SUBJECT
 from admittance.control.known import revised
 from admittance.events import facts
 from admittance.events.checkpoints import Adopted, Commits, Committed, Row, runs_of
@@ -29,9 +28,11 @@ from admittance.replay.bucket_rebuild import (
     Start,
     manifest_of,
 )
+from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
+from admittance.workload_controller.performing import log_message
 
 from builders import a_manifest, an_admission
 
@@ -79,14 +80,14 @@ class House:
 
     def _hear(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
         self.now += timedelta(milliseconds=self.chance.randint(1, 900))
-        heard = LogMessage(len(self.log) + 1, subject, data, headers or {}, self.now)
+        heard = log_message(len(self.log) + 1, subject, data, headers or {}, self.now)
         self.log.append(heard)
         self.unread.append(heard)
 
     def say(self, fact: facts.Fact) -> None:
         headers = {}
         if isinstance(fact, facts.Decision):
-            headers = {FENCE: "1", FENCE_SUBJECT: f"{EPOCH}{token(DOMAIN)}"}
+            headers = {EXPECTED: "1", FENCE: f"{EPOCH}{token(DOMAIN)}"}
         self._hear(subject_of(fact), msgspec.json.encode(fact), headers)
 
     def write_object(self, value: dict[str, Any]) -> None:
@@ -341,6 +342,6 @@ def test_what_a_deployment_sets_about_time_counts_in_its_past_too() -> None:
 
 
 def test_a_message_that_tells_of_no_object_is_named() -> None:
-    heard = LogMessage(7, "admit.object.applied.x._.y", b"{", {}, NOON)
+    heard = log_message(7, "admit.object.applied.x._.y", b"{", {}, NOON)
     with pytest.raises(CannotRebuild, match="message 7"):
         manifest_of(heard)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from admittance.lease.lease_state import Fence
 from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.runtime.bus.connection import Headers, frame, parse_headers, status
@@ -109,7 +110,7 @@ def test_a_new_trace_is_well_formed() -> None:
 
 def test_a_fence_names_domain_and_epoch() -> None:
     headers = lease_store.fence("cohort-a.b", 7)
-    assert lease_store.fence_of(headers) == ("admit.lease.epoch.cohort-a_b", 7)
+    assert lease_store.fence_of(headers) == Fence("cohort-a.b", 7)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from admittance.events.codec import encode
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
 from admittance.events.system import Barrier, ObjectApplied
+from admittance.workload_controller.performing import log_message
 
 from builders import NOON, a_manifest, an_admission
 
@@ -84,7 +85,7 @@ class Bench:
 
     def raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> LogMessage:
         self.sequence += 1
-        return LogMessage(self.sequence, subject, data, headers or {}, NOON)
+        return log_message(self.sequence, subject, data, headers or {}, NOON)
 
     def submitted(self, **spec: Any) -> LogMessage:
         manifest = msgspec.Raw(msgspec.json.encode(a_manifest(**spec)))

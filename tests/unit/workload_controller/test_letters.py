@@ -6,15 +6,15 @@ from admittance.control.commit import (
     BURST,
     PER_SECOND,
     DeadLetterLimiter,
-    LogMessage,
     RejectedMessage,
 )
+from admittance.workload_controller.performing import log_message
 
 from builders import NOON
 
 
 def dead(number: int, subject: str = "admit.check.reported.ctl.ns.w") -> RejectedMessage:
-    return RejectedMessage(LogMessage(number, subject, b"", {}, NOON), "UnknownState: why")
+    return RejectedMessage(log_message(number, subject, b"", {}, NOON), "UnknownState: why")
 
 
 def test_a_flood_gets_a_burst_of_letters_and_the_next_one_tells_of_the_rest() -> None:

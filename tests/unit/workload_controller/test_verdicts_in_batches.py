@@ -11,6 +11,7 @@ from admittance.control.commit import LogMessage
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
+from admittance.workload_controller.performing import log_message
 from living import NS, Life
 
 from builders import NOON
@@ -46,7 +47,7 @@ def a_report(life: Life, name: str, **fields: Any) -> LogMessage:
     about = facts.CheckReported(
         namespace=NS, name=name, controller="ctl-c", check="c", cycle=0, state="Ready"
     )
-    return LogMessage(life.sequence, subject_of(about), msgspec.json.encode(payload), {}, NOON)
+    return log_message(life.sequence, subject_of(about), msgspec.json.encode(payload), {}, NOON)
 
 
 @pytest.mark.scenario("A23")
@@ -57,7 +58,7 @@ def test_a_verdict_of_nonsense_is_answered_and_those_beside_it_count(what: str) 
     batch = [
         a_report(life, "a"),
         a_report(life, "b", **NONSENSE[what]),
-        LogMessage(life.sequence + 1, "admit.check.reported.ctl-c.ns.b", b"\xff{", {}, NOON),
+        log_message(life.sequence + 1, "admit.check.reported.ctl-c.ns.b", b"\xff{", {}, NOON),
         a_report(life, "z"),
     ]
     batch[3] = batch[3]._replace(sequence=batch[2].sequence + 1)

@@ -18,6 +18,7 @@ from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reading import Reader, SetAside, Unreadable, number
 from admittance.events.system import Alive, Barrier, Epoch
+from admittance.lease.lease_state import Fence
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import NO_MESSAGE, TTL, Entry, delete_message, get, put_message
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
@@ -39,14 +40,16 @@ def fence(domain: str, epoch: int) -> dict[str, str]:
     return {EXPECTED: str(epoch), FENCE: epoch_subject(domain)}
 
 
-def fence_of(headers: Mapping[str, str]) -> tuple[str, int] | None:
-    """The epoch subject and the epoch that fenced a stored message; None without a fence."""
+def fence_of(headers: Mapping[str, str]) -> Fence | None:
+    """The fence in the headers of a stored message; None without a fence."""
     subject = headers.get(FENCE, "")
-    epoch = headers.get(EXPECTED, "")
-    found = number(epoch)
-    if not subject.startswith(subjects.EPOCH) or found is None:
+    epoch = number(headers.get(EXPECTED, ""))
+    if not subject.startswith(subjects.EPOCH) or epoch is None:
         return None
-    return subject, found
+    try:
+        return Fence(plain(subject.removeprefix(subjects.EPOCH)), epoch)
+    except BadToken:
+        return None
 
 
 async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:

@@ -39,6 +39,7 @@ from admittance.scheduling.config import Config, config_from
 from admittance.scheduling.explain.decision_replay import CannotRepeat
 from admittance.workload.limits import Limits, limits_from
 from admittance.workload_controller.journal import read_commits
+from admittance.workload_controller.performing import log_message
 from admittance.workload_controller.recording import checkpoints
 from admittance.workload_controller.service import FILTERS
 
@@ -77,7 +78,7 @@ async def _target(found: Link, sequence: int) -> LoggedDecision:
             f"to {state['last_seq']}"
         ) from None
     message = answer["message"]
-    heard = LogMessage(
+    heard = log_message(
         sequence,
         message["subject"],
         base64.b64decode(message.get("data", "")),
@@ -328,7 +329,7 @@ async def _messages(
     while True:
         page: list[Message] = await past(bus, filters, after=after, limit=PAGE, stream=stream)
         for one in page:
-            yield LogMessage(one.sequence, one.subject, one.data, one.headers, one.time)
+            yield log_message(one.sequence, one.subject, one.data, one.headers, one.time)
         if len(page) < PAGE:
             return
         after = page[-1].sequence
