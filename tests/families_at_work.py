@@ -12,10 +12,9 @@ import msgspec
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Commit, LogMessage
-from admittance.control.controller_state import HEADER_FACT
-from admittance.control.decide import Controller
+from admittance.control.controller import HEADER_FACT, Controller
+from admittance.control.fold import fold
 from admittance.control.objects import key_of
-from admittance.control.quota_handover import parted
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import decode, encode
@@ -30,8 +29,8 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
-from admittance.workload_controller.performing import log_message
-from admittance.workload_controller.tally import Tally
+from admittance.workload_controller.commit_writer import log_message, parted
+from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 from builders import NOON, a_manifest, an_admission
 
@@ -67,7 +66,7 @@ class Household:
         self.reason = ""
         self.starts: list[tuple[str, str]] = []
         self.log: list[LogMessage] = []
-        self.tally: Tally | None = None
+        self.tally: WorkloadMetrics | None = None
         self.queue_spec: dict[str, Any] = {}
         self.put("LocalQueue", "lq", {"clusterQueue": "cq"}, namespace="ns")
         self.offer(flavors, checks, policy)
@@ -145,7 +144,7 @@ class Household:
         self.outcome, self.reason = "applied", ""
         rest = batch
         while rest:
-            commit = self.controller.fold(rest, self.now)
+            commit = fold(self.controller, rest, self.now)
             for settled in commit.outcomes.values():
                 self.outcome, self.reason = settled.outcome, settled.reason
             self.write(commit)
@@ -155,7 +154,7 @@ class Household:
     def crashes(self, batch: list[LogMessage], through: Sequence[bool]) -> None:
         """Only some writes of the first commit go through; then its heir reads the batch."""
         self.log += batch
-        commit = self.controller.fold(batch, self.now)
+        commit = fold(self.controller, batch, self.now)
         alone, groups = parted(commit.puts)
         pieces = [*([one] for one in alone), *groups]
         for piece, goes in zip(pieces, [*through, *[False] * len(pieces)], strict=False):

@@ -19,7 +19,7 @@ from admittance.workload.conditions import find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import encode as encode_workload
-from admittance.workload_controller.tally import Tally
+from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from family_invariants import charged
 from long_living import LongLife
 
@@ -330,10 +330,10 @@ class FamilyLife(LongLife):
         found = find(self.stored(name), condition)
         return found.reason if found is not None else ""
 
-    def tallied(self, since: int = 0) -> Tally:
+    def tallied(self, since: int = 0) -> WorkloadMetrics:
         """What the workload-controller counts of everything that was written, but for the first
         so many revisions."""
-        tally = Tally()
+        tally = WorkloadMetrics()
         before: dict[str, StoredWorkload | None] = {}
         for number, (name, workload) in enumerate(self.revisions):
             if workload is not None and number >= since:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from admittance.control.known import revised
+from admittance.control.workloads import revised
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload.change import Outcome

@@ -12,7 +12,8 @@ import msgspec
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Message
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
 from admittance.control.manifest_changes import names_others
 from admittance.control.objects import key_of
 from admittance.events import facts
@@ -29,7 +30,7 @@ from admittance.workload.conditions import find
 from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 
 from builders import NOON, a_manifest
 
@@ -174,7 +175,7 @@ class Life:
         rest = [log_message(self.sequence, subject, data, headers or {}, at or self.now)]
         to_stop: list[str] = []
         while rest:
-            commit = self.controller.fold(rest, self.now)
+            commit = fold(self.controller, rest, self.now)
             self.settled |= commit.outcomes
             for dead in commit.dead:
                 # Who is refused is told so; anything else is a fact that these tests say wrongly.

@@ -13,7 +13,7 @@ from typing import Any
 
 from admittance.api.workload import CheckState
 from admittance.control.commit import Message
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.codec import encode as encode_fact
@@ -28,7 +28,7 @@ from admittance.workload.due import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
 from admittance.workload.stored import PARENT, StoredWorkload, encode, head
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 from family_invariants import FamilyWatch, charged
 from lifecycle_invariants import Watch, booked
 from living import NS, Life

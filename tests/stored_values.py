@@ -9,14 +9,15 @@ import msgspec
 
 from admittance.api.reading.manifest import accept, encode
 from admittance.control.commit import Message
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode as encode_fact
 from admittance.events.subjects import subject_of
 from admittance.events.system import ObjectApplied
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 
 from builders import NOON, a_manifest, an_admission
 
@@ -80,7 +81,7 @@ class Leader:
         rest = [log_message(self.sequence, subject, data, headers or {}, NOON)]
         said: list[Message] = []
         while rest:
-            commit = self.controller.fold(rest, NOON)
+            commit = fold(self.controller, rest, NOON)
             for put in commit.puts:
                 self.revision += 1
                 said += self.controller.committed(put, self.revision, NOON)

@@ -11,8 +11,7 @@ import pytest
 from admittance.api.configuration import Configuration
 from admittance.api.reading.manifest import ManifestError, accept
 from admittance.api.workload import PARENT_VARIANT
-from admittance.control.manifest_changes import cautions
-from admittance.control.objects import plan
+from admittance.control.manifest_changes import cautions, plan
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.config import config_of

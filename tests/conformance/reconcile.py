@@ -17,7 +17,7 @@ from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
 from admittance.api.units import seconds
 from admittance.api.workload import CheckState
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact

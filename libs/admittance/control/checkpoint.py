@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.control.controller_state import ControllerState
-from admittance.control.known import VersionedWorkload
+from admittance.control.controller import Controller
 from admittance.control.objects import StoredObject
+from admittance.control.workloads import VersionedWorkload
 from admittance.events.checkpoints import CheckpointMade, Row, RowKind
 from admittance.events.reading import BROKEN, reason_of
 from admittance.workload import stored
@@ -53,7 +53,7 @@ class Snapshot(NamedTuple):
         return kept + len(self.objects) + len(self.markers)
 
 
-def snapshot(controller: ControllerState, through: int, revision: int, told: int = 0) -> Snapshot:
+def snapshot(controller: Controller, through: int, revision: int, told: int = 0) -> Snapshot:
     """A snapshot of the state. ``through``: sequence of the last applied fact. ``revision``: the
     newest revision in it. ``told``: sequence of the last journal message contained in it."""
     objects = list(controller.objects)

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from admittance.control import quota_handover, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
-from admittance.control.controller_state import ControllerState
-from admittance.control.known import FamilyRef, VersionedWorkload, ref_to
+from admittance.control.controller import Controller
 from admittance.control.manifest_changes import affected_workloads
-from admittance.control.submissions import InvalidSubmission, validate_submission
-from admittance.control.variants import BatchFamilies, claim_of
+from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
+from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
 from admittance.events import facts
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
@@ -65,11 +64,35 @@ _MUST_MOVE: Final = (
 """Decisions after which the scheduler assumes a new state until the workload's revision moves."""
 
 
+def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Commit:
+    """Folds a batch into a commit. Facts about one workload become one put. If a workload's outbox
+    holds an entry for a service, the next fact that would move it ends the commit: that fact and
+    the facts after it are returned as ``rest``.
+
+    The caller performs the commit in its order, and reports `Controller.committed` for every put
+    that was stored, and `Controller.load` for every key that had another revision."""
+    careful: frozenset[str] = frozenset()
+    while True:
+        commit = _fold(BatchFold(controller, now, careful), batch, controller.read)
+        long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
+        if long <= careful:
+            return commit
+        # Fold again and measure after each fact, to find the fact that makes the object too long.
+        careful |= long
+
+
+def _fold(folding: BatchFold, batch: list[LogMessage], read: int) -> Commit:
+    for index, heard in enumerate(batch):
+        if not folding.take(heard):
+            return folding.commit(batch[index:], batch[index - 1].sequence)
+    return folding.commit([], batch[-1].sequence if batch else read)
+
+
 class BatchFold:
     """One batch on its way into a commit."""
 
     def __init__(
-        self, state: ControllerState, now: datetime, careful: frozenset[str] = frozenset()
+        self, state: Controller, now: datetime, careful: frozenset[str] = frozenset()
     ) -> None:
         """``careful``: keys of objects that became too long; each of their facts is measured."""
         self._careful = careful
@@ -134,7 +157,7 @@ class BatchFold:
             change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
         givers: list[quota_handover.Giver] = []
         if isinstance(fact, facts.Assigned) and change.says:
-            invalid = self._moved_sibling(fact)
+            invalid = quota_handover.moved_sibling(fact, self._known, self._working.__contains__)
             if fact.preempts and not invalid:
                 givers, invalid = self._givers(fact, heard)
             if invalid:
@@ -265,18 +288,6 @@ class BatchFold:
             members += self._group_members.pop(group)
         members += [key for key in keys if self._groups.get(key) is None]
         self._groups.update(dict.fromkeys(members, number))
-
-    def _moved_sibling(self, fact: facts.Assigned) -> str:
-        """Why the sibling that the variant replaces differs from the decision; "": it does not."""
-        one = fact.migrates_from
-        if one is None:
-            return ""
-        key = workload_key(one.namespace, one.name)
-        known = self._state.workloads.get(key)
-        gone = known.workload is None or known.workload.metadata.uid != one.uid
-        if gone or key in self._working or known.revision != one.revision:
-            return f"{one.namespace}/{one.name} moved meanwhile"
-        return ""
 
     def _known(self, key: str) -> VersionedWorkload:
         return self._working.get(key) or self._state.workloads.get(key)
@@ -464,17 +475,17 @@ class BatchFold:
         )
 
     def _reject(self, heard: LogMessage, fact: Fact, reason: str, message: str) -> None:
-        about = submissions.ReceivedSubmission(heard, fact, self._now, self._state.message_builder)
-        self._notes.append(submissions.rejected(about, reason, message))
+        self._note(heard, "rejected", submissions.rejected(fact, self._now, reason, message))
 
     def _note_repeated(self, heard: LogMessage, fact: Fact, change: Change) -> None:
         """Notes a second submission that changes nothing, unless it is a repetition of the
         first."""
         if change.reason != REPEATED:
-            about = submissions.ReceivedSubmission(
-                heard, fact, self._now, self._state.message_builder
-            )
-            self._notes.append(submissions.unchanged(about, change.message))
+            self._note(heard, "noted", submissions.unchanged(fact, self._now, change.message))
+
+    def _note(self, heard: LogMessage, what: str, fact: Fact) -> None:
+        builder = self._state.message_builder
+        self._notes.append(builder.message(fact, f"{heard.sequence}/{what}", heard.trace))
 
     def _note_outcome(self, heard: LogMessage, change: Change) -> None:
         if change.outcome is not Outcome.APPLIED:

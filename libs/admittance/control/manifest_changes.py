@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.checks import AdmissionCheck
+from admittance.api.checks import AdmissionCheck, Foreign
 from admittance.api.kinds import KINDS
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest
@@ -26,17 +26,11 @@ from admittance.api.validation.queues import check_variant_count
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
 from admittance.control.commit import Message
-from admittance.control.controller_state import ControllerState
-from admittance.control.known import Workloads
-from admittance.control.objects import (
-    Objects,
-    PlannedWrite,
-    StoredObject,
-    checks_of,
-    prefix_of,
-    users_of,
-)
+from admittance.control.controller import Controller
+from admittance.control.objects import Objects, StoredObject, checks_of, key_of, prefix_of, users_of
+from admittance.control.workloads import Workloads
 from admittance.events.applying import Applied
+from admittance.events.names import uid_of
 from admittance.events.reading import Unreadable
 from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied
@@ -173,7 +167,7 @@ def marked(key: str, kept: StoredObject, now: datetime) -> PlannedWrite:
     )
 
 
-def unneeded(controller: ControllerState) -> list[tuple[str, StoredObject]]:
+def unneeded(controller: Controller) -> list[tuple[str, StoredObject]]:
     """The objects marked for deletion that nothing uses any more."""
     found = []
     for key in sorted(controller.objects.terminating):
@@ -191,7 +185,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def statement(
-    controller: ControllerState,
+    controller: Controller,
     kept: StoredObject,
     *,
     before: StoredObject | None = None,
@@ -221,12 +215,12 @@ def names_others(before: StoredObject | None, manifest: Any) -> bool:
     return before is None or before.object.spec.parameters != manifest.spec.parameters
 
 
-def _message(controller: ControllerState, subject: str, said: ObjectApplied) -> Message:
+def _message(controller: Controller, subject: str, said: ObjectApplied) -> Message:
     identity = controller.message_builder.identity(f"{subject}/{said.revision}")
     return Message(subject, _encode(said), identity)
 
 
-def ending(controller: ControllerState, key: str, revision: int) -> Message | None:
+def ending(controller: Controller, key: str, revision: int) -> Message | None:
     """``admit.object.deleted`` from the delete marker alone; None: the key is not one of a known
     kind."""
     prefix = key.partition(".")[0]
@@ -241,7 +235,7 @@ def ending(controller: ControllerState, key: str, revision: int) -> Message | No
     return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
 
 
-def statements(controller: ControllerState) -> Iterator[tuple[int, Message]]:
+def statements(controller: Controller) -> Iterator[tuple[int, Message]]:
     """The last message that the log must hold about every manifest, deleted ones included, each
     with its revision."""
     for _, kept in controller.objects:
@@ -253,7 +247,7 @@ def statements(controller: ControllerState) -> Iterator[tuple[int, Message]]:
 
 
 def learn(
-    controller: ControllerState,
+    controller: Controller,
     key: str,
     value: bytes | None,
     revision: int,
@@ -272,7 +266,7 @@ def learn(
 
 
 def affected_workloads(
-    state: ControllerState, applied: ObjectApplied, asks: frozenset[str]
+    state: Controller, applied: ObjectApplied, asks: frozenset[str]
 ) -> list[str]:
     """Keys of the workloads that a changed object can affect. ``asks``: checks that name it in
     ``parameters``."""
@@ -305,3 +299,93 @@ def affected_workloads(
         if local.spec.cluster_queue in queues
         for key in workloads.of_queue(local.metadata.namespace, local.metadata.name)
     ]
+
+
+class PlannedWrite(NamedTuple):
+    """One object of an apply: the value to write (None: nothing), and the result to report."""
+
+    key: str
+    kind: str
+    namespace: str
+    name: str
+    object: Any
+    value: bytes | None
+    expected: int
+    told: Applied
+
+
+def _content(manifest: Any) -> Any:
+    """What an apply can change: everything but what the system fills in."""
+    if isinstance(manifest, Foreign):
+        return manifest.object
+    bare = replace(
+        manifest,
+        metadata=replace(
+            manifest.metadata,
+            uid="",
+            resource_version="",
+            generation=0,
+            creation_timestamp=None,
+            managed_fields=None,
+        ),
+    )
+    # The deletion time is compared: applying an object again takes its deletion mark off.
+    return replace(bare, status=None) if hasattr(bare, "status") else bare
+
+
+def plan(
+    objects: Objects, manifests: Iterable[Manifest], *, now: datetime
+) -> Iterator[PlannedWrite]:
+    """The writes of an apply, in the order of the manifests."""
+    for manifest in manifests:
+        meta = replace(manifest.metadata, deletion_timestamp=None)
+        manifest = replace(manifest, metadata=meta)  # noqa: PLW2901
+        key = key_of(manifest)
+        old = objects.get(key)
+        told = Applied(
+            kind=manifest.kind, namespace=meta.namespace, name=meta.name, outcome="created"
+        )
+        if isinstance(manifest, AdmissionCheck):
+            # Only its controller sets the status.
+            status = old.object.status if old is not None else None
+            manifest = replace(manifest, status=status)  # noqa: PLW2901
+        if old is None:
+            filled = replace(
+                manifest,
+                metadata=replace(
+                    meta,
+                    uid=uid_of(f"{key}/{now.isoformat()}"),
+                    generation=1,
+                    creation_timestamp=now,
+                    resource_version="",
+                ),
+            )
+        elif _content(old.object) == _content(manifest):
+            told = replace(told, outcome="unchanged", revision=old.revision)
+            yield PlannedWrite(
+                key, manifest.kind, meta.namespace, meta.name, old.object, None, old.revision, told
+            )
+            continue
+        else:
+            told = replace(told, outcome="changed")
+            before = old.object.metadata
+            filled = replace(
+                manifest,
+                metadata=replace(
+                    meta,
+                    uid=before.uid,
+                    generation=before.generation + 1,
+                    creation_timestamp=before.creation_timestamp,
+                    resource_version="",
+                ),
+            )
+        yield PlannedWrite(
+            key,
+            manifest.kind,
+            meta.namespace,
+            meta.name,
+            filled,
+            encode(filled),
+            objects.expected(key),
+            told,
+        )

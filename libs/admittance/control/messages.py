@@ -14,8 +14,7 @@ import msgspec
 
 from admittance.api.workload import Kept, noted_completions
 from admittance.control.commit import Message
-from admittance.control.objects import Objects
-from admittance.control.queue_view import parts_of
+from admittance.control.objects import Objects, parts_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -71,14 +70,17 @@ class MessageBuilder:
         """The messages of the outbox written at ``revision``, in order."""
         uid = workload.metadata.uid
         for say in workload.status.log.says:
-            what = f"{uid}/{revision}/{say.what}/{say.detail}"
-            identity = self.identity(what)
             fact = self._fact(workload, say, revision, now)
             if fact is not None:
-                yield Message(subject_of(fact), encode(fact), identity, trace)
+                what = f"{uid}/{revision}/{say.what}/{say.detail}"
+                yield self.message(fact, what, trace)
+
+    def message(self, fact: Fact, what: str, trace: str) -> Message:
+        """The message of a fact. ``what`` identifies it among all messages of this controller."""
+        return Message(subject_of(fact), encode(fact), self.identity(what), trace)
 
     def identity(self, what: str) -> str:
-        """The message id for an outbox entry."""
+        """The message id of what is published."""
         return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def _fact(

@@ -1,21 +1,23 @@
-"""Decisions about several workloads at once: some hand their quota over to another one.
+"""Decisions about several workloads at once: some hand their quota over to another workload.
 
-All of them are written in one atomic batch, the giving workloads before the receiving one, or none
-is.
+All of them are written in one atomic batch, the giving workloads before the receiving one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from admittance.control.commit import Put
-from admittance.control.known import VersionedWorkload
+from admittance.control.workloads import VersionedWorkload
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.subjects import workload_key
 from admittance.workload.change import Change, Outcome
 from admittance.workload.phase import holds_quota
 
+KnownWorkload = Callable[[str], VersionedWorkload]
+"""Returns the workload at a key, with the changes of the batch so far."""
+HasMoved = Callable[[str], bool]
+"""Whether an earlier fact of the batch changed the workload at a key."""
 Transition = Callable[[VersionedWorkload, Preempted], Change]
 
 
@@ -32,18 +34,28 @@ def keys_of(fact: Assigned) -> list[str]:
     return [workload_key(one.namespace, one.name) for one in fact.preempts]
 
 
+def moved_sibling(fact: Assigned, known_of: KnownWorkload, moved: HasMoved) -> str:
+    """Why the sibling that the variant replaces differs from the decision; "": it does not."""
+    one = fact.migrates_from
+    if one is None:
+        return ""
+    key = workload_key(one.namespace, one.name)
+    known = known_of(key)
+    gone = known.workload is None or known.workload.metadata.uid != one.uid
+    if gone or moved(key) or known.revision != one.revision:
+        return f"{one.namespace}/{one.name} moved meanwhile"
+    return ""
+
+
 def givers(
     fact: Assigned,
-    known_of: Callable[[str], VersionedWorkload],
-    moved: Callable[[str], bool],
+    known_of: KnownWorkload,
+    moved: HasMoved,
     domain_of: Callable[[str], str | None],
     transition: Transition,
 ) -> tuple[list[Giver], str]:
     """The changes of the workloads that hand their quota over, or why the decision is void.
-
-    ``moved``: whether an earlier fact of this batch moved the key. ``domain_of``: the domain of a
-    ClusterQueue.
-    """
+    ``domain_of``: the domain of a ClusterQueue."""
     found: list[Giver] = []
     for one in fact.preempts:
         key = workload_key(one.namespace, one.name)
@@ -80,28 +92,3 @@ def givers(
             return [], f"{label} does not merely hold a reservation"
         found.append(Giver(key, known, change))
     return found, ""
-
-
-def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
-    """The puts without a group, and the groups."""
-    alone = [put for put in puts if not put.group]
-    groups: dict[int, list[Put]] = {}
-    for put in puts:
-        if put.group:
-            groups.setdefault(put.group, []).append(put)
-    return alone, list(groups.values())
-
-
-def packed(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Put]]]:
-    """Packs groups into batches of at most ``most`` puts. A group is never split: a longer group
-    gets its own batch, which the bus refuses."""
-    batch: list[list[Put]] = []
-    length = 0
-    for group in groups:
-        if batch and length + len(group) > most:
-            yield batch
-            batch, length = [], 0
-        batch.append(group)
-        length += len(group)
-    if batch:
-        yield batch

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from admittance.api.limits import Role
+from admittance.api.meta import ObjectMeta
 from admittance.api.problems import ManifestError
 from admittance.api.reading.canonical import to_stored
 from admittance.api.reading.manifest import accept
 from admittance.api.validation.workload import exceeding
-from admittance.api.workload import PARENT_VARIANT, Workload
-from admittance.control.commit import LogMessage, Message
-from admittance.control.messages import MessageBuilder
+from admittance.api.workload import PARENT_VARIANT, Kept, Workload
+from admittance.control.commit import LogMessage
 from admittance.control.objects import Objects
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.codec import encode
-from admittance.events.subjects import subject_of
+from admittance.family.policy import FamilyRules, VariantState, desired_variants
+from admittance.workload.change import Change, ignored, refused, with_spec
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.families.family_change import FamilyMembers
+from admittance.workload.families.shaping import metadata_of, name_of, planned_variants
+from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.moves.arrival import Arrived
+from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.transition_context import QueueView
 
 WORKLOAD_MAX: Final = 512 * 1024
@@ -111,26 +116,25 @@ def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Work
     )
 
 
-class ReceivedSubmission(NamedTuple):
-    """A received submission, and what is needed to answer it."""
-
-    heard: LogMessage
-    fact: Fact
-    now: datetime
-    message_builder: MessageBuilder
+def rejected(fact: Fact, now: datetime, reason: str, message: str) -> facts.Rejected:
+    """The fact that a submission is refused: it is invalid, or its name is taken."""
+    return facts.Rejected(**_common(fact, now), reason=reason, message=message)
 
 
-def rejected(about: ReceivedSubmission, reason: str, message: str) -> Message:
-    """The message that a submission is refused: it is invalid, or its name is taken."""
-    fact = facts.Rejected(**_common(about), reason=reason, message=message)
-    return _message(about, fact, "rejected")
-
-
-def unchanged(about: ReceivedSubmission, message: str) -> Message:
-    """The message that the same workload exists already."""
+def unchanged(fact: Fact, now: datetime, message: str) -> facts.Noted:
+    """The fact that the same workload exists already."""
     said = f"A second submission changes nothing: {message}"
-    fact = facts.Noted(**_common(about), reason="AlreadyExists", message=said)
-    return _message(about, fact, "noted")
+    return facts.Noted(**_common(fact, now), reason="AlreadyExists", message=said)
+
+
+def _common(fact: Fact, now: datetime) -> dict[str, Any]:
+    return {
+        "namespace": fact.namespace,
+        "name": fact.name,
+        "uid": fact.uid,
+        "time": now,
+        "revision": 0,
+    }
 
 
 def digest(heard: LogMessage) -> str:
@@ -141,17 +145,121 @@ def digest(heard: LogMessage) -> str:
     return blake2b(heard.message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
-def _common(about: ReceivedSubmission) -> dict[str, Any]:
-    fact = about.fact
-    return {
-        "namespace": fact.namespace,
-        "name": fact.name,
-        "uid": fact.uid,
-        "time": about.now,
-        "revision": 0,
-    }
+MADE_MAX: Final = 256
+"""Number of parents with cached variants; siblings are submitted one after another."""
+_MARK: Final = b'"variant"'
 
 
-def _message(about: ReceivedSubmission, fact: Fact, what: str) -> Message:
-    identity = about.message_builder.identity(f"{about.heard.sequence}/{what}")
-    return Message(subject_of(fact), encode(fact), identity, about.heard.trace)
+class _Reference(Kept, frozen=True, kw_only=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Meta(Kept, frozen=True, kw_only=True):
+    owner_references: tuple[_Reference, ...] = ()
+
+
+class _Spec(Kept, frozen=True, kw_only=True):
+    role: str = ""
+    variant: str = ""
+
+
+class VariantClaim(Kept, frozen=True, kw_only=True):
+    """The parent and the variant that a submission names."""
+
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Name and uid of the parent; empty if it names none."""
+        for one in self.metadata.owner_references:
+            if one.kind == "Workload":
+                return one.name, one.uid
+        return "", ""
+
+
+_claim = msgspec.json.Decoder(VariantClaim)
+
+
+def claim_of(fact: facts.Submitted) -> VariantClaim | None:
+    """The claim of a submission with the role variant; None: it has another role."""
+    written = bytes(fact.workload)
+    if _MARK not in written:
+        return None
+    try:
+        claim = _claim.decode(written)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None  # `validate_submission` reports the error.
+    return claim if claim.spec.role == VARIANT else None
+
+
+class VariantIntake:
+    """Computes the stored form of submitted variants, and caches the variants of a parent."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[msgspec.Raw, FamilyRules, dict[str, bytes]]] = {}
+
+    def spec_of(self, parent: StoredWorkload, rules: FamilyRules, tag: str) -> bytes | None:
+        """The active spec of one of the parent's variants; None: the parent has no such variant."""
+        uid = parent.metadata.uid
+        kept = self._made.get(uid)
+        if kept is None or kept[0] is not parent.spec or kept[1] is not rules:
+            if len(self._made) >= MADE_MAX:
+                self._made.clear()
+            specs = {one.tag.name: one.spec for one in planned_variants(parent, rules)}
+            kept = self._made[uid] = parent.spec, rules, specs
+        return kept[2].get(tag)
+
+    def enter(
+        self,
+        fact: facts.Submitted,
+        claim: VariantClaim,
+        present: StoredWorkload | None,
+        family: FamilyMembers,
+        rules: FamilyRules | None,
+        now: datetime,
+    ) -> Arrived | Change:
+        """The variant as an `Arrived` fact, or why it is refused. ``present``: the workload with
+        that name."""
+        parent = family.parent
+        tag = claim.spec.variant
+        if present is not None:
+            same = head(present).variant == tag and owner_of(present) == claim.owner
+            if same and present.metadata.deletion_timestamp is None:
+                return ignored(present, "Unchanged", "the variant exists")
+            return refused(
+                present, "AlreadyExists", f"a workload {fact.namespace}/{fact.name} exists"
+            )
+        if (
+            parent is None
+            or is_true(parent, Type.FINISHED)
+            or parent.metadata.deletion_timestamp is not None
+        ):
+            name, uid = claim.owner
+            return refused(None, "NoParent", f"there is no parent {name!r} with the uid {uid!r}")
+        spec = self.spec_of(parent, rules, tag) if rules is not None else None
+        if spec is None or rules is None:
+            return refused(None, "NoSuchVariant", f"its parent has no variant {tag!r}")
+        if fact.name not in (name_of(parent, tag), name_of(parent, tag, taken=True)):
+            return refused(None, "OtherName", f"the variant {tag!r} has another name")
+        twin = next((one for one in family.variants.values() if head(one).variant == tag), None)
+        if twin is not None:
+            return refused(None, "AlreadyExists", f"that variant is {twin.metadata.name!r}")
+        states = [variant_state(one) for one in family.variants.values()]
+        states.append(VariantState(fact.name, tag, *claim.owner))
+        wish = desired_variants(parent_state(parent), states, rules, now).get(fact.name)
+        stored = msgspec.Raw(spec)
+        if wish is not None and not wish.active:
+            plain = StoredWorkload(api_version=parent.api_version, kind="Workload", spec=stored)
+            stored = with_spec(plain, active=False).spec
+        metadata = msgspec.convert(metadata_of(parent, fact.name), ObjectMeta)
+        return Arrived(
+            namespace=fact.namespace,
+            name=fact.name,
+            uid=fact.uid,
+            api_version=parent.api_version,
+            metadata=replace(metadata, namespace=fact.namespace),
+            spec=stored,
+        )

@@ -16,8 +16,9 @@ import msgspec
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.control.commit import LogMessage, Put
-from admittance.control.decide import Controller
-from admittance.control.known import VersionedWorkload
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
+from admittance.control.workloads import VersionedWorkload
 from admittance.events.checkpoints import Adopted, Committed, Row, RowKind
 from admittance.events.facts import Decision
 from admittance.events.reading import BucketEntry
@@ -145,7 +146,7 @@ class BucketRebuild:
             for key in controller.missing(rest):
                 controller.workloads.load(key, self._finished_workload(key, _uid_in(key, rest)))
                 looked_at.add(key)
-            made = controller.fold(rest, now)
+            made = fold(controller, rest, now)
             for put in made.puts:
                 revision = written.get(put.key)
                 if revision is not None:

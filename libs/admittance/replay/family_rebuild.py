@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from admittance.control.commit import LogMessage, Put
-from admittance.control.decide import Controller
-from admittance.control.known import VersionedWorkload
-from admittance.control.variants import claim_of
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
+from admittance.control.submissions import claim_of
+from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.checkpoints import Adopted
@@ -125,7 +126,7 @@ class FamilyRebuild:
         while rest:
             for key in self._controller.missing(rest):
                 self._controller.workloads.load(key, self._last_write(key, uid))
-            made = self._controller.fold(rest, message.time)
+            made = fold(self._controller, rest, message.time)
             for put in made.puts:
                 if put.key in self._family:
                     self._keep(put, self._controller.workloads.get(put.key).revision)

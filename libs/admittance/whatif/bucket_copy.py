@@ -18,8 +18,9 @@ import msgspec
 
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.control.commit import LogMessage, Put
-from admittance.control.decide import Controller
-from admittance.control.known import VersionedWorkload
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
+from admittance.control.workloads import VersionedWorkload
 from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -236,7 +237,7 @@ class BucketCopy:
         while rest:
             for name in self.controller.missing(rest):
                 self.controller.load(*self._finished[name])
-            commit = self.controller.fold(rest, self.now)
+            commit = fold(self.controller, rest, self.now)
             for put in commit.puts:
                 self._put(put)
             outcomes |= commit.outcomes

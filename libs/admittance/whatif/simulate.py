@@ -24,11 +24,12 @@ from admittance.control.manifest_changes import (
     cautions,
     marked,
     objections,
+    plan,
     proposal,
     statement,
     users,
 )
-from admittance.control.objects import StoredObject, key_of, plan
+from admittance.control.objects import StoredObject, key_of
 from admittance.events import facts
 from admittance.events.applying import Applied, Delete
 from admittance.events.reading import BucketEntry

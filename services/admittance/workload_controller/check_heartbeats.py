@@ -16,7 +16,8 @@ import structlog
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import encode
 from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
-from admittance.control.objects import Objects, PlannedWrite
+from admittance.control.manifest_changes import PlannedWrite
+from admittance.control.objects import Objects
 from admittance.events.applying import Applied
 from admittance.events.names import token
 from admittance.events.reading import Reader, Unreadable
@@ -26,7 +27,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Superseded
 from admittance.runtime.tasks import end
-from admittance.workload_controller.manifests import ManifestWriter
+from admittance.workload_controller.manifest_writer import ManifestWriter
 
 if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription

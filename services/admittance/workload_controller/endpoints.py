@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from admittance.api.kinds import kind_named
-from admittance.control.manifest_changes import cautions, marked, objections, proposal, users
-from admittance.control.objects import plan
+from admittance.control.manifest_changes import cautions, marked, objections, plan, proposal, users
 from admittance.events.applying import (
     Apply,
     ApplyReply,
@@ -19,17 +20,19 @@ from admittance.events.applying import (
     Settled,
     SettledReply,
 )
+from admittance.events.codec import encode
 from admittance.events.names import plain, token
+from admittance.events.reading import Unreadable
 from admittance.events.requests import Events, EventsReply, LogEntry
-from admittance.events.subjects import object_key
+from admittance.events.subjects import CAPACITY, object_key
+from admittance.provisioning.records import read_record
 from admittance.runtime import clock
-from admittance.runtime.bus import micro
+from admittance.runtime.bus import bucket, micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import Past, past
 from admittance.runtime.errors import Refused, StaleRevision
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
-from admittance.workload_controller.deletions import KINDS, delete_request
-from admittance.workload_controller.manifests import ManifestWriter
+from admittance.workload_controller.manifest_writer import ManifestWriter
 
 SERVICE: Final = "workload-controller"
 WORKLOADS_MAX: Final = 200
@@ -101,7 +104,7 @@ class Endpoints:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
             results=tuple(
-                msgspec.structs.replace(told, warnings=(*warnings, *cautions(one, limits, objects)))
+                replace(told, warnings=(*warnings, *cautions(one, limits, objects)))
                 for told, warnings, one in zip(results, proposed.warnings, planned, strict=True)
             )
         )
@@ -111,7 +114,7 @@ class Endpoints:
         namespace = _namespace(subject)
         if namespace and namespace != request.namespace:
             raise ValueError(f"subject says namespace {namespace}, request {request.namespace}")
-        if request.kind.lower() in KINDS:
+        if request.kind.lower() in REQUEST_KINDS:
             reply = await delete_request(self._bus, request.namespace, request.name, clock.now())
             if reply.outcome != "absent":
                 return reply
@@ -216,3 +219,42 @@ def _namespace(subject: str) -> str:
     """The namespace that ``admit.api.<what>.<ns>`` names; "" for ``admit.api.<what>``."""
     parts = subject.split(".")
     return plain(parts[3]) if len(parts) > 3 else ""
+
+
+REQUEST_KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})
+"""Spellings of the kind of a provisioning request, in lower case."""
+
+
+DELETE_ATTEMPTS: Final = 10
+"""Attempts, since the provisioning check writes the same records."""
+
+
+DEFERRED: Final = "provisioning-check takes it back first"
+
+
+async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> DeleteReply:
+    """Marks the request of that name. Raises Unavailable, Refused."""
+    key = object_key(CAPACITY, namespace, name)
+    for _ in range(DELETE_ATTEMPTS):
+        entry = await bucket.get(bus, key)
+        if entry is None or entry.value is None:
+            return DeleteReply(outcome="absent")
+        try:
+            record = read_record(key, entry.value)
+        except Unreadable:
+            # Written by another program, so it is deleted at once.
+            message, outcome = bucket.delete_message(key, expected=entry.revision), "deleted"
+        else:
+            if record.metadata.deletion_timestamp is not None:
+                return DeleteReply(outcome="deferred", error=DEFERRED)
+            meta = replace(record.metadata, deletion_timestamp=now)
+            going = replace(record, metadata=meta)
+            message = bucket.put_message(key, encode(going), expected=entry.revision)
+            outcome = "deferred"
+        try:
+            await bus.publish(message)
+        except StaleRevision:
+            continue
+        log.info("request_deleted", namespace=namespace, name=name)
+        return DeleteReply(outcome=outcome, error=DEFERRED if outcome == "deferred" else "")
+    return DeleteReply(error="it changes all the time: delete again")

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from admittance.control.known import Workloads
+from admittance.control.workloads import Workloads
 from admittance.events import subjects
 from admittance.events.checkpoints import Adopted, Commits, Committed, runs_of
 from admittance.events.reading import Reader, SetAside, Unreadable

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from admittance.control.commit import LogMessage
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.events import subjects
 from admittance.events.applying import SettledReply
 from admittance.events.requests import Health, HealthReply
@@ -32,21 +32,20 @@ from admittance.runtime.tasks import Backoff, end, first_of
 from admittance.runtime.telemetry.metrics import served
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
-from admittance.workload_controller.deletions import Deletions
-from admittance.workload_controller.durables import Durables
-from admittance.workload_controller.endpoints import Endpoints
-from admittance.workload_controller.guard import Guard
-from admittance.workload_controller.manifests import ManifestWriter
-from admittance.workload_controller.opening import open_controller
-from admittance.workload_controller.performing import (
+from admittance.workload_controller.checkpoints import HistoryRecorder
+from admittance.workload_controller.commit_writer import (
     SERVICE,
     CommitWriter,
     WorkloadWriter,
+    WriteGuard,
     log_message,
-    state,
+    publish_messages,
 )
-from admittance.workload_controller.recording import HistoryRecorder
-from admittance.workload_controller.tally import Tally
+from admittance.workload_controller.durables import Durables
+from admittance.workload_controller.endpoints import Endpoints
+from admittance.workload_controller.manifest_writer import Deletions, ManifestWriter
+from admittance.workload_controller.takeover import open_controller
+from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
@@ -89,7 +88,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 
     watch = asyncio.create_task(leading.run(), name="leading")
     stopping = asyncio.create_task(stop.wait(), name="stop")
-    tally = Tally() if settings.metrics is not None else None
+    tally = WorkloadMetrics() if settings.metrics is not None else None
     service = await micro.serve(
         bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
     )
@@ -158,7 +157,7 @@ class ActiveController:
     """The active leader: reads the log from where the previous leader stopped."""
 
     def __init__(
-        self, bus: Bus, settings: Settings, epoch: int, tally: Tally | None = None
+        self, bus: Bus, settings: Settings, epoch: int, tally: WorkloadMetrics | None = None
     ) -> None:
         self._bus = bus
         self._settings = settings
@@ -166,7 +165,7 @@ class ActiveController:
         self._tally = tally
         self._limits = _limits(settings)
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
-        self.guard = Guard(bus, epoch)
+        self.guard = WriteGuard(bus, epoch)
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
         self._progress = asyncio.Event()
@@ -210,7 +209,9 @@ class ActiveController:
         self._config.add_done_callback(failing)
         self.controller = controller
         now = clock.now()
-        await state(self._bus, [m for key in unsaid for m in controller.outbox(key, now)])
+        await publish_messages(
+            self._bus, [m for key in unsaid for m in controller.outbox(key, now)]
+        )
         for key in unsaid:
             controller.said(key)
         end = await lease_store.end_of_log(self._bus)

@@ -10,7 +10,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.performing import WorkloadWriter
+from admittance.workload_controller.commit_writer import WorkloadWriter
 
 pytestmark = pytest.mark.bus
 VALUE = StoredWorkload(api_version="kueue.x-k8s.io/v1beta2", kind="Workload")

@@ -8,7 +8,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision, Superseded
 from admittance.runtime.leader import lease_store
-from admittance.workload_controller.guard import Guard
+from admittance.workload_controller.commit_writer import WriteGuard
 
 pytestmark = pytest.mark.bus
 
@@ -18,7 +18,7 @@ KEY = "flavor.f"
 async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -> None:
     # An epoch is a place on the log.
     epochs = [await lease_store.take_epoch(bus, "d", "x", expected=n) for n in (0, 1)]
-    first, second = (Guard(bus, epoch) for epoch in epochs)
+    first, second = (WriteGuard(bus, epoch) for epoch in epochs)
     await first.take()
     assert await first.write([bucket.put_message(KEY, b"1", expected=0)]) == 3
     await second.take()
@@ -38,7 +38,7 @@ async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -
 
 
 async def test_what_was_given_up_does_not_come_later(bus: Bus) -> None:
-    guard = Guard(bus, 1)
+    guard = WriteGuard(bus, 1)
     await guard.take()
     given_up = [guard._put(), bucket.put_message(KEY, b"slow", expected=0)]
     await guard.take()
@@ -49,6 +49,6 @@ async def test_what_was_given_up_does_not_come_later(bus: Bus) -> None:
 
 async def test_an_epoch_that_no_log_has_supersedes_nothing(bus: Bus) -> None:
     await bus.publish(bucket.put_message("_admittance.manifests", b"9" * 30, expected=0))
-    guard = Guard(bus, 1)
+    guard = WriteGuard(bus, 1)
     await guard.take()
     await guard.write([bucket.put_message(KEY, b"1", expected=0)])

@@ -22,7 +22,7 @@ from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import past
-from admittance.workload_controller.recording import checkpoints
+from admittance.workload_controller.checkpoints import checkpoints
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, submit

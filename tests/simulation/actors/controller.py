@@ -12,9 +12,9 @@ import msgspec
 
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
-from admittance.control.decide import Controller
-from admittance.control.known import NOTHING, VersionedWorkload, Workloads
+from admittance.control.controller import Controller
 from admittance.control.manifest_changes import learn, statements
+from admittance.control.workloads import NOTHING, VersionedWorkload, Workloads
 from admittance.events.system import ObjectApplied
 from admittance.lease.lease_state import CONTROLLER
 from admittance.workload.limits import Limits

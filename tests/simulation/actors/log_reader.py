@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from admittance.control.commit import LogMessage
 from admittance.events import subjects
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 from simulation.actors.alone import Superseded
 from simulation.actors.service import Service
 from simulation.kernel import Signal

@@ -7,10 +7,17 @@ from typing import Any, Final
 
 from admittance.api.meta import Condition
 from admittance.api.reading.manifest import accept, encode
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.control.heartbeats import by_parameters, with_condition
-from admittance.control.manifest_changes import marked, statement, unneeded, users
-from admittance.control.objects import PlannedWrite, StoredObject, key_of, plan
+from admittance.control.manifest_changes import (
+    PlannedWrite,
+    marked,
+    plan,
+    statement,
+    unneeded,
+    users,
+)
+from admittance.control.objects import StoredObject, key_of
 from admittance.events.applying import Applied
 from simulation.actors.alone import Superseded
 from simulation.actors.performing import Performing, persist
@@ -139,7 +146,7 @@ class Manifests:
         return "applied"
 
     def _guarded(self, puts: list[Outgoing]) -> Any:
-        """As `admittance.workload_controller.guard`: all puts with the guard, or none."""
+        """As `admittance.workload_controller.manifest_writer`: all puts with the guard, or none."""
         batch = [self._guard_put(), *puts]
         try:
             (last,) = yield from self._link.publish_all(

@@ -1,4 +1,4 @@
-"""Performs commits step by step, as `admittance.workload_controller.performing` does.
+"""Performs commits step by step, as `admittance.workload_controller.commit_writer` does.
 
 What is one ``await`` there is one ``yield from`` here, in the same order.
 """
@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, Final
 
 from admittance.control.commit import Commit, LogMessage, Message, echo_put
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
 from admittance.events.subjects import DEADLETTER
 from simulation.actors.puts import Puts
 from simulation.actors.service import Service
@@ -45,7 +46,7 @@ class Performing:
             for key in controller.missing(rest):
                 loaded[key] = None
                 yield from persist(partial(self.reload, key))
-            commit = controller.fold(rest, now)
+            commit = fold(controller, rest, now)
             self._told(commit)
             dead = [Outgoing(DEAD, one.reason.encode()) for one in commit.dead]
             yield from self.say(commit.notes, dead)

@@ -1,4 +1,4 @@
-"""The puts of a commit, as `admittance.workload_controller.performing` has them written."""
+"""The puts of a commit, as `admittance.workload_controller.commit_writer` has them written."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from admittance.control.commit import Put
-from admittance.control.controller_state import HEADER_FACT
-from admittance.control.quota_handover import packed, parted
+from admittance.control.controller import HEADER_FACT
+from admittance.workload_controller.commit_writer import packed, parted
 from simulation.actors.service import Service
 from simulation.link import Unavailable
 from simulation.stream import EXPECTED, OPERATION, Outgoing, Refused

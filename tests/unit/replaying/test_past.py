@@ -14,8 +14,9 @@ import pytest
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.control.checkpoint import Snapshot, rows, snapshot
 from admittance.control.commit import LogMessage, Put
-from admittance.control.decide import Controller
-from admittance.control.known import revised
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
+from admittance.control.workloads import revised
 from admittance.events import facts
 from admittance.events.checkpoints import Adopted, Commits, Committed, Row, runs_of
 from admittance.events.names import token
@@ -32,7 +33,7 @@ from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 
 from builders import a_manifest, an_admission
 
@@ -159,7 +160,7 @@ class House:
             for key in self.core.missing(rest):
                 entry = self.at(self.revision)[key]
                 self.core.load(key, entry.value, entry.revision, {})
-            made = self.core.fold(rest, self.now)
+            made = fold(self.core, rest, self.now)
             written: list[tuple[str, int]] = []
             refused = self.refused(made.puts) if fails else set()
             unsure = bool(refused)

@@ -13,7 +13,7 @@ from test_past import API, DOMAIN, House, known, living, rebuilt
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Put
-from admittance.control.known import VersionedWorkload
+from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
 from admittance.events.reading import BucketEntry
 from admittance.events.shapes import HandedOn

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from admittance.control import fold
+from admittance.control import fold as folding
+from admittance.control.fold import fold
 from admittance.events import facts
 from families_at_work import Household, key_of_workload
 
@@ -20,7 +21,7 @@ def test_what_concerns_one_member_alone_is_written_alone() -> None:
         facts.Refused(**house.decided(one), refusal=facts.Refusal(reason="r", message="m"))
         for one in (A, B)
     ]
-    commit = house.controller.fold([house.heard(one) for one in refused], house.now)
+    commit = fold(house.controller, [house.heard(one) for one in refused], house.now)
     assert [(put.key, put.group) for put in commit.puts] == [
         (key_of_workload(A), 0),
         (key_of_workload(B), 0),
@@ -34,7 +35,7 @@ def test_what_is_tied_to_a_key_of_the_batch_is_tied_to_all_that_is_written_with_
         house.heard(facts.Deactivated(namespace="ns", name=B)),
         house.heard(facts.Ungated(namespace="ns", name=A)),
     ]
-    commit = house.controller.fold(batch, house.now)
+    commit = fold(house.controller, batch, house.now)
     assert commit.rest == []
     assert len({put.group for put in commit.puts}) == 1
     assert commit.puts[0].group
@@ -45,16 +46,16 @@ def test_who_has_something_to_say_to_machines_says_it_before_its_family_moves_it
     house = Household().family()
     started = house.heard(house.assigned("c"))
     gone = house.heard(facts.Deleted(namespace="ns", name=C))
-    commit = house.controller.fold([started, gone], house.now)
+    commit = fold(house.controller, [started, gone], house.now)
     assert commit.rest == [gone]
 
 
 def test_an_atomic_batch_is_never_asked_to_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold, "GROUPED_MAX", 3)
+    monkeypatch.setattr(folding, "GROUPED_MAX", 3)
     house = Household().family()
     several = [facts.Reprioritized(**J, priority=1), facts.Reprioritized(**J, priority=2)]
     batch = [house.heard(one) for one in several]
-    assert house.controller.fold(batch, house.now).rest == batch[1:]
+    assert fold(house.controller, batch, house.now).rest == batch[1:]
     house.perform(batch)
     house.happens(facts.Aggregated(**J))
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from admittance.control.fold import fold
 from admittance.events import facts
 from admittance.events.shapes import Refusal
 from admittance.workload.due import due_times
@@ -229,7 +230,7 @@ def test_a_variant_deleted_by_hand_stops_the_job_first() -> None:
 
 def test_a_variant_deleted_by_hand_is_gone_when_its_job_ends_before_it_has_stopped() -> None:
     house = running("c").happens(facts.Deleted(namespace="ns", name=C))
-    commit = house.controller.fold([house.heard(facts.Finished(**J))], house.now)
+    commit = fold(house.controller, [house.heard(facts.Finished(**J))], house.now)
     kept = {put.key.rpartition(".")[2]: put.workload is not None for put in commit.puts}
     assert kept == {A: True, B: True, C: False, "j": True}
 
@@ -295,7 +296,7 @@ def test_what_takes_the_variant_is_told_of_the_parent() -> None:
 
 def test_a_variant_that_has_finished_may_be_deleted_when_it_is_read_anew() -> None:
     house = running("b")
-    commit = house.controller.fold([house.heard(facts.Finished(**J))], house.now)
+    commit = fold(house.controller, [house.heard(facts.Finished(**J))], house.now)
     house.write(commit)
     (put,) = [one for one in commit.puts if one.key.endswith(B)]
     assert put.workload is not None

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from admittance.control.fold import fold
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
-from admittance.workload_controller.tally import Tally
+from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from families_at_work import Household
 
 J = {"namespace": "ns", "name": "j"}
@@ -40,7 +41,7 @@ def test_until_its_checks_have_passed_nothing_of_the_other_one_is_touched() -> N
 def test_both_are_in_one_commit_with_their_parent() -> None:
     house = Household(checks=CHECKS).family().assign("c").assign("a").verdict("a", "slow")
     confirmed = house.heard(facts.Confirmed(**house.decided(A)))
-    commit = house.controller.fold([confirmed], house.now)
+    commit = fold(house.controller, [confirmed], house.now)
     names = [put.key.rpartition(".")[2] for put in commit.puts]
     assert set(names) == {A, C, "j"}
     assert names[-1] == "j"
@@ -195,7 +196,7 @@ def test_the_job_gets_what_the_checks_of_its_variant_add_to_its_pods() -> None:
 
 
 def test_a_migration_is_counted_once() -> None:
-    tally = Tally()
+    tally = WorkloadMetrics()
     house = Household()
     house.tally = tally
     house.family().assign("c").assign("a", source="c").stop()

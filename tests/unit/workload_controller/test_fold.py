@@ -10,15 +10,17 @@ import pytest
 
 from admittance.api.reading.manifest import accept
 from admittance.control.commit import Commit, Echo, LogMessage, Message
-from admittance.control.decide import Controller
-from admittance.control.objects import key_of, plan
+from admittance.control.controller import Controller
+from admittance.control.fold import fold
+from admittance.control.manifest_changes import plan
+from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
 from admittance.events.system import Barrier, ObjectApplied
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 
 from builders import NOON, a_manifest, an_admission
 
@@ -115,7 +117,7 @@ class Bench:
         said: list[Message] = []
         rest = list(batch)
         while rest:
-            commit = self.controller.fold(rest, NOON)
+            commit = fold(self.controller, rest, NOON)
             for put in commit.puts:
                 assert put.expected == self.controller.workloads.get(put.key).revision
                 self.revision += 1
@@ -125,7 +127,7 @@ class Bench:
         return said
 
     def fold(self, *batch: LogMessage) -> Commit:
-        return self.controller.fold(list(batch), NOON)
+        return fold(self.controller, list(batch), NOON)
 
 
 def kinds(messages: list[Message]) -> list[str]:
@@ -287,7 +289,7 @@ def test_a_deletion_is_remembered_so_that_nothing_revives() -> None:
     assert put.value is None
     heir = Controller(b"secret")
     heir.load(put.key, None, 50, {"Admit-Fact": str(put.fact)})
-    assert heir.fold([submitted, deleted], NOON).puts == []
+    assert fold(heir, [submitted, deleted], NOON).puts == []
 
 
 def test_a_barrier_is_echoed_after_what_came_before_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.control.known import VersionedWorkload, Workloads
+from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.stored import StoredWorkload

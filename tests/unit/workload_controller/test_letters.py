@@ -8,7 +8,7 @@ from admittance.control.commit import (
     DeadLetterLimiter,
     RejectedMessage,
 )
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 
 from builders import NOON
 

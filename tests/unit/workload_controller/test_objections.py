@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from admittance.api.reading.manifest import encode
-from admittance.control.manifest_changes import cautions, objections, proposal
-from admittance.control.objects import Objects, StoredObject, plan
+from admittance.control.manifest_changes import cautions, objections, plan, proposal
+from admittance.control.objects import Objects, StoredObject
 from admittance.workload.limits import Limits
 
 from builders import NOON

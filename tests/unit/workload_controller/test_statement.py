@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.control.manifest_changes import learn, statements
 from admittance.events.system import ObjectApplied
 

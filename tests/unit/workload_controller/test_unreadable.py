@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from admittance.control.commit import LogMessage
+from admittance.control.fold import fold
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.workload_controller.performing import log_message
+from admittance.workload_controller.commit_writer import log_message
 from living import NS, Life
 
 from builders import NOON
@@ -65,7 +66,7 @@ def test_a_verdict_of_nonsense_is_answered_and_those_beside_it_count(what: str) 
     moved: set[str] = set()
     answered: set[int] = set()
     while batch:
-        commit = life.controller.fold(batch, life.now)
+        commit = fold(life.controller, batch, life.now)
         for put in commit.puts:
             moved.add(put.key.rpartition(".")[2])
             life.revision += 1
@@ -79,7 +80,7 @@ def test_a_verdict_of_nonsense_is_answered_and_those_beside_it_count(what: str) 
 
 def test_the_subject_speaks_for_a_verdict_that_names_no_controller() -> None:
     life = a_town()
-    commit = life.controller.fold([a_report(life, "a")], life.now)
+    commit = fold(life.controller, [a_report(life, "a")], life.now)
     (put,) = commit.puts
     assert put.workload is not None
     assert put.workload.status.admission_checks[0].state == "Ready"

@@ -28,7 +28,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
-from admittance.workload_controller.recording import checkpoints
+from admittance.workload_controller.checkpoints import checkpoints
 
 STREAMS: Final = (
     subjects.STREAM,

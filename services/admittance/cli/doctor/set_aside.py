@@ -35,8 +35,8 @@ from admittance.runtime.leader import lease_store
 from admittance.scheduler.service import read_echo
 from admittance.scheduler.usage_keys import read_usage
 from admittance.workload.reading import names_of, read_manifest, read_whole
+from admittance.workload_controller.checkpoints import all_checkpoints
 from admittance.workload_controller.journal import read_commits
-from admittance.workload_controller.recording import all_checkpoints
 
 AT_ONCE: Final = 100
 """Requests to the server in flight."""

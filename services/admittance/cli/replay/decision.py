@@ -38,9 +38,9 @@ from admittance.runtime.errors import Refused
 from admittance.scheduling.config import Config, config_from
 from admittance.scheduling.explain.decision_replay import CannotRepeat
 from admittance.workload.limits import Limits, limits_from
+from admittance.workload_controller.checkpoints import checkpoints
+from admittance.workload_controller.commit_writer import log_message
 from admittance.workload_controller.journal import read_commits
-from admittance.workload_controller.performing import log_message
-from admittance.workload_controller.recording import checkpoints
 from admittance.workload_controller.service import FILTERS
 
 _epoch = msgspec.json.Decoder(Epoch)

@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 import structlog
 
-from admittance.control.decide import Controller
-from admittance.control.manifest_changes import learn, statement
-from admittance.control.objects import PlannedWrite, StoredObject
+from admittance.control.controller import Controller
+from admittance.control.manifest_changes import PlannedWrite, learn, statement, unneeded
+from admittance.control.objects import StoredObject
 from admittance.events.applying import Applied
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.bus.consume import persist
-from admittance.runtime.errors import Refused, StaleRevision, Unavailable
+from admittance.runtime.errors import (
+    AdmittanceError,
+    Refused,
+    StaleRevision,
+    Superseded,
+    Unavailable,
+)
+from admittance.runtime.tasks import end, set_within
+from admittance.workload_controller.commit_writer import WriteGuard, publish_messages
 from admittance.workload_controller.durables import Durables
-from admittance.workload_controller.guard import Guard
-from admittance.workload_controller.performing import state
 
 log = structlog.get_logger()
 
@@ -34,7 +41,7 @@ class ManifestWriter:
         self,
         bus: Bus,
         controller: Controller,
-        guard: Guard,
+        guard: WriteGuard,
         durables: Durables,
         on_written: Callable[[], None],
     ) -> None:
@@ -76,7 +83,7 @@ class ManifestWriter:
                 statements.append(statement(self.controller, kept, before=before))
             # Publish before recording it: if publishing fails, the follower of the bucket finds the
             # object unknown and publishes its message.
-            await state(self._bus, statements)
+            await publish_messages(self._bus, statements)
             for one, kept in written:
                 if kept.revision > self.controller.objects.expected(one.key):
                     self.controller.keep_object(one.key, one.object, kept.value, kept.revision)
@@ -89,7 +96,7 @@ class ManifestWriter:
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
         said = statement(self.controller, kept._replace(revision=revision), deleted=True)
-        await state(self._bus, [said])
+        await publish_messages(self._bus, [said])
         self.controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
         self._on_written()
@@ -121,5 +128,61 @@ class ManifestWriter:
                     continue
                 said = learn(self.controller, key, entry.value, entry.revision, entry.headers)
                 if said is not None:
-                    await state(self._bus, [said])
+                    await publish_messages(self._bus, [said])
             raise
+
+
+PAUSE_SECONDS: Final = 0.25
+"""Between two searches: the users of a ClusterQueue are counted over all workloads."""
+TIDY_SECONDS: Final = 30.0
+"""Between two checks of durables that outlive their manifests."""
+
+
+class Deletions:
+    """Removes marked objects while this instance leads."""
+
+    def __init__(self, manifests: ManifestWriter) -> None:
+        self._manifests = manifests
+        self._dirty = asyncio.Event()
+        self.task = asyncio.create_task(self._keep(), name="deletions")
+
+    def look(self) -> None:
+        """Called after a change that may free a marked object."""
+        if self._manifests.controller.objects.terminating:
+            self._dirty.set()
+
+    async def stop(self) -> None:
+        """Stops removing objects."""
+        # An error of the task has already ended the leader.
+        await asyncio.gather(end(self.task), return_exceptions=True)
+
+    async def _keep(self) -> None:
+        await self._manifests.caught_up.wait()
+        # A previous leader may have ended before it removed them all.
+        self.look()
+        while True:
+            await set_within(self._dirty, TIDY_SECONDS)
+            self._dirty.clear()
+            try:
+                await self._remove()
+                await self._tidy()
+            except Superseded:
+                return
+            except AdmittanceError as error:
+                log.info("deletion_not_written", error=str(error))
+                self._dirty.set()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _remove(self) -> None:
+        if not unneeded(self._manifests.controller):
+            return
+        async with self._manifests.lock:
+            # Removing a queue can free the checks that only it named.
+            while free := unneeded(self._manifests.controller):
+                for key, kept in free:
+                    await self._manifests.remove(key, kept)
+
+    async def _tidy(self) -> None:
+        if self._manifests.owes:
+            async with self._manifests.lock:
+                await self._manifests.tidy()

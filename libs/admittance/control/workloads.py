@@ -6,13 +6,14 @@ stay: a fact about such a key makes the controller load the workload from the bu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.families.family_change import FamilyMembers
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 
@@ -209,3 +210,61 @@ class Workloads:
             held.discard(key)
             if not held:
                 del self._by_queue[queue]
+
+
+class BatchFamilies:
+    """The families as one batch changes them, on top of the index of stored workloads. ``known``:
+    returns a workload with the batch's changes."""
+
+    def __init__(self, workloads: Workloads, known: Callable[[str], VersionedWorkload]) -> None:
+        self._workloads = workloads
+        self._known = known
+        self._refs: dict[str, FamilyRef | None] = {}
+        self._new: dict[str, set[str]] = {}
+
+    def ref(self, key: str) -> FamilyRef | None:
+        """The family of the workload at that key; None: it is regular or does not exist."""
+        if key in self._refs:
+            return self._refs[key]
+        return self._workloads.family_of(key)
+
+    def note(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
+        """Records the change of a workload."""
+        if after is None:
+            if before is not None:
+                self._refs[key] = None
+            return
+        if before is not None and before.spec is after.spec:
+            return
+        ref = ref_of(key, after)
+        if ref is None and self.ref(key) is None:
+            return
+        self._refs[key] = ref
+        if ref is not None:
+            self._new.setdefault(ref.uid, set()).add(key)
+
+    def has_parent(self, ref: FamilyRef) -> bool:
+        """Whether the family's parent exists."""
+        return self._parent(ref) is not None
+
+    def _parent(self, ref: FamilyRef) -> StoredWorkload | None:
+        parent = self._known(ref.parent).workload
+        if parent is None or parent.metadata.uid != ref.uid or head(parent).role != PARENT:
+            return None
+        return parent
+
+    def members(self, ref: FamilyRef) -> FamilyMembers:
+        """The family's members, without finished and deleted ones."""
+        parent = self._parent(ref)
+        keys = self._workloads.variants_of(ref.uid)
+        new = self._new.get(ref.uid)
+        if new:
+            keys = keys | new
+        variants = {}
+        for key in sorted(keys):
+            variant = self._known(key).workload
+            if key == ref.parent or variant is None or self.ref(key) != ref:
+                continue
+            if not is_true(variant, Type.FINISHED):
+                variants[variant.metadata.name] = variant
+        return FamilyMembers(parent, variants)

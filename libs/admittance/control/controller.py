@@ -6,15 +6,15 @@ Pure: the caller reads the bucket and passes the entries in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from admittance.api.kinds import KINDS
-from admittance.control.commit import LogMessage
-from admittance.control.known import VersionedWorkload, Workloads
+from admittance.control.commit import LogMessage, Message, Put
 from admittance.control.messages import MessageBuilder
-from admittance.control.objects import Objects, StoredObject
-from admittance.control.queue_view import ManifestQueueView
-from admittance.control.variants import VariantIntake
+from admittance.control.objects import ManifestQueueView, Objects, StoredObject
+from admittance.control.submissions import VariantIntake
+from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
 from admittance.events.reading import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, USAGE, workload_key
@@ -28,7 +28,7 @@ HEADER_FACT: Final = "Admit-Fact"
 sequence does not create the workload again."""
 
 
-class ControllerState:
+class Controller:
     """Manifests, quota catalog and workloads, kept equal to the bucket."""
 
     def __init__(self, secret: bytes, limits: Limits | None = None) -> None:
@@ -152,3 +152,35 @@ class ControllerState:
         """Keys of workloads in the batch that must be loaded before it is folded."""
         keys = {f"workload.{'.'.join(heard.subject.split('.')[-2:])}" for heard in batch}
         return [key for key in keys if self.workloads.must_load(key)]
+
+    def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:
+        """Records a stored put; returns the messages to publish."""
+        if put.value is None:
+            self.workloads.keep(put.key, VersionedWorkload(None, revision, put.fact))
+            return []
+        self.workloads.keep(put.key, VersionedWorkload(put.workload, revision, put.fact, put.trace))
+        return self.outbox(put.key, now)
+
+    def outbox(self, key: str, now: datetime) -> list[Message]:
+        """The messages of the outbox of the workload at key."""
+        known = self.workloads.get(key)
+        if known.workload is None:
+            return []
+        try:
+            return list(
+                self.message_builder.messages(known.workload, known.revision, now, known.trace)
+            )
+        except AssertionError:
+            raise
+        except Exception as error:
+            # The outbox was written by another program; it must not stop the leader.
+            self.unreadable[key] = f"status.log.says: {reason_of(error)}"
+            return []
+
+    def said(self, key: str) -> None:
+        """The bus has acknowledged the outbox of the workload at key."""
+        self.workloads.let_go(key)
+
+    def acknowledged(self, through: int) -> None:
+        """Every fact up to ``through`` is applied and acknowledged."""
+        self.read = max(self.read, through)

@@ -16,7 +16,7 @@ import msgspec
 
 from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.events.applying import SettledReply
 from admittance.runtime.telemetry.metrics import Counter, Histogram
 from admittance.workload.conditions import Type, find
@@ -35,7 +35,7 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named)
 
 
-class Tally:
+class WorkloadMetrics:
     """The metrics of one process, over all its terms as leader."""
 
     def __init__(self) -> None:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.control.manifest_changes import learn, statements
 from admittance.events.checkpoints import Adopted
 from admittance.events.reading import Reader, SetAside, Unreadable
-from admittance.events.subjects import BUCKET, STREAM
+from admittance.events.subjects import STREAM
 from admittance.events.system import ObjectApplied
 from admittance.runtime.bus.bucket import BucketReader, Entry
-from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import Past, last
 from admittance.runtime.bus.message_ids import deployment_secret
-from admittance.runtime.errors import Refused, TooBig, Unavailable
+from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.workload.limits import Limits
+from admittance.workload_controller.checkpoints import JournalAtTakeover
+from admittance.workload_controller.commit_writer import publish_messages, tell_unreadable
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.journal import told_so_far, untold
-from admittance.workload_controller.recording import OpeningState
 
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
@@ -36,7 +38,7 @@ _applied = Reader(ObjectApplied)
 
 async def open_controller(
     bus: Bus, floor: int, limits: Limits, durables: Durables, on_written: Callable[[], None]
-) -> tuple[Controller, list[str], asyncio.Task[None], OpeningState]:
+) -> tuple[Controller, list[str], asyncio.Task[None], JournalAtTakeover]:
     """Returns the controller with the bucket loaded, the keys of workloads with an unpublished
     outbox, the task that follows the manifests, and the state of the journal. The task finds
     manifests that a failing previous leader wrote late; it calls ``on_written`` for unknown
@@ -68,7 +70,7 @@ async def open_controller(
                 ]
                 tell_unreadable(controller)
                 said = [one for one in learned if one is not None]
-                await _state(bus, said)
+                await _publish(bus, said)
                 if any(one.subject.startswith(_CHECKS) for one in said):
                     # Written directly to the bucket, not through the endpoints.
                     await durables.settle(controller.objects)
@@ -78,20 +80,13 @@ async def open_controller(
             await manifests.close()
 
     following = asyncio.create_task(follow(), name="manifests")
-    return controller, unsaid, following, OpeningState(told, adopted, everything.last)
+    return controller, unsaid, following, JournalAtTakeover(told, adopted, everything.last)
 
 
 def _load(controller: Controller, entries: list[Entry]) -> None:
     for entry in entries:
         controller.load(entry.key, entry.value, entry.revision, entry.headers)
     tell_unreadable(controller)
-
-
-def tell_unreadable(controller: Controller) -> None:
-    """Logs the unreadable values of the bucket."""
-    while controller.unreadable:
-        key, reason = controller.unreadable.popitem()
-        log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))
 
 
 async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
@@ -105,7 +100,7 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
         for (revision, said), before in zip(part, found, strict=True):
             if before is None or not revision <= _revision_of(before, newest):
                 missed.append(said)
-    await _state(bus, missed)
+    await _publish(bus, missed)
 
 
 def _revision_of(stated: Past, newest: int) -> int:
@@ -120,18 +115,10 @@ def _revision_of(stated: Past, newest: int) -> int:
     return revision
 
 
-async def _state(bus: Bus, missed: list[Message]) -> None:
+async def _publish(bus: Bus, missed: list[Message]) -> None:
     """Publishes them until the log has them."""
-    outgoing = [Outgoing(said.subject, said.data, {"Nats-Msg-Id": said.id}) for said in missed]
-    while outgoing:
-        try:
-            outcomes = await bus.publish_all(outgoing)
-        except Unavailable:
-            continue
-        for one, outcome in zip(outgoing, outcomes, strict=True):
-            if isinstance(outcome, TooBig):
-                log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
-            elif isinstance(outcome, Refused):
-                raise outcome
-        log.info("manifests_restated", count=len(missed))
-        return
+    while missed:
+        with suppress(Unavailable):
+            await publish_messages(bus, missed)
+            log.info("manifests_restated", count=len(missed))
+            return

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from admittance.control.checkpoint import Packer, Snapshot, rows, snapshot, superfluous
-from admittance.control.decide import Controller
+from admittance.control.controller import Controller
 from admittance.events import subjects
 from admittance.events.checkpoints import Adopted, CheckpointMade, Row
 from admittance.events.reading import Reader, SetAside, Unreadable
@@ -179,7 +179,7 @@ def _read(one: Past) -> CheckpointMade:
 CLOSE_SECONDS: Final = 2.0
 
 
-class OpeningState(NamedTuple):
+class JournalAtTakeover(NamedTuple):
     """The bucket as a new leader finds it. ``told``: the end of the journal. ``adopted``: workloads
     written after it. ``newest``: the newest revision."""
 
@@ -196,7 +196,7 @@ class HistoryRecorder:
         bus: Bus,
         lock: asyncio.Lock,
         controller: Controller,
-        found: OpeningState,
+        found: JournalAtTakeover,
         *,
         epoch: int,
         every_seconds: float,

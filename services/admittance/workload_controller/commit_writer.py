@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -20,27 +22,27 @@ from admittance.control.commit import (
     Put,
     echo_put,
 )
-from admittance.control.controller_state import HEADER_FACT
-from admittance.control.decide import Controller
-from admittance.control.known import VersionedWorkload
-from admittance.control.quota_handover import packed, parted
+from admittance.control.controller import HEADER_FACT, Controller
+from admittance.control.fold import fold
+from admittance.control.workloads import VersionedWorkload
 from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.reading import SetAside, number
+from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.bus.consume import Bad, bury, persist
 from admittance.runtime.bus.puller import Delivery
-from admittance.runtime.errors import Refused, StaleRevision, TooBig, Unavailable
+from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
+from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
 from admittance.workload.conditions import Type, is_true
-from admittance.workload_controller.guard import Guard
-from admittance.workload_controller.opening import tell_unreadable
-from admittance.workload_controller.recording import HistoryRecorder
-from admittance.workload_controller.tally import Tally
+from admittance.workload_controller.checkpoints import HistoryRecorder
+from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
@@ -58,10 +60,10 @@ class CommitWriter:
         self,
         bus: Bus,
         controller: Controller,
-        guard: Guard,
+        guard: WriteGuard,
         puts: WorkloadWriter,
         memory: HistoryRecorder,
-        tally: Tally | None,
+        tally: WorkloadMetrics | None,
     ) -> None:
         self._bus = bus
         self._controller = controller
@@ -84,23 +86,23 @@ class CommitWriter:
             for key in controller.missing(rest):
                 loaded[key] = None
                 await persist(partial(self._reload, key))
-            commit = controller.fold(rest, now)
+            commit = fold(controller, rest, now)
             letters = self._letters.of(commit.dead, clock.monotonic()) if commit.dead else []
             bad = [Bad(_delivery(one.heard), one.reason) for one in letters]
             await bury(self._bus, SERVICE, bad)
-            await state(self._bus, commit.notes)
+            await publish_messages(self._bus, commit.notes)
             done, unsure = await self._put(commit, now)
             if unsure:
                 attempts += 1
                 if attempts > ATTEMPTS:
                     raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
                 loaded |= dict.fromkeys(unsure)
-                await state(self._bus, done)
+                await publish_messages(self._bus, done)
                 continue
-            await state(self._bus, done)
+            await publish_messages(self._bus, done)
             for key in (*loaded, *(put.key for put in commit.puts)):
                 controller.said(key)
-            await persist(partial(echo, self._bus, commit.echoes))
+            await persist(partial(write_echoes, self._bus, commit.echoes))
             self._note(commit)
             if self._tally is not None:
                 self._tally.settled(controller, rest, commit.outcomes)
@@ -194,7 +196,7 @@ def _delivery(heard: LogMessage) -> Delivery:
 MARKER_SECONDS: Final = 7 * 86_400.0
 """Life of a delete marker: longer than any pause of a stale writer."""
 
-Outcome: TypeAlias = int | Refused | None
+PutOutcome: TypeAlias = int | Refused | None
 """The revision of a put, why it was refused, or None: that is unknown."""
 
 
@@ -205,7 +207,7 @@ class WorkloadWriter:
         self._bus = bus
         self._finished_seconds = finished_seconds
 
-    async def write(self, puts: Sequence[Put]) -> list[tuple[Put, Outcome]]:
+    async def write(self, puts: Sequence[Put]) -> list[tuple[Put, PutOutcome]]:
         """Writes the puts; returns the outcome of each: puts without a group first, then group by
         group."""
         alone, groups = parted(puts)
@@ -214,7 +216,7 @@ class WorkloadWriter:
             outcomes += await self.together(batch)
         return list(zip([*alone, *chain.from_iterable(groups)], outcomes, strict=True))
 
-    async def _alone(self, puts: list[Put]) -> list[Outcome]:
+    async def _alone(self, puts: list[Put]) -> list[PutOutcome]:
         """The revision of each, why it was refused, or None: that is unknown."""
         try:
             return list(await self._bus.publish_all([self._message(put) for put in puts]))
@@ -222,7 +224,7 @@ class WorkloadWriter:
             log.warning("commit_unknown", error=str(error), puts=len(puts))
             return [None] * len(puts)
 
-    async def together(self, groups: list[list[Put]]) -> list[Outcome]:
+    async def together(self, groups: list[list[Put]]) -> list[PutOutcome]:
         """Writes groups, each as a whole or not at all; returns the outcome of each put. Groups
         share a batch. If the server refuses it, each group is written alone, since the server does
         not say which key was stale."""
@@ -251,8 +253,8 @@ class WorkloadWriter:
         )
 
 
-async def state(bus: Bus, messages: Iterable[Message]) -> None:
-    """Publishes messages until the log has them, pipelined."""
+async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
+    """Publishes messages, pipelined. Raises Refused or Unavailable."""
     outgoing = [outgoing_of(message) for message in messages]
     outcomes = await bus.publish_all(outgoing)
     for one, outcome in zip(outgoing, outcomes, strict=True):
@@ -286,7 +288,7 @@ def outgoing_of(message: Message) -> Outgoing:
     return Outgoing(message.subject, message.data, headers)
 
 
-async def echo(bus: Bus, echoes: Iterable[Echo]) -> None:
+async def write_echoes(bus: Bus, echoes: Iterable[Echo]) -> None:
     """Writes the echoes of barriers. Writing an echo again changes nothing."""
     puts = []
     for one in echoes:
@@ -295,3 +297,104 @@ async def echo(bus: Bus, echoes: Iterable[Echo]) -> None:
     for outcome in await bus.publish_all(puts):
         if isinstance(outcome, Refused):
             raise outcome
+
+
+def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
+    """The puts without a group, and the groups."""
+    alone = [put for put in puts if not put.group]
+    groups: dict[int, list[Put]] = {}
+    for put in puts:
+        if put.group:
+            groups.setdefault(put.group, []).append(put)
+    return alone, list(groups.values())
+
+
+def packed(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Put]]]:
+    """Packs groups into batches of at most ``most`` puts. A group is never split: a longer group
+    gets its own batch, which the bus refuses."""
+    batch: list[list[Put]] = []
+    length = 0
+    for group in groups:
+        if batch and length + len(group) > most:
+            yield batch
+            batch, length = [], 0
+        batch.append(group)
+        length += len(group)
+    if batch:
+        yield batch
+
+
+GUARD_KEY: Final = "_admittance.manifests"
+
+
+GUARD_PAUSE_SECONDS: Final = 0.02
+
+
+class WriteGuard:
+    """Ensures that only the current leader writes manifests, and that it knows which writes were
+    stored. ``epoch``: of its lease, which is the guard's value.
+
+    A decision is judged by the queues that are in the bucket before it. So no manifest may be
+    stored without the leader's knowledge: neither a late write of a previous leader, nor a write of
+    its own that it gave up. Every write of manifests is therefore one atomic batch with a guard key
+    that expects the guard's last revision. Moving the guard, at takeover or when giving up a write,
+    makes every earlier write fail.
+    """
+
+    def __init__(self, bus: Bus, epoch: int) -> None:
+        self._bus = bus
+        self._epoch = epoch
+        self._revision: int | None = None
+
+    async def take(self) -> None:
+        """Moves the guard, so that no earlier write can be stored any more. Raises Superseded."""
+        while True:
+            try:
+                self._revision = await self._bus.publish(self._put())
+                return
+            except StaleRevision:
+                pass
+            except Unavailable:
+                # Without the guard an earlier write could still be stored.
+                await asyncio.sleep(GUARD_PAUSE_SECONDS)
+                continue
+            with suppress(Unavailable, Refused):
+                await self._look()
+            await asyncio.sleep(GUARD_PAUSE_SECONDS)
+
+    async def _look(self) -> None:
+        entry = await bucket.get(self._bus, GUARD_KEY)
+        value = entry.value if entry is not None else None
+        # An epoch is a log sequence, so a greater one than the log's end is invalid.
+        epoch = number(value, most=await lease_store.end_of_log(self._bus))
+        if epoch is not None and epoch > self._epoch:
+            raise Superseded(f"epoch {epoch} writes manifests")
+        if value and epoch is None and entry is not None:
+            log_set_aside(
+                SetAside(
+                    f"KV_{BUCKET}", GUARD_KEY, entry.revision, "it names no epoch: written over"
+                )
+            )
+        self._revision = entry.revision if entry is not None else 0
+
+    def _put(self) -> Outgoing:
+        value = str(self._epoch).encode()
+        return bucket.put_message(GUARD_KEY, value, expected=self._revision)
+
+    async def write(self, puts: Sequence[Outgoing]) -> int:
+        """Writes all puts or none. Returns the revision of the last put; the others precede it
+        without gaps.
+
+        Raises StaleRevision, or Unavailable: then the puts may be stored, but not after a later
+        `take`.
+        """
+        last = await self._bus.atomic([self._put(), *puts])
+        self._revision = last - len(puts)
+        return last
+
+
+def tell_unreadable(controller: Controller) -> None:
+    """Logs the unreadable values of the bucket."""
+    while controller.unreadable:
+        key, reason = controller.unreadable.popitem()
+        log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))
