@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import structlog
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from simulation.loop import VirtualLoop
+from simulation.simulated_server import SimulatedServer
 
 from servers import TestServer
 
@@ -44,9 +47,25 @@ def _logs_of_its_own() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
+    """The loops that a test runs on: on virtual time it gets a simulated server."""
+    marker = item.get_closest_marker("servers")
+    kinds = marker.args if marker is not None else ("real",)
+    return {kind: _LOOPS[kind] for kind in kinds}
+
+
+_LOOPS = {"real": asyncio.new_event_loop, "simulated": VirtualLoop}
+
+
 @pytest.fixture
-async def nats_server(tmp_path: Path) -> AsyncIterator[TestServer]:
+async def nats_server(tmp_path: Path) -> AsyncIterator[TestServer | SimulatedServer]:
     """A running nats-server with an empty store."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, VirtualLoop):
+        simulated = SimulatedServer(loop)
+        with simulated.installed():
+            yield simulated
+        return
     server = TestServer(tmp_path / "data")
     await server.start()
     yield server
@@ -54,7 +73,7 @@ async def nats_server(tmp_path: Path) -> AsyncIterator[TestServer]:
 
 
 @pytest.fixture
-async def bare_bus(nats_server: TestServer) -> AsyncIterator[Bus]:
+async def bare_bus(nats_server: TestServer | SimulatedServer) -> AsyncIterator[Bus]:
     """A connection to a server without streams."""
     bus = await Bus.connect(nats_server.url, name="test")
     yield bus

@@ -27,6 +27,8 @@ START: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 """The wall clock at the virtual time 0."""
 CALLBACK_SECONDS: Final = 0.00001
 """What each callback costs, so that code which only yields does not stop the clock."""
+RUN_SECONDS: Final = 3600.0
+"""Longest virtual time that `run_until_complete` plays."""
 THREAD_SECONDS: Final = 0.001
 """After which the result of a thread is there."""
 
@@ -170,9 +172,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def is_running(self) -> bool:
         return True
 
-    def is_closed(self) -> bool:
-        return False
-
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> VirtualHandle:
@@ -196,6 +195,44 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if context is None:
             context = contextvars.copy_context()
         return self._timer(VirtualHandle(callback, args, context, self.current, when))
+
+    def is_closed(self) -> bool:
+        return self._over
+
+    def set_debug(self, enabled: bool) -> None:
+        """Has no effect: there is no debug mode."""
+
+    async def shutdown_asyncgens(self) -> None:
+        """Has no effect: `close` closes what is left."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Has no effect: there are no threads."""
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Plays until a future is done, as `asyncio.Runner` wants it; at most `RUN_SECONDS`."""
+        waited = asyncio.ensure_future(future, loop=self)
+        self.play(self.now + RUN_SECONDS, waited.done)
+        if not waited.done():
+            raise TimeoutError(f"not done within {RUN_SECONDS} virtual seconds")
+        return waited.result()
+
+    def close(self) -> None:
+        """Ends the story: closes what is left of all processes, and runs nothing of it any more."""
+        self._over = True
+        asyncio._set_running_loop(self)
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            self.ready.clear()
+            self._timers.clear()
+            for task in sorted(asyncio.all_tasks(self), key=hash):
+                # Not "destroyed but pending": that is what happened to its process.
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                with suppress(BaseException):
+                    task.get_coro().close()
+            self.kept.clear()
+        finally:
+            sys.unraisablehook = hook
+            asyncio._set_running_loop(None)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -271,15 +308,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     # Playing. -----------------------------------------------------------------------------
 
-    def run(self, main: Coroutine[Any, Any, T], *, limit: float = 3600.0) -> T:
-        """Plays until a coroutine outside of all processes ends; what it returns or raises."""
-        task = self.create_task(main, name="main")
-        self.play(self.now + limit, task.done)
-        if not task.done():
-            raise TimeoutError(f"not done within {limit} virtual seconds")
-        result: T = task.result()
-        return result
-
     def play(
         self, until: float, done: Callable[[], bool] | None = None, *, max_steps: int = 10_000_000
     ) -> bool:
@@ -353,24 +381,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.kept.append(generator)
         else:
             self.create_task(generator.aclose())
-
-    def end(self) -> None:
-        """Ends the story: closes what is left of all processes, and runs nothing of it any more."""
-        self._over = True
-        asyncio._set_running_loop(self)
-        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        try:
-            self.ready.clear()
-            self._timers.clear()
-            for task in sorted(asyncio.all_tasks(self), key=hash):
-                # Not "destroyed but pending": that is what happened to its process.
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(BaseException):
-                    task.get_coro().close()
-            self.kept.clear()
-        finally:
-            sys.unraisablehook = hook
-            asyncio._set_running_loop(None)
 
 
 _OUTSIDE: Final = contextvars.Context()

@@ -16,7 +16,7 @@ from simulation.loop import START, NoRest, Process, VirtualLoop
 def loop() -> Iterator[VirtualLoop]:
     made = VirtualLoop()
     yield made
-    made.end()
+    made.close()
 
 
 def ticking(loop: VirtualLoop, told: list[float]) -> Callable[[], Any]:
@@ -62,7 +62,7 @@ async def waits(loop: VirtualLoop) -> list[object]:
 
 
 def test_waits_of_asyncio_take_virtual_time(loop: VirtualLoop) -> None:
-    told = loop.run(waits(loop))
+    told = loop.run_until_complete(waits(loop))
     assert told == [1.0, 4.0, [0, 1, 2, 3, 4], [0, 1, 2], 42, [0, 1, 2, 3, 4]]
 
 
@@ -93,8 +93,8 @@ def test_a_group_cancels_its_tasks_in_the_same_order_in_every_run() -> None:
     orders = []
     for _ in range(3):
         loop = VirtualLoop()
-        orders.append(loop.run(cancelled_in_order()))
-        loop.end()
+        orders.append(loop.run_until_complete(cancelled_in_order()))
+        loop.close()
     assert orders[0] == orders[1] == orders[2]
 
 
@@ -117,7 +117,7 @@ def test_a_process_can_be_killed_after_any_callback() -> None:
         loop.at_step(step, process.kill)
         loop.play(20.0)
         seen.add(tuple(told))
-        loop.end()
+        loop.close()
     assert {(), (0,), (0, 1), (0, 1, 2)} <= seen
 
 
@@ -215,4 +215,4 @@ def test_nothing_of_the_world_outside_is_there(loop: VirtualLoop, name: str) -> 
             await found
 
     with pytest.raises(NotImplementedError):
-        loop.run(main())
+        loop.run_until_complete(main())

@@ -15,7 +15,7 @@ from admittance.runtime.leader import lease_store
 
 from servers import TestServer, until, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 class Following:

@@ -15,7 +15,7 @@ from admittance.runtime.bus.puller import Delivery, Puller
 
 from servers import within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 async def letters(bus: Bus, payloads: list[bytes]) -> list[DeadLetter]:

@@ -12,7 +12,7 @@ from admittance.runtime.bus.bus import Bus
 
 from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 async def test_an_older_value_stays_gone_when_the_newer_one_has_expired(

@@ -14,7 +14,7 @@ from admittance.runtime.process.settings import Settings
 from processes import eventually, health
 from servers import until
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 class Digging:

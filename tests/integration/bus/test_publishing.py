@@ -13,7 +13,7 @@ from admittance.runtime.leader import lease_store
 
 from servers import TestServer, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 DECISION = "admit.workload.assigned.a.b"
 

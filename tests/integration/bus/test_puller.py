@@ -14,7 +14,7 @@ from admittance.runtime.errors import Superseded
 
 from servers import TestServer, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 FACTS = ["admit.workload.>"]
 
@@ -192,6 +192,7 @@ async def test_what_was_noted_is_told_before_the_reader_goes(bus: Bus) -> None:
     await second.close()
 
 
+@pytest.mark.servers("real")
 async def test_a_subject_of_bytes_that_are_no_text_is_read_and_buried(
     bus: Bus, nats_server: TestServer
 ) -> None:

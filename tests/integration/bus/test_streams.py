@@ -10,7 +10,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 async def config(bus: Bus, stream: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from admittance.runtime.bus.puller import Puller
 
 from servers import TestServer, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 def soon(milliseconds: int, payload: bytes, message_id: str, name: str = "train"):  # type: ignore[no-untyped-def]

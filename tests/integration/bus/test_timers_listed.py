@@ -17,7 +17,7 @@ from admittance.runtime.errors import Unavailable
 from processes import eventually
 from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 LATER = datetime(2100, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 

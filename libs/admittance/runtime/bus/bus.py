@@ -110,12 +110,12 @@ class Bus:
         *,
         name: str,
         creds: str | None = None,
-        opening: Opening = open_connection,
+        opening: Opening | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> Bus:
         """Connects; afterwards a lost connection is sought for ever, every 0.25 s at the latest.
 
-        ``opening`` makes the connection; a simulation gives its own.
+        ``opening`` makes the connection, in place of `open_connection`.
 
         Raises NoServer when no server answers at url, AccessDenied when it refuses credentials,
         certificate or permissions, Unavailable when JetStream has no leader there, and SetupError
@@ -124,7 +124,7 @@ class Bus:
         """
         bus = cls()
         bus.heartbeat_seconds = heartbeat_seconds
-        bus.nc = await opening(
+        bus.nc = await (opening or open_connection)(
             url,
             name=name,
             creds=creds,

@@ -1,0 +1,260 @@
+"""The server itself: clients, subscriptions, and where each message goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Final, Protocol
+
+from admittance.runtime.bus.connection import parse_headers
+from simulation.loop import VirtualLoop
+from simulation.nats.stream import Answer, Stream
+from simulation.nats.subjects import Matches, is_literal, matching, status_block
+
+MAX_PAYLOAD: Final = 1024 * 1024
+
+
+class Listener(Protocol):
+    """Hears what the server sends to one client."""
+
+    def on_message(self, sid: int, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        """A message of a subscription."""
+
+    def on_pong(self) -> None:
+        """The answer to a ping."""
+
+
+class Subscription:
+    """A subscription of a client. ``left``: messages until it ends; -1 without a limit."""
+
+    __slots__ = ("client", "left", "queue", "sid", "subject")
+
+    def __init__(self, client: Client, sid: int, subject: str, queue: str) -> None:
+        self.client = client
+        self.sid = sid
+        self.subject = subject
+        self.queue = queue
+        self.left = -1
+
+    def send(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        """Sends a message to the client."""
+        self.client.listener.on_message(self.sid, subject, reply, data, headers)
+        if self.left > 0:
+            self.left -= 1
+            if not self.left:
+                self.client.unsubscribe(self.sid)
+
+
+class Client:
+    """A connection as the server knows it. It ends with `close`."""
+
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self.listener = listener
+        self.subscriptions: dict[int, Subscription] = {}
+        self._server = server
+
+    def receive(self, blob: bytes) -> None:
+        """Carries out commands of the protocol, each of them whole."""
+        for words, body in commands(blob):
+            match words:
+                case ["PUB", subject, reply, _]:
+                    self._server.publish(subject, reply, body, b"")
+                case ["HPUB", subject, reply, head, _]:
+                    size = int(head)
+                    self._server.publish(subject, reply, body[size:], body[:size])
+                case ["SUB", subject, queue, sid]:
+                    self._subscribe(int(sid), subject, queue)
+                case ["UNSUB", sid, *limit]:
+                    self.unsubscribe(int(sid), int(limit[0]) if limit and limit[0] else 0)
+                case ["PING"]:
+                    self.listener.on_pong()
+                case _:
+                    raise ValueError(f"no command of the protocol: {words}")
+
+    def _subscribe(self, sid: int, subject: str, queue: str) -> None:
+        made = self.subscriptions[sid] = Subscription(self, sid, subject, queue)
+        self._server.interest.add(made)
+
+    def unsubscribe(self, sid: int, limit: int = 0) -> None:
+        """Ends a subscription, at once or after so many more messages."""
+        found = self.subscriptions.get(sid)
+        if found is None:
+            return
+        if limit:
+            found.left = limit
+            return
+        del self.subscriptions[sid]
+        self._server.interest.remove(found)
+
+    def close(self) -> None:
+        """The connection is gone: the server forgets its subscriptions."""
+        for sid in list(self.subscriptions):
+            self.unsubscribe(sid)
+        self._server.clients.pop(self, None)
+
+
+def commands(blob: bytes) -> Iterator[tuple[list[str], bytes]]:
+    """The words and the body of each command of the protocol."""
+    at = 0
+    while at < len(blob):
+        end = blob.index(b"\r\n", at)
+        words = blob[at:end].decode().split(" ")
+        at = end + 2
+        if words[0] in ("PUB", "HPUB"):
+            size = int(words[-1])
+            yield words, blob[at : at + size]
+            at += size + 2
+        else:
+            yield words, b""
+
+
+class Interest:
+    """The subscriptions of all clients, by subject."""
+
+    def __init__(self) -> None:
+        self._literal: dict[str, list[Subscription]] = {}
+        self._under: dict[str, list[Subscription]] = {}
+        """Those of ``<prefix>.*``, by prefix: inboxes of requests."""
+        self._wild: list[tuple[Matches, Subscription]] = []
+
+    def add(self, one: Subscription) -> None:
+        subject = one.subject
+        if is_literal(subject):
+            self._literal.setdefault(subject, []).append(one)
+        elif subject.endswith(".*") and is_literal(subject[:-2]):
+            self._under.setdefault(subject[:-2], []).append(one)
+        else:
+            self._wild.append((matching([subject]), one))
+
+    def remove(self, one: Subscription) -> None:
+        for where, key in ((self._literal, one.subject), (self._under, one.subject[:-2])):
+            members = where.get(key, [])
+            if one in members:
+                members.remove(one)
+                if not members:
+                    del where[key]
+        self._wild = [found for found in self._wild if found[1] is not one]
+
+    def of(self, subject: str) -> list[Subscription]:
+        """All subscriptions that a message on this subject is for."""
+        found = [*self._literal.get(subject, ())]
+        found += self._under.get(subject.rpartition(".")[0], ())
+        found += [one for matches, one in self._wild if matches(subject)]
+        return found
+
+
+class Server:
+    """A server; its streams outlive its restarts. ``up``: it takes connections."""
+
+    def __init__(self, loop: VirtualLoop, rng: Random) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.up = True
+        self.interest = Interest()
+        self.clients: dict[Client, Callable[[], None]] = {}
+        self.streams: dict[str, Stream] = {}
+        self.api: Callable[[str, str, bytes], None] = lambda *_: None
+        """Answers requests to ``$JS.API.<first>``; the second is the reply subject."""
+        self.on_acked: list[Callable[[str, int], None]] = []
+        """Called with consumer and sequence whenever a message was acknowledged."""
+        self._stream_of: dict[str, Stream | None] = {}
+
+    def accept(self, listener: Listener, on_lost: Callable[[], None]) -> Client:
+        """A new client. ``on_lost`` is called when the server ends the connection."""
+        made = Client(self, listener)
+        self.clients[made] = on_lost
+        return made
+
+    def stop(self) -> None:
+        """Stops as a kill does: connections end, and what is only in memory is lost."""
+        self.up = False
+        for client, on_lost in list(self.clients.items()):
+            client.close()
+            on_lost()
+        for stream in self.streams.values():
+            stream.crashed()
+
+    def start(self) -> None:
+        """Takes connections again."""
+        self.up = True
+
+    def add_stream(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+        self._stream_of.clear()
+
+    def remove_stream(self, name: str) -> None:
+        del self.streams[name]
+        self._stream_of.clear()
+
+    def stream_of(self, subject: str) -> Stream | None:
+        """The stream that keeps messages on this subject."""
+        if subject not in self._stream_of:
+            takers = (stream for stream in self.streams.values() if stream.takes(subject))
+            self._stream_of[subject] = next(takers, None)
+        return self._stream_of[subject]
+
+    def publish(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        """Takes a message of a client."""
+        if subject.startswith("$JS.API."):
+            self.api(subject[8:], reply, data)
+            return
+        heard = False
+        if subject.startswith("$JS.ACK."):
+            heard = self._acked(subject, reply, data)
+        else:
+            stream = self.stream_of(subject)
+            if stream is not None:
+                parsed = parse_headers(headers) if headers else {}
+                answer = stream.publish(subject, data, headers, parsed)
+                heard = True
+                if reply and answer is not None:
+                    self.answer(reply, answer)
+        heard |= self._route(subject, reply, data, headers)
+        if reply and not heard:
+            self.status(reply, "503")
+
+    def answer(self, inbox: str, answer: Answer) -> None:
+        """Sends an answer as JSON."""
+        self.deliver(inbox, inbox, "", answer.encoded(), b"")
+
+    def status(self, inbox: str, status: str, **headers: str) -> None:
+        """Sends a message without data, such as "408 Request Timeout"."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.deliver(inbox, inbox, "", b"", status_block(status, named))
+
+    def deliver(self, inbox: str, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        """Sends a message to an inbox under its own subject."""
+        for one in self.interest.of(inbox):
+            one.send(subject, reply, data, headers)
+
+    def is_heard(self, inbox: str) -> bool:
+        """Whether a client listens there."""
+        return bool(self.interest.of(inbox))
+
+    def _route(self, subject: str, reply: str, data: bytes, headers: bytes) -> bool:
+        found = self.interest.of(subject)
+        groups: dict[str, list[Subscription]] = {}
+        for one in found:
+            if one.queue:
+                groups.setdefault(one.queue, []).append(one)
+            else:
+                one.send(subject, reply, data, headers)
+        for members in groups.values():
+            one = members[0] if len(members) == 1 else self.rng.choice(members)
+            one.send(subject, reply, data, headers)
+        return bool(found)
+
+    def _acked(self, subject: str, reply: str, data: bytes) -> bool:
+        """``$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>…``; whether there is such."""
+        parts = subject.split(".")
+        stream = self.streams.get(parts[2])
+        consumer = stream.consumers.get(parts[3]) if stream is not None else None
+        if consumer is None:
+            return False
+        sequence = int(parts[5])
+        if consumer.on_ack(sequence, data):
+            for told in self.on_acked:
+                told(consumer.name, sequence)
+        if reply:
+            self.deliver(reply, reply, "", b"", b"")
+        return True

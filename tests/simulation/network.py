@@ -1,0 +1,393 @@
+"""Connections between processes and the server: nats-py's client above a simulated wire.
+
+The client of `admittance.runtime` runs as it ships, with its subscriptions, requests, reconnecting
+and what it does about a lost connection. Only sockets and its three tasks that read, flush and ping
+are replaced: what it writes goes on a `Wire`, which delays, cuts and loses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, Final, cast
+
+import nats.errors
+from nats.aio.client import PING_PROTO, Client, Srv
+
+from admittance.runtime.bus.connection import Connection
+from admittance.runtime.errors import NoServer
+from simulation.loop import Process, VirtualLoop
+from simulation.nats import core
+from simulation.nats.core import Server, commands
+
+TOGETHER_SECONDS: Final = 0.0002
+"""What is sent within this time arrives together."""
+STALE_SECONDS: Final = (9.0, 12.0)
+"""A client whose pings are not answered takes its connection for lost after this time."""
+RECONNECT_SECONDS: Final = 0.2
+
+Call = tuple[Callable[..., None], tuple[Any, ...]]
+
+
+Delays = Callable[[Random], float]
+
+
+def calm(_: Random) -> float:
+    """Half a millisecond, always."""
+    return 0.0005
+
+
+def rough(rng: Random) -> float:
+    """Some milliseconds, and now and then more than a second."""
+    delay = 0.0005 + rng.random() * 0.004
+    if rng.random() < 0.03:
+        delay += rng.random() * 1.5
+    return delay
+
+
+class Way:
+    """One direction of a wire: first in, first out."""
+
+    def __init__(self, wire: Wire, process: Process | None) -> None:
+        self.silent_until = 0.0
+        self.waiting: deque[tuple[float, float, list[Call]]] = deque()
+        """When it was sent, when it arrives, and what."""
+        self._wire = wire
+        self._process = process
+        self._last = 0.0
+
+    def send(self, call: Callable[..., None], *args: Any) -> None:
+        """Has the other end call back, in order."""
+        loop, waiting = self._wire.loop, self.waiting
+        if waiting and waiting[-1][0] >= loop.now - TOGETHER_SECONDS:
+            waiting[-1][2].append((call, args))
+            return
+        self._last = max(self._last, loop.now + self._wire.delay())
+        waiting.append((loop.now, self._last, [(call, args)]))
+        loop.at(self._last, self._arrive)
+
+    def _arrive(self) -> None:
+        loop = self._wire.loop
+        if loop.now < self.silent_until:
+            loop.at(self.silent_until, self._arrive)
+        elif self.waiting and self.waiting[0][1] <= loop.now:
+            _, _, calls = self.waiting.popleft()
+            if self._process is None:
+                _call_all(calls)
+            else:
+                loop.post(self._process, _call_all, calls)
+
+
+class Wire:
+    """One connection between a client and the server, until either end closes it.
+
+    ``delays``: draws the seconds that something takes to the other end. ``slow``: a factor on them.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        server: Server,
+        process: Process | None,
+        rng: Random,
+        delays: Delays,
+    ) -> None:
+        self.loop = loop
+        self.slow = 1.0
+        self.open = False
+        self.out = Way(self, None)
+        self.back = Way(self, process)
+        self._server = server
+        self._rng = rng
+        self._delays = delays
+        self._process = process
+        self._connection: SimulatedConnection
+        self._client: core.Client | None = None
+
+    def join(self, connection: SimulatedConnection) -> None:
+        """The connection whose wire this is."""
+        self._connection = connection
+
+    def delay(self) -> float:
+        """Seconds that the next message takes to the other end."""
+        return self._delays(self._rng) * self.slow
+
+    # The client's end. --------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Makes the connection. Raises ConnectionRefusedError when the server is down or away."""
+        now = self.loop.now
+        if not self._server.up or now < max(self.out.silent_until, self.back.silent_until):
+            raise ConnectionRefusedError("the simulated server does not answer")
+        self.close()
+        self.open = True
+        self._client = self._server.accept(self, self._on_server_closed)
+
+    def write(self, blob: bytes) -> None:
+        """Sends commands of the protocol."""
+        if self.open:
+            self.out.send(self._receive, self._client, blob)
+
+    def close(self) -> None:
+        """Ends the connection; what is on its way is lost."""
+        self.open = False
+        self.out.waiting.clear()
+        self.back.waiting.clear()
+        self._end_client()
+
+    def end(self) -> None:
+        """Ends the connection behind what is on its way to the server."""
+        if self.open:
+            self.open = False
+            self.out.send(self._end_client)
+
+    def die(self) -> None:
+        """The process was killed: a part of what it wrote arrives, cut between two commands."""
+        waiting, self.out.waiting = list(self.out.waiting), deque()
+        written = [
+            (call, (client, command))
+            for _, _, calls in waiting
+            for call, (client, blob) in calls
+            for command in _pieces(blob)
+        ]
+        arrives = self._rng.randrange(len(written) + 1) if self._rng.random() < 0.5 else None
+        for call, args in written[:arrives]:
+            self.out.send(call, *args)
+        self.open = False
+        self.back.waiting.clear()
+        self.out.send(self._end_client)
+
+    def _receive(self, client: core.Client, blob: bytes) -> None:
+        if client is self._client:
+            client.receive(blob)
+
+    def _end_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # The server's end. --------------------------------------------------------------------
+
+    def on_message(self, sid: int, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        words = (subject.encode(), reply.encode(), data, headers)
+        self.back.send(self._connection.on_message, sid, *words)
+
+    def on_pong(self) -> None:
+        self.back.send(self._connection.on_pong)
+
+    def _on_server_closed(self) -> None:
+        self._client = None
+        self.lose()
+
+    # Faults. ------------------------------------------------------------------------------
+
+    def lose(self) -> None:
+        """The connection breaks, and both ends notice; the client makes it anew."""
+        if self.open:
+            self.close()
+            self.loop.post(self._process, self._connection.on_lost)
+
+    def silence(self, seconds: float, *, out: bool = True, back: bool = True) -> None:
+        """Nothing passes in these directions; it arrives afterwards, or never if the client takes
+        the connection for lost."""
+        until = self.loop.now + seconds
+        if out:
+            self.out.silent_until = until
+        if back:
+            self.back.silent_until = until
+        stale = self._rng.uniform(*STALE_SECONDS)
+        if seconds > stale:
+            self.loop.after(stale, self._lose_stale, self._client)
+
+    def _lose_stale(self, client: core.Client | None) -> None:
+        if client is self._client:
+            self.lose()
+
+
+class SimulatedConnection(Connection):
+    """The client of the runtime on a wire."""
+
+    def __init__(self, wire: Wire, name: str, number: Callable[[], int]) -> None:
+        super().__init__()
+        self._wire = wire
+        wire.join(self)
+        self._nuid = cast(Any, _Numbers(number))
+        self._flush_queue = asyncio.Queue()
+        self.options = {
+            "name": name,
+            "allow_reconnect": True,
+            "reconnect_time_wait": RECONNECT_SECONDS,
+            "max_reconnect_attempts": -1,
+            "dont_randomize": True,
+        }
+        self._setup_server_pool(["nats://127.0.0.1:4222"])
+        self._current_server = self._server_pool[0]
+
+    async def begin(self) -> None:
+        """Connects for the first time. Raises ConnectionRefusedError."""
+        await self._connect_to_server(self._server_pool[0])
+        await self._process_connect_init()
+
+    # Instead of a socket. -----------------------------------------------------------------
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if self.is_closed:
+            raise asyncio.CancelledError
+        await asyncio.sleep(self._wire.delay())
+        self._wire.connect()
+        self._transport = cast(Any, _Transport(self._wire))
+
+    async def _select_next_server(self) -> None:
+        # nats-py would read the real clock to decide whether to wait.
+        while True:
+            try:
+                await self._connect_to_server(self._server_pool[0])
+            except OSError as error:
+                await self._error_cb(error)
+                await asyncio.sleep(RECONNECT_SECONDS)
+            else:
+                return
+
+    async def _process_connect_init(self) -> None:
+        self._pending = [command for command in self._pending if command is not PING_PROTO]
+        self._server_info = {"version": "2.15.1", "jetstream": True, "max_payload": MAX_PAYLOAD}
+        self._max_payload = MAX_PAYLOAD
+        self._pongs = []
+        self._status = Client.CONNECTED
+
+    def _abandon_transport(self) -> None:
+        self._transport = None
+        self._wire.end()
+
+    async def _send_command(self, cmd: bytes, priority: bool = False) -> None:
+        if self.is_connected:
+            self._wire.write(cmd)
+        else:
+            self._pending.append(cmd)
+
+    async def _flush_pending(self, force_flush: bool = False) -> None:
+        pending, self._pending = self._pending, []
+        if self.is_connected:
+            for command in pending:
+                self._wire.write(command)
+        else:
+            self._pending = pending
+
+    # What the wire brings. ----------------------------------------------------------------
+
+    def on_message(self, sid: int, *words: bytes) -> None:
+        handler = self._straight.get(sid)
+        if handler is None:
+            _finish(self._process_msg(sid, *words))
+            return
+        try:
+            handler(*words)
+        except Exception as error:
+            _finish(self._error_cb(error))
+
+    def on_pong(self) -> None:
+        _finish(self._process_pong())
+
+    def on_lost(self) -> None:
+        self._spawn(self._process_op_err(nats.errors.UnexpectedEOF()))
+
+
+class Network:
+    """The connections of all processes to one server. ``opening`` makes them, in place of
+    `open_connection`: each belongs to the process that asks for it."""
+
+    def __init__(
+        self, loop: VirtualLoop, server: Server, rng: Random, delays: Delays = rough
+    ) -> None:
+        self._loop = loop
+        self._server = server
+        self._rng = rng
+        self._delays = delays
+        self._wires: dict[Process | None, list[Wire]] = {}
+        self._numbers = 0
+
+    def wires(self, process: Process | None) -> list[Wire]:
+        """The wires of a process."""
+        return self._wires.get(process, [])
+
+    async def opening(
+        self,
+        url: str,
+        *,
+        name: str,
+        creds: str | None,
+        on_error: Callable[[Exception], Awaitable[None]],
+        on_lost: Callable[[], Awaitable[None]],
+        on_back: Callable[[], Awaitable[None]],
+    ) -> Connection:
+        """A connection of the current process. Raises NoServer."""
+        process = self._loop.current
+        wire = Wire(self._loop, self._server, process, self._rng, self._delays)
+        connection = SimulatedConnection(wire, name, self._number)
+        if process is not None:
+            process.on_kill.append(wire.die)
+        self._wires.setdefault(process, []).append(wire)
+        try:
+            await connection.begin()
+        except ConnectionRefusedError as error:
+            raise NoServer(str(error)) from None
+        connection._error_cb = on_error
+        connection._disconnected_cb = on_lost
+        connection._reconnected_cb = on_back
+        return connection
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+
+MAX_PAYLOAD: Final = core.MAX_PAYLOAD
+
+
+class _Numbers:
+    """Names of inboxes in place of random ones, as long as these."""
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self._number = number
+
+    def next(self) -> bytearray:
+        return bytearray(b"%022d" % self._number())
+
+
+class _Transport:
+    """What nats-py writes to while it makes a connection anew."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.write = wire.write
+        self.close = wire.end
+
+    async def drain(self) -> None:
+        return
+
+    wait_closed = drain
+
+
+def _call_all(calls: list[Call]) -> None:
+    for call, args in calls:
+        call(*args)
+
+
+def _pieces(blob: bytes) -> list[bytes]:
+    """The commands of a blob, each as its own bytes."""
+    found, at = [], 0
+    for words, body in commands(blob):
+        size = len(" ".join(words).encode()) + 2 + (len(body) + 2 if words[0][-3:] == "PUB" else 0)
+        found.append(blob[at : at + size])
+        at += size
+    return found
+
+
+def _finish(work: Awaitable[None]) -> None:
+    """Runs a coroutine that waits for nothing."""
+    try:
+        next(work.__await__())
+    except StopIteration:
+        return
+    raise RuntimeError(f"{work} waits, although the client does not wait there")
