@@ -78,8 +78,8 @@ SETTLE = {"settle": True}
     ("data", "why"),
     [
         pytest.param(b"{", "not JSON", id="half a document"),
-        pytest.param(b"\xff\xfe", "no JSON", id="no text at all"),
-        pytest.param(b"[" * 100_000, "no ", id="brackets without end"),
+        pytest.param(b"\xff\xfe", "not JSON", id="no text at all"),
+        pytest.param(b"[" * 100_000, "not ", id="brackets without end"),
         pytest.param(b"[]", "not a scenario: Expected `object`", id="another document"),
         pytest.param(b"{}", "missing required field `name`", id="nothing in it"),
         pytest.param(b"\x1f\x8bnonsense", "broken gzip", id="gzip in name only"),
@@ -96,12 +96,12 @@ SETTLE = {"settle": True}
         ),
         pytest.param(
             packed(a_scenario(SETTLE, name="../etc")),
-            "no name of a scenario",
+            "it must be usable as a file name",
             id="a path as a name",
         ),
     ],
 )
-def test_what_is_no_scenario_is_refused_with_the_reason(data: bytes, why: str) -> None:
+def test_bytes_without_a_scenario_are_refused_with_the_reason(data: bytes, why: str) -> None:
     with pytest.raises(BadScenario, match=why.replace("'", ".")):
         read(data)
 
@@ -109,23 +109,23 @@ def test_what_is_no_scenario_is_refused_with_the_reason(data: bytes, why: str) -
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        pytest.param({"create": [{}]}, "step 0 cannot be played: KeyError", id="no workload"),
-        pytest.param({"update": {"kind": "ClusterQueue"}}, "step 0 cannot", id="half a queue"),
-        pytest.param({"finish": 3}, "step 0 cannot be played: TypeError", id="no list of names"),
+        pytest.param({"create": [{}]}, "step 0: cannot be played: KeyError", id="no workload"),
+        pytest.param({"update": {"kind": "ClusterQueue"}}, "step 0: cannot", id="half a queue"),
+        pytest.param({"finish": 3}, "step 0: cannot be played: TypeError", id="no list of names"),
         pytest.param(
             {"update": a_queue("much")},
-            "step 0 .*is not a quantity",
+            "step 0: .*is not a quantity",
             id="a queue that is not valid",
         ),
     ],
 )
-def test_a_step_with_nonsense_in_it_is_named(step: dict[str, Any], why: str) -> None:
+def test_an_invalid_step_is_named_in_the_error(step: dict[str, Any], why: str) -> None:
     scenario = read(json.dumps(a_scenario(step)).encode())
     with pytest.raises(BadScenario, match=why):
         play(scenario)
 
 
-def test_what_the_format_does_not_know_is_skipped() -> None:
+def test_unknown_fields_are_skipped() -> None:
     scenario = read(packed(a_scenario(SETTLE, comment="new in 2027")))
     assert [one["step"] for one in play(scenario)] == [0]
 
