@@ -9,8 +9,7 @@ import pytest
 
 from admittance.api.reading.manifest import decode_object
 from admittance.family.gates import to_open
-from admittance.variants.indexes import Queues
-from admittance.variants.members import Name
+from admittance.variants.known_families import Name, Queues
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import sibling
 from admittance.workload.stored import head

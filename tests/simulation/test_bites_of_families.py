@@ -74,8 +74,8 @@ def deleted(rng: Random) -> Scenario:
         ),
         pytest.param(
             required_acts,
-            "_own_and_strangers",
-            lambda family: (list(family.kin.values()), []),
+            "_own_and_orphans",
+            lambda family: (list(family.variants.values()), []),
             deleted,
             "is an orphan",
             id="variants of nobody would stay",

@@ -146,7 +146,7 @@ class GatePosition(Kept, frozen=True, kw_only=True):
 
 class VariantRow(Kept, frozen=True, kw_only=True):
     """One row of a parent's ``status.variants``, the best first. ``variant``: a flavor, or the name
-    of an explicit variant. ``why``: why it is active, or not (`admittance.family.policy.Why`)."""
+    of an explicit variant. ``why``: `ActivityReason` of `admittance.family.policy`."""
 
     name: str
     variant: str

@@ -38,14 +38,14 @@ class Submitted(Fact, frozen=True, kw_only=True):
 
 class Activated(Fact, frozen=True, kw_only=True):
     """``spec.active`` is turned on. ``reason``: why the policy activates a variant
-    (`admittance.family.policy.Why`); "": a user did it."""
+    (`admittance.family.policy.ActivityReason`); "": a user did it."""
 
     reason: str = ""
 
 
 class Deactivated(Fact, frozen=True, kw_only=True):
     """``spec.active`` is turned off: never admit, evict if running. ``reason``: why the policy
-    deactivates a variant (`admittance.family.policy.Why`); "": a user did it."""
+    deactivates a variant (`admittance.family.policy.ActivityReason`); "": a user did it."""
 
     reason: str = ""
 

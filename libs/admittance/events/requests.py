@@ -92,7 +92,7 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One variant of a parent. ``variant``: a flavor, or the name of an explicit variant.
 
-    ``active`` and ``why`` (`admittance.family.policy.Why`): what the policy wants of it now.
+    ``active`` and ``why`` (an `ActivityReason`): what the policy wants of it now.
     ``admitted``: the parent uses its admission. ``gate``: Open or Closed; it may preempt only when
     Open. ``set_aside``: a sentence why an active variant is not tried: a better sibling goes first,
     or the family's job still stops. ``explained``: as for any workload.

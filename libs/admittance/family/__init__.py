@@ -1,5 +1,5 @@
-"""Families of concurrent admission as values: a parent's variants, and which may be tried when.
+"""The policy of concurrent admission: the variants of a parent, and when each may be tried.
 
 Pure. The variant-controller, the scheduler and the workload-controller use the same functions, so
-they cannot disagree. Source: docs/spec/lifecycle.md#4, KEP-8691.
+they always agree. Source: docs/spec/lifecycle.md#4, KEP-8691.
 """

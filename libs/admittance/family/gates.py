@@ -1,6 +1,6 @@
-"""Which sibling's preemption gate opens: only one sibling preempts at a time, since all are for one
-job.
+"""Selects the variant of a family whose preemption gate opens.
 
+All variants are for one job, so only one of them may preempt at a time.
 Source: docs/spec/lifecycle.md#4.8.
 """
 
@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 PREEMPTION_TIMEOUT: Final = timedelta(minutes=5)
-"""Time after an opening when the next gate may open, unless workloads were preempted for the
-holder."""
+"""How long a gate stays the only open one of its family, if no workload is preempted for its
+variant."""
 
 
 class Sibling(NamedTuple):
-    """An active variant. ``evaluated``: in this attempt the scheduler reserved quota for it or
-    refused it. ``blocked``: it needs preemption and its gate is closed. ``took``: workloads were
-    preempted for its reservation."""
+    """An active variant. ``place``: in the order of preference, 0 is the best. ``evaluated``: in
+    this attempt the scheduler reserved quota for it or refused it. ``blocked``: it needs preemption
+    and its gate is closed. ``took``: workloads were preempted for its reservation."""
 
     name: str
     place: int
@@ -29,7 +29,7 @@ class Sibling(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """The variant with the open gate of a family, and since when."""
+    """The variant of a family with an open gate, and when the gate opened."""
 
     holder: str
     since: datetime
@@ -38,8 +38,8 @@ class Opening(NamedTuple):
 def holder_of(
     siblings: Iterable[Sibling], held: Opening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
-    """The sibling with the open gate, and whether all other gates stay closed: workloads were
-    preempted for its reservation, or its time is not over."""
+    """The sibling with the open gate, and whether all other gates stay closed. They do when
+    workloads were preempted for its reservation, and until PREEMPTION_TIMEOUT is over."""
     if held is None:
         return None, False
     holder = next((one for one in siblings if one.name == held.holder and one.open), None)
@@ -49,12 +49,12 @@ def holder_of(
 
 
 def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) -> str:
-    """Name of the sibling that gets an open gate now; "": none.
+    """The name of the sibling whose gate opens now; "": no gate opens.
 
-    ``siblings``: the active ones. A holder that is not among them (deleted, deactivated, evicted or
-    rejected) holds nothing; an eviction closes its gate, so ``open`` is False. A sibling that is
-    not evaluated yet ends the search, since it may need no preemption. After a holder's time is
-    over the search continues behind it, so that every sibling gets a turn.
+    ``siblings``: all active ones. A holder that is not among them (deleted, deactivated or
+    rejected) does not count; an eviction closes the gate, so ``open`` is False. The search stops at
+    a sibling that is not evaluated yet, because that one may need no preemption. After the holder's
+    time is over the search continues behind the holder, so that every sibling gets a turn.
     """
     ordered = sorted(siblings, key=lambda one: one.place)
     holder, keeps = holder_of(ordered, held, now)
@@ -75,10 +75,10 @@ def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) ->
 
 
 def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) -> int | None:
-    """The last place in the order of preference that may be tried: that sibling needs preemption
-    and has not had its turn yet. None: all may be tried.
+    """The last place in the order of preference that may be tried; None: all may be tried.
 
-    ``waits_for_victims``: names of holders with victims that still stop.
+    The sibling at that place waits for its gate to open, or it is in ``waits_for_victims``: the
+    names of siblings whose victims are still stopping.
     """
     known = tuple(siblings)
     stopping = set(waits_for_victims)

@@ -1,5 +1,4 @@
-"""Which variants of a family are to be active now, and why: the rules of the queue applied to the
-family.
+"""Applies the rules of a ClusterQueue to a family: the variants that must be active now, and why.
 
 Source: docs/spec/lifecycle.md#4.1, #4.3."""
 
@@ -8,16 +7,44 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Literal, NamedTuple, TypeAlias
+from hashlib import sha1
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from admittance.api.queues import ClusterQueueSpec
 from admittance.family.gates import Opening
+
+NAME_MAX: Final = 253
+"""Characters of an object's name."""
+_MIDDLE: Final = "-variant-"
+_HASH: Final = 5
+_TAG_LEAST: Final = 8
+"""Characters of the tag that are kept when a name is cut."""
+
+
+def variant_name(
+    parent: str, parent_uid: str, tag: str, *, limit: int = NAME_MAX, force_hash: bool = False
+) -> str:
+    """The name of the parent's variant ``tag`` (a flavor, or an explicit variant's name).
+
+    The same arguments give the same name, so that creating a variant again finds the existing one.
+    A name that is too long is cut and gets a hash of the parent's uid and the tag. ``force_hash``:
+    another workload has the plain name.
+    """
+    tail = f"{_MIDDLE}{tag}"
+    if not force_hash and len(parent) + len(tail) <= limit:
+        return parent + tail
+    digest = sha1(f"{parent_uid}\n{tag}".encode(), usedforsecurity=False).hexdigest()[:_HASH]
+    room = limit - len(_MIDDLE) - len(digest) - 1
+    kept = tag[: max(_TAG_LEAST, room // 2)]
+    head = parent[: room - len(kept)].rstrip("-.")
+    return f"{head}{_MIDDLE}{kept.rstrip('-.')}-{digest}"
+
 
 Mode: TypeAlias = Literal["NoMigration", "UpgradeOnly"]
 
 
 class ActivityReason(StrEnum):
-    """Why a variant is active, or not."""
+    """The reason why a variant is active or inactive."""
 
     PARENT = "parent"
     """The parent is deactivated or has finished."""
@@ -26,11 +53,11 @@ class ActivityReason(StrEnum):
     USER = "User"
     """A user stopped it."""
     REQUEUING_LIMIT = "RequeuingLimit"
-    """Its pods were not ready in time too often."""
+    """Its pods failed to get ready in time too often."""
     CREATE_DELAY = "createDelay"
-    """Its createDelaySeconds are not over."""
+    """Its createDelaySeconds have not passed."""
     RACE = "race"
-    """Nothing of the family is admitted: all variants compete."""
+    """No variant of the family is admitted: all variants compete."""
     ADMITTED = "admitted"
     """It is the admitted variant."""
     NO_MIGRATION = "NoMigration"
@@ -38,20 +65,20 @@ class ActivityReason(StrEnum):
     LOWER_THAN_ADMITTED = "lowerThanAdmitted"
     """A better variant is admitted."""
     BELOW_MIN = "belowMin"
-    """It is below minFlavor or minVariant, the least place to migrate to."""
+    """It is worse than minFlavor or minVariant, the worst variant to migrate to."""
     DELETE_DELAY = "deleteDelay"
-    """Its deleteDelaySeconds are over."""
+    """Its deleteDelaySeconds have passed."""
     UPGRADE = "upgrade"
     """It is better than the admitted variant."""
 
 
 STOPPED = frozenset({ActivityReason.REJECTED, ActivityReason.USER, ActivityReason.REQUEUING_LIMIT})
-"""Reasons that policy never undoes; a reset of the family or its user ends them."""
+"""Reasons that policy never undoes: only a reset of the family or a user does."""
 
 
 class Variant(NamedTuple):
-    """``place``: place in the order of preference, 0 is the best. ``stopped_by``: one of `STOPPED`,
-    or "". Delays in seconds; ``delete_delay`` None: never."""
+    """``place``: in the order of preference, 0 is the best. ``stopped_by``: one of `STOPPED`, or
+    "". Delays in seconds; ``delete_delay`` None: never."""
 
     name: str
     place: int
@@ -60,11 +87,11 @@ class Variant(NamedTuple):
     delete_delay: int | None = None
 
 
-class Family(NamedTuple):
+class FamilyState(NamedTuple):
     """``active``: the parent is active and not finished. ``start``: when the family was created or
-    reset. ``first_admitted``: first admission since ``start``; None: none yet. ``admitted``: the
-    admitted variant, also while its job stops; "": none. ``floor``: least variant to migrate to;
-    "": none. ``floor_place``: place of the floor if the family has no such variant."""
+    reset. ``first_admitted``: the first admission since then; None: not yet. ``admitted``: the
+    admitted variant, also while its job stops; "": none. ``floor``: the worst variant to migrate
+    to; "": any. ``floor_place``: its place, if the family has no such variant."""
 
     active: bool
     start: datetime
@@ -76,29 +103,33 @@ class Family(NamedTuple):
 
 
 class DesiredState(NamedTuple):
-    """Whether a variant shall be active, and why."""
+    """Whether policy wants the variant active, and why."""
 
     active: bool
     why: ActivityReason
 
 
 def desired_states(
-    family: Family, variants: Iterable[Variant], now: datetime
+    family: FamilyState, variants: Iterable[Variant], now: datetime
 ) -> dict[str, DesiredState]:
     """The desired state of each variant now, by name, best first.
 
-    An admitted variant that is not in ``variants`` counts as none. The same holds for the floor,
-    unless its place is known.
+    An admitted variant or a floor that is not in ``variants`` is ignored, except for
+    ``floor_place``.
     """
     ordered = sorted(variants, key=lambda one: one.place)
     by_name = {one.name: one for one in ordered}
     admitted = by_name.get(family.admitted)
     floor = by_name.get(family.floor)
-    return {one.name: _wish(family, one, admitted, floor, now) for one in ordered}
+    return {one.name: _desired_state(family, one, admitted, floor, now) for one in ordered}
 
 
-def _wish(
-    family: Family, one: Variant, admitted: Variant | None, floor: Variant | None, now: datetime
+def _desired_state(
+    family: FamilyState,
+    one: Variant,
+    admitted: Variant | None,
+    floor: Variant | None,
+    now: datetime,
 ) -> DesiredState:
     if not family.active:
         return DesiredState(False, ActivityReason.PARENT)
@@ -124,18 +155,18 @@ def _wish(
     return DesiredState(True, ActivityReason.UPGRADE)
 
 
-def _begins(family: Family, one: Variant) -> datetime:
+def _begins(family: FamilyState, one: Variant) -> datetime:
     return family.start + timedelta(seconds=one.create_delay)
 
 
-def _ends(family: Family, one: Variant) -> datetime | None:
+def _ends(family: FamilyState, one: Variant) -> datetime | None:
     if one.delete_delay is None or family.first_admitted is None:
         return None
     return family.first_admitted + timedelta(seconds=one.delete_delay)
 
 
-def next_change(family: Family, variants: Iterable[Variant], now: datetime) -> datetime | None:
-    """When time alone next changes the result of `desired_states`; None: never."""
+def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime) -> datetime | None:
+    """When the result of `desired_states` next changes if nothing happens; None: never."""
     known = tuple(variants)
     moments = {_begins(family, one) for one in known}
     moments |= {end for one in known if (end := _ends(family, one)) is not None}
@@ -150,10 +181,10 @@ def next_change(family: Family, variants: Iterable[Variant], now: datetime) -> d
 
 
 class Tag(NamedTuple):
-    """A variant that every family of the queue has: a flavor, or an explicit variant.
+    """A flavor or an explicit variant of the queue. Each family has a variant per tag.
 
-    ``place``: place in the order of preference, 0 is the best. Delays in seconds; ``delete_delay``
-    None: never."""
+    ``place``: in the order of preference, 0 is the best. Delays in seconds; ``delete_delay`` None:
+    never."""
 
     name: str
     place: int
@@ -169,7 +200,8 @@ class Tag(NamedTuple):
 
 
 class FamilyRules(NamedTuple):
-    """``floor``: the least tag to migrate to; "": none. ``tags``: best first."""
+    """The policy of a ClusterQueue. ``floor``: the worst tag to migrate to; "": any. ``tags``: best
+    first."""
 
     mode: Mode
     floor: str
@@ -209,11 +241,12 @@ def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
 
 
 class ParentState(NamedTuple):
-    """``active``: turned on, not finished, not being deleted, neither held nor gated by a user.
-    ``waits``: the family's backoff is not over. ``admitted``: workload name of the admitted
-    variant, also while its job stops; "": none. ``migrating_to``: the variant that is admitted
-    next. ``stopping``: its job is being stopped. ``allowed``: allowed flavors; None: all. ``gate``:
-    the last opened preemption gate."""
+    """What policy needs to know of a parent.
+
+    ``active``: neither deactivated, finished, being deleted, held nor gated by a user. ``waits``:
+    its backoff is not over. ``admitted``: the workload name of the admitted variant, also while its
+    job stops; "": none. ``migrating_to``: the variant that is admitted next. ``stopping``: its job
+    is being stopped. ``allowed``: allowed flavors; None: all. ``gate``: the last opened gate."""
 
     namespace: str
     name: str
@@ -231,8 +264,8 @@ class ParentState(NamedTuple):
 
 
 class VariantState(NamedTuple):
-    """``parent``, ``parent_uid``: from its ownerReference. ``stopped_by``: one of `STOPPED`, or "".
-    ``active``: from its spec."""
+    """What policy needs to know of a variant. ``parent``, ``parent_uid``: from its ownerReference;
+    ``stopped_by``: one of `STOPPED`, or ""; ``active``: from its spec."""
 
     name: str
     tag: str
@@ -250,17 +283,17 @@ def desired_variants(
     """
     if rules is None:
         return {}
-    return desired_states(_family(parent, rules), _rows(variants, rules), now)
+    return desired_states(_family_state(parent, rules), _rows(variants, rules), now)
 
 
 def changes_next(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> datetime | None:
-    """When time alone next changes the result of `desired_variants`; None: never."""
+    """When the result of `desired_variants` next changes if nothing happens; None: never."""
     if rules is None:
         return None
     variants = tuple(variants)
-    return next_change(_family(parent, rules), _rows(variants, rules), now)
+    return next_change(_family_state(parent, rules), _rows(variants, rules), now)
 
 
 def begins(parent: ParentState, rules: FamilyRules | None, tag: str) -> datetime | None:
@@ -286,10 +319,10 @@ def _rows(variants: Iterable[VariantState], rules: FamilyRules) -> list[Variant]
     return found
 
 
-def _family(parent: ParentState, rules: FamilyRules) -> Family:
+def _family_state(parent: ParentState, rules: FamilyRules) -> FamilyState:
     # Use the floor's place: a parent that may not use the floor's flavors has no such variant.
     floor = rules.tag(rules.floor) if rules.floor else None
-    return Family(
+    return FamilyState(
         active=parent.active,
         start=parent.start,
         mode=rules.mode,

@@ -1,1 +1,1 @@
-"""The acts that bring families to the state that the concurrent admission policy requires. Pure."""
+"""The core of the variant-controller: computes the facts that make families match policy. Pure."""

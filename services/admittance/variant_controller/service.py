@@ -1,7 +1,7 @@
-"""Reads the bucket and publishes the facts that families need.
+"""Reads the bucket and publishes the facts that families require.
 
 One instance is active; the others stand by. A stale leader is harmless: its facts are requests, and
-the workload-controller applies the same policy before it grants one."""
+the workload-controller applies the same policy before it grants a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from admittance.runtime.telemetry.metrics import Gauge, served
 from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, Families
-from admittance.variants.members import Name, name_of
+from admittance.variants.known_families import Name, name_of
 from admittance.variants.required_acts import Act
 from admittance.workload.reading import names_of, read, read_manifest
 
@@ -78,7 +78,7 @@ class Reconciler:
         self._serving: micro.Serving | None = None
 
     async def run(self) -> None:
-        """Works until cancelled. Raises what ends one of its parts."""
+        """Works until cancelled. Raises the exception that ends one of its tasks."""
         async with parts() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._order(), name="ordering")
@@ -127,7 +127,7 @@ class Reconciler:
                 else:
                     self._object(kind, tail, _decoded(entry), now)
             except BROKEN as error:
-                # Not written by Admittance; the workload-controller ignores it, too.
+                # The value was not written by Admittance. The workload-controller ignores it too.
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
                 with suppress(ValueError):
                     if kind == "workload":
@@ -150,7 +150,7 @@ class Reconciler:
     # Orders. ------------------------------------------------------------------------
 
     async def _order(self) -> None:
-        # Until the whole bucket is read, a variant may seem to have no parent.
+        # Before the whole bucket is read, variants may seem to have no parent.
         await self._loaded.wait()
         secret = await self._secret()
         while True:
@@ -228,8 +228,8 @@ class Reconciler:
                 trace=trace_id(trace),
                 **({"without_effect": act.tries} if act.tries else {}),
             )
-        # A new id for each fact: the bus drops copies sent while the connection was down, but not a
-        # fact that is published again because it had no effect.
+        # Each fact gets a new id: the bus drops copies that were sent while the connection was
+        # down, but keeps a fact that is published again because it had no effect.
         self._serial += 1
         said = message_id(secret, SERVICE, self._epoch, self._serial)
         headers = {HEADER_MSG_ID: said, HEADER_SCHEMA: SCHEMA_VERSION}

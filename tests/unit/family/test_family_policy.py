@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from admittance.family.policy import (
     STOPPED,
     ActivityReason,
-    Family,
+    FamilyState,
     Variant,
     desired_states,
     next_change,
@@ -25,19 +25,21 @@ def after(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def active(family: Family, variants: tuple[Variant, ...] = THREE, at: float = 0) -> list[str]:
+def active(family: FamilyState, variants: tuple[Variant, ...] = THREE, at: float = 0) -> list[str]:
     return [
         name for name, wish in desired_states(family, variants, after(at)).items() if wish.active
     ]
 
 
-def why(family: Family, variants: tuple[Variant, ...] = THREE, at: float = 0) -> dict[str, str]:
+def why(
+    family: FamilyState, variants: tuple[Variant, ...] = THREE, at: float = 0
+) -> dict[str, str]:
     return {name: wish.why for name, wish in desired_states(family, variants, after(at)).items()}
 
 
 def test_with_nothing_admitted_everybody_races() -> None:
-    assert active(Family(True, NOON)) == ["reservation", "on-demand", "spot"]
-    assert active(Family(True, NOON, mode="NoMigration", floor="reservation")) == [
+    assert active(FamilyState(True, NOON)) == ["reservation", "on-demand", "spot"]
+    assert active(FamilyState(True, NOON, mode="NoMigration", floor="reservation")) == [
         "reservation",
         "on-demand",
         "spot",
@@ -45,11 +47,11 @@ def test_with_nothing_admitted_everybody_races() -> None:
 
 
 def test_a_clock_that_is_behind_the_parents_keeps_nobody_without_a_delay_waiting() -> None:
-    assert active(Family(True, NOON), at=-3600) == ["reservation", "on-demand", "spot"]
+    assert active(FamilyState(True, NOON), at=-3600) == ["reservation", "on-demand", "spot"]
 
 
 def test_story_1_the_admitted_and_all_better_ones_stay_active() -> None:
-    family = Family(True, NOON, admitted="on-demand", first_admitted=NOON)
+    family = FamilyState(True, NOON, admitted="on-demand", first_admitted=NOON)
     assert why(family) == {
         "reservation": ActivityReason.UPGRADE,
         "on-demand": ActivityReason.ADMITTED,
@@ -58,13 +60,13 @@ def test_story_1_the_admitted_and_all_better_ones_stay_active() -> None:
 
 
 def test_story_2_nobody_moves_up_to_less_than_the_floor() -> None:
-    family = Family(True, NOON, floor="reservation", admitted="spot", first_admitted=NOON)
+    family = FamilyState(True, NOON, floor="reservation", admitted="spot", first_admitted=NOON)
     assert why(family)["on-demand"] == ActivityReason.BELOW_MIN
     assert active(family) == ["reservation", "spot"]
 
 
 def test_story_4_without_migration_only_the_admitted_one_stays() -> None:
-    family = Family(True, NOON, mode="NoMigration", admitted="on-demand", first_admitted=NOON)
+    family = FamilyState(True, NOON, mode="NoMigration", admitted="on-demand", first_admitted=NOON)
     assert active(family) == ["on-demand"]
 
 
@@ -79,16 +81,16 @@ LATER = (Variant("reservation", 0), Variant("on-demand", 1, create_delay=7200))
     ],
 )
 def test_story_5_a_variant_waits_for_its_time(at: float, expected: list[str]) -> None:
-    assert active(Family(True, NOON), LATER, at) == expected
+    assert active(FamilyState(True, NOON), LATER, at) == expected
 
 
 def test_story_5_a_worse_variant_whose_time_comes_after_a_better_was_admitted_stays_out() -> None:
-    family = Family(True, NOON, admitted="reservation", first_admitted=after(3600))
+    family = FamilyState(True, NOON, admitted="reservation", first_admitted=after(3600))
     assert why(family, LATER, 7200)["on-demand"] == ActivityReason.LOWER_THAN_ADMITTED
 
 
 def test_an_admitted_variant_is_not_stopped_by_a_delay_that_was_given_later() -> None:
-    family = Family(True, NOON, admitted="on-demand", first_admitted=after(10))
+    family = FamilyState(True, NOON, admitted="on-demand", first_admitted=after(10))
     assert why(family, LATER, 20)["on-demand"] == ActivityReason.ADMITTED
 
 
@@ -103,28 +105,28 @@ SHORT = (Variant("reservation", 0, delete_delay=86_400), Variant("on-demand", 1)
     ],
 )
 def test_story_6_a_better_variant_tries_only_so_long(at: float, expected: ActivityReason) -> None:
-    family = Family(True, NOON, admitted="on-demand", first_admitted=after(10))
+    family = FamilyState(True, NOON, admitted="on-demand", first_admitted=after(10))
     assert why(family, SHORT, at)["reservation"] == expected
 
 
 def test_a_delete_delay_never_ends_the_admitted_variant_nor_a_race() -> None:
-    admitted = Family(True, NOON, admitted="reservation", first_admitted=NOON)
+    admitted = FamilyState(True, NOON, admitted="reservation", first_admitted=NOON)
     assert why(admitted, SHORT, 90_000)["reservation"] == ActivityReason.ADMITTED
-    assert why(Family(True, NOON), SHORT, 90_000)["reservation"] == ActivityReason.RACE
+    assert why(FamilyState(True, NOON), SHORT, 90_000)["reservation"] == ActivityReason.RACE
 
 
 @pytest.mark.parametrize("stopped", sorted(STOPPED))
 def test_what_was_stopped_for_good_is_never_brought_back_by_policy(stopped: str) -> None:
     variants = (Variant("reservation", 0, stopped_by=stopped), Variant("spot", 1))
-    assert active(Family(True, NOON), variants) == ["spot"]
+    assert active(FamilyState(True, NOON), variants) == ["spot"]
 
 
 def test_nobody_is_active_without_an_active_parent() -> None:
-    assert active(Family(False, NOON, admitted="spot", first_admitted=NOON)) == []
+    assert active(FamilyState(False, NOON, admitted="spot", first_admitted=NOON)) == []
 
 
 def test_an_admitted_variant_that_is_gone_leaves_a_race() -> None:
-    assert active(Family(True, NOON, admitted="gone", first_admitted=NOON)) == [
+    assert active(FamilyState(True, NOON, admitted="gone", first_admitted=NOON)) == [
         "reservation",
         "on-demand",
         "spot",
@@ -146,7 +148,7 @@ some_variants = st.lists(
     )
 )
 some_families = st.builds(
-    Family,
+    FamilyState,
     active=st.booleans(),
     start=st.just(NOON),
     mode=st.sampled_from(["NoMigration", "UpgradeOnly"]),
@@ -158,7 +160,7 @@ some_families = st.builds(
 
 @given(some_families, some_variants, st.integers(0, 60))
 def test_between_now_and_the_next_change_nothing_changes(
-    family: Family, variants: tuple[Variant, ...], at: int
+    family: FamilyState, variants: tuple[Variant, ...], at: int
 ) -> None:
     now = after(at)
     change = next_change(family, variants, now)
@@ -171,7 +173,7 @@ def test_between_now_and_the_next_change_nothing_changes(
 
 @given(some_families, some_variants, st.integers(0, 60))
 def test_with_one_admitted_only_better_ones_try(
-    family: Family, variants: tuple[Variant, ...], at: int
+    family: FamilyState, variants: tuple[Variant, ...], at: int
 ) -> None:
     admitted = next((one for one in variants if one.name == family.admitted), None)
     found = active(family, variants, at)

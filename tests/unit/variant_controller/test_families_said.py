@@ -185,8 +185,8 @@ def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
         table.put(name, None)
     table.orders()
     core = table.core
-    for kept in (core._families, core._family_of, core._said, core._times, core._names):
+    for kept in (core._families, core._family_of, core._sent, core._times, core._names):
         assert not kept
-    assert not core._said._nudged
+    assert not core._sent._aggregated
     assert not core._queues._families
     assert core.wake() is None

@@ -22,8 +22,7 @@ from admittance.api.workload import (
     NamedGate,
     WorkloadSpec,
 )
-from admittance.family.naming import variant_name
-from admittance.family.policy import FamilyRules, Tag
+from admittance.family.policy import FamilyRules, Tag, variant_name
 from admittance.workload.change import Change, Outcome, applied, with_spec, with_status
 from admittance.workload.conditions import Type, find, is_false, is_true, put
 from admittance.workload.families.family_change import FamilyTransition

@@ -1,0 +1,306 @@
+"""The data of families in memory, and indexes of families by queue, time and name. Pure.
+
+A parent is kept with its spec and the input of policy, a variant with the input of policy, and a
+regular workload only as a name. Strings that members of a family share are interned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from heapq import heappop, heappush
+from sys import intern
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.queues import ClusterQueue, LocalQueue
+from admittance.api.workload import VariantRow
+from admittance.events.names import plain
+from admittance.family.gates import Sibling
+from admittance.family.policy import FamilyRules, ParentState, VariantState, rules_of
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.families.parent_status import summary_of
+from admittance.workload.family_info import competes, parent_state, sibling, variant_state
+from admittance.workload.stored import (
+    PARENT,
+    VARIANT,
+    StoredWorkload,
+    WorkloadStatus,
+    head,
+    owner_of,
+)
+
+_NOTHING: Final = WorkloadStatus()
+_encode = msgspec.json.Encoder().encode
+
+
+class Name(NamedTuple):
+    """The name of a workload, not escaped. A family is named like its parent."""
+
+    namespace: str
+    name: str
+
+
+class RowMark(NamedTuple):
+    """A status row of a parent about a variant, reduced to what a comparison needs. ``mark``: a
+    hash of all fields but ``why``."""
+
+    name: str
+    mark: int
+    why: str
+
+
+class KnownParent(NamedTuple):
+    """``stored``: without its status. ``rows``: its status rows. ``reason``: why it has no quota;
+    "": it has quota, or the reason is unknown. ``ended``: it has finished or is being deleted, so
+    the workload-controller ends its variants."""
+
+    state: ParentState
+    stored: StoredWorkload
+    revision: int
+    priority: int
+    rows: tuple[RowMark, ...]
+    reason: str
+    ended: bool
+
+
+class KnownVariant(NamedTuple):
+    """``place``: its stored position among its siblings. ``mark``: see `RowMark`. ``quota_queue``:
+    the ClusterQueue whose quota it holds; "": none. ``competes``: the scheduler may try it, or it
+    holds quota."""
+
+    state: VariantState
+    uid: str
+    revision: int
+    priority: int
+    place: int
+    mark: int
+    sibling: Sibling
+    competes: bool
+    quota_queue: str
+    deleting: bool
+    finished: bool
+
+
+class KnownFamily:
+    """A parent and the variants that name it. ``parent`` None: it does not exist."""
+
+    __slots__ = ("name", "parent", "variants")
+
+    def __init__(self, name: Name) -> None:
+        self.name = name
+        self.parent: KnownParent | None = None
+        self.variants: dict[str, KnownVariant] = {}
+
+
+def name_of(key: str) -> Name:
+    """The workload's name, from its key in the bucket. Raises ValueError for other keys."""
+    kind, namespace, name = key.split(".")
+    if kind != "workload":
+        raise ValueError(f"{key} is not the key of a workload")
+    return Name(intern(plain(namespace)), intern(plain(name)))
+
+
+def family_of(workload: StoredWorkload) -> Name | None:
+    """The family that the workload belongs to; None: it is a regular workload."""
+    match head(workload).role:
+        case role if role == PARENT:
+            return Name(intern(workload.metadata.namespace), intern(workload.metadata.name))
+        case role if role == VARIANT:
+            return Name(intern(workload.metadata.namespace), intern(owner_of(workload)[0]))
+    return None
+
+
+def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
+    """The parent with the data that is kept."""
+    reserved = find(stored, Type.QUOTA_RESERVED)
+    meta, state = stored.metadata, parent_state(stored)
+    namespace, name, uid = intern(meta.namespace), intern(meta.name), intern(meta.uid)
+    kept = replace(meta, namespace=namespace, name=name, uid=uid)
+    return KnownParent(
+        state=state._replace(
+            namespace=namespace, name=name, uid=uid, admitted=intern(state.admitted)
+        ),
+        stored=replace(stored, metadata=kept, status=_NOTHING),
+        revision=revision,
+        priority=head(stored).priority or 0,
+        rows=tuple(
+            RowMark(intern(one.name), _mark(one), intern(one.why)) for one in stored.status.variants
+        ),
+        reason=reserved.reason if reserved is not None and reserved.status == "False" else "",
+        ended=is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None,
+    )
+
+
+def variant_of(stored: StoredWorkload, revision: int) -> KnownVariant:
+    """The variant with the data that is kept."""
+    spec = head(stored)
+    admission = stored.status.admission
+    place, row = summary_of(stored)
+    state = variant_state(stored)
+    # Interned, because many variants repeat the same strings.
+    name, tag = intern(state.name), intern(state.tag)
+    parent, uid = intern(state.parent), intern(state.parent_uid)
+    return KnownVariant(
+        state=state._replace(name=name, tag=tag, parent=parent, parent_uid=uid),
+        uid=stored.metadata.uid,
+        revision=revision,
+        priority=spec.priority or 0,
+        place=place,
+        mark=_mark(row),
+        sibling=sibling(stored, spec.sibling_index or 0)._replace(name=name),
+        competes=competes(stored),
+        quota_queue=intern(admission.cluster_queue) if admission is not None else "",
+        deleting=stored.metadata.deletion_timestamp is not None,
+        finished=is_true(stored, Type.FINISHED),
+    )
+
+
+def _mark(row: VariantRow) -> int:
+    return hash(_encode(replace(row, why="") if row.why else row))
+
+
+class QueueContext(NamedTuple):
+    """The ClusterQueue of a family and its policy. ``queue`` "": the ClusterQueue or the LocalQueue
+    is missing. ``rules`` None: no concurrent admission, so its workloads are regular."""
+
+    queue: str = ""
+    rules: FamilyRules | None = None
+
+
+NO_QUEUE = QueueContext()
+
+
+class Queues:
+    """Families by queue, and the policy of each ClusterQueue. ``enabled``: the feature gate
+    ConcurrentAdmission; when off, no queue has a policy."""
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self._enabled = enabled
+        self._rules: dict[str, FamilyRules | None] = {}
+        self._queue_of: dict[Name, str] = {}
+        self._locals_of: dict[str, set[Name]] = {}
+        self._families: dict[Name, set[Name]] = {}
+
+    def context_of(self, namespace: str, local: str) -> QueueContext:
+        """The context of families submitted to that LocalQueue."""
+        queue = self._queue_of.get(Name(namespace, local), "")
+        return QueueContext(queue, self._rules[queue]) if queue in self._rules else NO_QUEUE
+
+    def join(self, family: Name, local: str) -> None:
+        """The family was submitted to that LocalQueue."""
+        self._families.setdefault(Name(family.namespace, local), set()).add(family)
+
+    def leave(self, family: Name, local: str) -> None:
+        """The family is not in that LocalQueue any more."""
+        where = Name(family.namespace, local)
+        families = self._families.get(where, set())
+        families.discard(family)
+        if not families:
+            self._families.pop(where, None)
+
+    def apply(self, kind: str, namespace: str, name: str, found: Any) -> Iterable[Name]:
+        """Keeps the object (None: it was deleted); returns the families that this may affect."""
+        match kind:
+            case "ClusterQueue":
+                return self._cluster_queue(name, found)
+            case "LocalQueue":
+                return self._local_queue(Name(namespace, name), found)
+        return ()
+
+    def _cluster_queue(self, name: str, found: ClusterQueue | None) -> list[Name]:
+        known = name in self._rules
+        before = self._rules.pop(name, None)
+        if found is not None:
+            self._rules[name] = rules_of(found.spec) if self._enabled else None
+        if known == (name in self._rules) and before == self._rules.get(name):
+            # Most edits change only quota or checks.
+            return []
+        locals_ = sorted(self._locals_of.get(name, ()))
+        return [family for local in locals_ for family in sorted(self._families.get(local, ()))]
+
+    def _local_queue(self, name: Name, found: LocalQueue | None) -> list[Name]:
+        before = self._queue_of.pop(name, "")
+        if before:
+            self._locals_of[before].discard(name)
+        now = found.spec.cluster_queue if found is not None else ""
+        if now:
+            self._queue_of[name] = now
+            self._locals_of.setdefault(now, set()).add(name)
+        return sorted(self._families.get(name, ())) if now != before else []
+
+
+SPARE: Final = 1000
+
+
+class LookTimes:
+    """When to compute each family again. Outdated entries are dropped when they are popped, or when
+    they are the most of the heap."""
+
+    def __init__(self) -> None:
+        self._at: dict[Name, datetime] = {}
+        self._heap: list[tuple[datetime, Name]] = []
+
+    def set(self, family: Name, at: datetime | None) -> None:
+        """Sets the family's time; None: removes it."""
+        if at is None:
+            self._at.pop(family, None)
+        elif self._at.get(family) != at:
+            self._at[family] = at
+            heappush(self._heap, (at, family))
+            if len(self._heap) > 2 * len(self._at) + SPARE:
+                self._heap = sorted((when, family) for family, when in self._at.items())
+
+    def sooner(self, family: Name, at: datetime) -> None:
+        """Sets the family's time unless it has an earlier one."""
+        set_for = self._at.get(family)
+        if set_for is None or at < set_for:
+            self.set(family, at)
+
+    def next(self) -> datetime | None:
+        """The earliest time; None: there is none."""
+        while self._heap:
+            at, family = self._heap[0]
+            if self._at.get(family) == at:
+                return at
+            heappop(self._heap)
+        return None
+
+    def due(self, now: datetime) -> Iterator[Name]:
+        """Removes and returns the families that are due."""
+        while (at := self.next()) is not None and at <= now:
+            _, family = heappop(self._heap)
+            del self._at[family]
+            yield family
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+
+class NameClaims:
+    """The names that each family would give to missing variants."""
+
+    def __init__(self) -> None:
+        self._of: dict[Name, tuple[Name, ...]] = {}
+        self._claimants: dict[Name, set[Name]] = {}
+
+    def set(self, family: Name, names: tuple[Name, ...]) -> None:
+        """Sets the family's names."""
+        # A long name is always hashed, so the plain and the hashed name may be equal.
+        names = tuple(dict.fromkeys(names))
+        for name in self._of.pop(family, ()):
+            self._claimants[name].discard(family)
+            if not self._claimants[name]:
+                del self._claimants[name]
+        if names:
+            self._of[family] = names
+        for name in names:
+            self._claimants.setdefault(name, set()).add(family)
+
+    def claimants(self, name: Name) -> list[Name]:
+        """The families that would use the name."""
+        return sorted(self._claimants.get(name, ()))
+
+    def __len__(self) -> int:
+        return len(self._claimants)
