@@ -24,7 +24,7 @@ from admittance.workload.phase import phase
 from benchmarks.trail import Replay, Trail
 
 SERVICES: Final = tuple(name for name, one in services.SERVICES.items() if one.together)
-STREAMS: Final = tuple(stream.name for stream in streams.wanted())
+STREAMS: Final = tuple(stream.name for stream in streams.all_streams())
 QUEUES: Final = 4
 QUOTA_MILLI: Final = 4000
 SCRIPT: Final = 'echo "start $JOB $$" >>"$TRAIL"; sleep 0.5; echo "end $JOB $$" >>"$TRAIL"'

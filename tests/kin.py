@@ -285,7 +285,7 @@ class Kin(Story):
         ready = tuple(msgspec.structs.replace(one, state="Ready") for one in rows)
         self.change(name, admission_checks=ready)
 
-    def go_on(self, name: str) -> None:
+    def raise_if_cancelled(self, name: str) -> None:
         """It is confirmed; if another one of its family runs, that is stopped first."""
         parent = self.parent_of(name)
         running = self.stored[parent].status.admitted_variant if parent else ""
@@ -326,7 +326,7 @@ class Kin(Story):
             self.taken(one)
         elif isinstance(one, Confirmed):
             self.confirmed.append(one.name)
-            self.go_on(one.name)
+            self.raise_if_cancelled(one.name)
         elif isinstance(one, Preempted):
             self.told_to_go(one.name)
         elif isinstance(one, Planned):

@@ -20,7 +20,7 @@ from admittance.runtime import chance
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 
 INSTALLATION: Final = "admittance.dev/installation"
 """Label: the Admittance installation that created the object."""

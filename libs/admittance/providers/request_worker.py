@@ -29,7 +29,7 @@ from admittance.providers.request import Cancellation, Request
 from admittance.providers.status_store import CANCELLED, StatusPublisher, StatusStore, StoredStatus
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, passes
-from admittance.runtime.tasks import go_on
+from admittance.runtime.tasks import raise_if_cancelled
 from admittance.sdk.requests import OpenDeliveries
 from admittance.sdk.threads import pause_after, until_returned
 from admittance.sdk.worker import AGAIN_SECONDS
@@ -98,7 +98,7 @@ class CapacityReleaser:
         """Retries for as long as the bus is not available."""
         pause = AWAY_PAUSE_MIN
         while True:
-            go_on()
+            raise_if_cancelled()
             try:
                 await self._store.cancel(request)
                 return
@@ -239,7 +239,7 @@ class RequestWorker:
         """
         pause = AWAY_PAUSE_MIN
         while True:
-            go_on()
+            raise_if_cancelled()
             try:
                 found = await self._store.get(fact.id)
                 if found.status is not None:
@@ -258,7 +258,7 @@ class RequestWorker:
         the request's status says so."""
         failures = 0
         while True:
-            go_on()
+            raise_if_cancelled()
             async with self._room:
                 if fact.deadline is not None and fact.deadline <= clock.now():
                     return Failed("there was no time for it before its deadline")
@@ -292,7 +292,7 @@ class RequestWorker:
         """Publishes a status and acknowledges the request if the status is final. Releases the
         capacity of a request that was cancelled meanwhile."""
         counts = await self._publisher.publish(identity_of(fact), status)
-        go_on()
+        raise_if_cancelled()
         if not counts:
             self._releaser.start_release(identity_of(fact))
         elif status.ends:

@@ -27,7 +27,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.sdk.limits import clipped
 from admittance.sdk.outbox import Outbox
 

@@ -47,7 +47,7 @@ async def end(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
         task.result()
 
 
-def go_on() -> None:
+def raise_if_cancelled() -> None:
     """Raises CancelledError if the current task was cancelled and the cancellation got lost: the
     client of the bus drops one while it flushes. For loops that end only by cancellation."""
     task = asyncio.current_task()

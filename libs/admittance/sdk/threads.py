@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from admittance.runtime.tasks import go_on
+from admittance.runtime.tasks import raise_if_cancelled
 
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
@@ -102,7 +102,7 @@ async def until_returned(
     call."""
     failures = 0
     while True:
-        go_on()
+        raise_if_cancelled()
         try:
             await call()
             return

@@ -47,7 +47,7 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.sdk.threads import Threads
 
 SERVICE: Final = "provider-aws"

@@ -26,7 +26,7 @@ from admittance.providers.status_store import CANCELLED
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Fenced, Superseded
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 
 log = structlog.get_logger()
 

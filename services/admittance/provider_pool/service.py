@@ -36,7 +36,7 @@ from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_within
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.reading import read_manifest
 
 SERVICE: Final = "provider-pool"

@@ -23,9 +23,9 @@ from admittance.provisioning_check.messages import HEADER_TAKEN_BACK, key_of, ta
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.consume import persist
 from admittance.runtime.bus.history import PAGE, past
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.bus.messages import with_retries
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.reading import read, read_manifest
 
 PATTERNS: Final = (
@@ -91,7 +91,7 @@ class BucketWatch:
                 if reader.loaded.is_set() and not self.loaded.is_set():
                     strange, self._strange = self._strange, {}
                     if strange:
-                        await persist(partial(self._recover, strange))
+                        await with_retries(partial(self._recover, strange))
                     self.loaded.set()
                     log.info("serving", requests=len(self._observed.records))
                 self._changed()

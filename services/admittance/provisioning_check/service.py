@@ -26,7 +26,7 @@ from admittance.provisioning_check.provider_monitor import ProviderMonitor
 from admittance.provisioning_check.step_performer import StepPerformer, tell_left_aside
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.consume import Bad, bury
+from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
@@ -143,23 +143,25 @@ class Reconciler:
         self._are_all_heard()
         while True:
             batch = await self._puller.batch()
-            bad: list[Bad] = []
+            bad: list[UnusableDelivery] = []
             good: list[tuple[Delivery, ProvisioningStatus]] = []
             for delivery in batch:
                 found = _status_of(delivery)
                 if isinstance(found, str):
-                    bad.append(Bad(delivery, found))
+                    bad.append(UnusableDelivery(delivery, found))
                 else:
                     good.append((delivery, found))
             await self._note(bad)
             whys = await self.take([fact for _, fact in good])
-            bad += [Bad(one, why) for (one, _), why in zip(good, whys, strict=True) if why]
-            await bury(self._bus, SERVICE, bad)
+            bad += [
+                UnusableDelivery(one, why) for (one, _), why in zip(good, whys, strict=True) if why
+            ]
+            await publish_dead_letters(self._bus, SERVICE, bad)
             await self._settled()
             self._puller.note(batch[-1])
             self._are_all_heard()
 
-    async def _note(self, bad: Sequence[Bad]) -> None:
+    async def _note(self, bad: Sequence[UnusableDelivery]) -> None:
         """Notes each unusable answer on the request that its subject names, where users look. All
         of them also become dead letters."""
         for one in bad:

@@ -29,8 +29,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
-from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.timers.core import Timers
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
 from admittance.workload.limits import limits_of

@@ -15,7 +15,7 @@ from admittance.events.subjects import BUCKET, STREAM, workload_key
 from admittance.runtime.bus.bucket import Entry, get, read_all
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import PAGE, Past, last, past
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload.reading import read
 from admittance.workload.stored import StoredWorkload

@@ -25,7 +25,7 @@ from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get, put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"

@@ -41,7 +41,7 @@ from admittance.runner.other_folders import OtherFolders, OtherRun
 from admittance.runner.plan import CannotRun, Plan
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
-from admittance.runtime.bus.message_ids import message_id
+from admittance.runtime.bus.messages import message_id
 from admittance.runtime.clock import Clock, monotonic
 from admittance.runtime.errors import Refused, SetupError, Unavailable
 from admittance.runtime.telemetry import tracing

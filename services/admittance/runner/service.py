@@ -149,7 +149,7 @@ async def _serve(
         recovering.result()
         tasks.remove(recovering)
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
-        served = await micro.serve(bus, SERVICE, settings.instance, {}, everyone=endpoints)
+        served = await micro.serve(bus, SERVICE, settings.instance, {}, every_instance=endpoints)
         handling = [
             asyncio.create_task(_handle_facts(manager, puller), name="runner hears"),
             asyncio.create_task(_watch(manager, claims), name="runner watches claims"),

@@ -43,7 +43,7 @@ from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.simulating import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
@@ -91,7 +91,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             "admit.api.simulate": simulations.simulate,
             "admit.api.simulate.*": simulations.simulate,
         },
-        everyone={"admit.api.health": shell.health},
+        every_instance={"admit.api.health": shell.health},
     )
     work = [
         asyncio.create_task(leading.run(), name="leading"),

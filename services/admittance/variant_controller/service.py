@@ -27,14 +27,13 @@ from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.message_ids import deployment_secret, message_id
+from admittance.runtime.bus.messages import deployment_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
-from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.metrics import Gauge, served
-from admittance.runtime.telemetry.set_aside import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, Families
 from admittance.variants.known_families import Name, name_of

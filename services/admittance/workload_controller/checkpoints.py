@@ -29,7 +29,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import PAGE, Past, past
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload_controller.journal import ADOPTED_MAX, PREFIX, Journal, JournalPosition
 
 SLICE: Final = 200

@@ -32,11 +32,11 @@ from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
-from admittance.runtime.bus.consume import Bad, bury, persist
+from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters, with_retries
 from admittance.runtime.bus.puller import Delivery
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
@@ -85,11 +85,11 @@ class CommitWriter:
             now = clock.now()
             for key in controller.missing(rest):
                 loaded[key] = None
-                await persist(partial(self._reload, key))
+                await with_retries(partial(self._reload, key))
             commit = fold(controller, rest, now)
             letters = self._letters.of(commit.dead, clock.monotonic()) if commit.dead else []
-            bad = [Bad(_delivery(one.heard), one.reason) for one in letters]
-            await bury(self._bus, SERVICE, bad)
+            bad = [UnusableDelivery(_delivery(one.heard), one.reason) for one in letters]
+            await publish_dead_letters(self._bus, SERVICE, bad)
             await publish_messages(self._bus, commit.notes)
             done, unsure = await self._put(commit, now)
             if unsure:
@@ -102,7 +102,7 @@ class CommitWriter:
             await publish_messages(self._bus, done)
             for key in (*loaded, *(put.key for put in commit.puts)):
                 controller.said(key)
-            await persist(partial(write_echoes, self._bus, commit.echoes))
+            await with_retries(partial(write_echoes, self._bus, commit.echoes))
             self._note(commit)
             if self._tally is not None:
                 self._tally.settled(controller, rest, commit.outcomes)
@@ -123,7 +123,7 @@ class CommitWriter:
                 messages += controller.committed(put, outcome, now)
                 _tell(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
-                await persist(partial(self._reload, put.key))
+                await with_retries(partial(self._reload, put.key))
                 # It can be this leader's own put, or one of a previous leader that did not publish
                 # its outbox. Later facts of the batch were judged by the old state: a decision made
                 # from that put would be ignored, and the scheduler would assume it forever.

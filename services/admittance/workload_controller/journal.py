@@ -24,8 +24,7 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, TooBig, Unavailable
-from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 
 PREFIX: Final = "workload."
 WORD_MAX: Final = 500_000

@@ -16,7 +16,7 @@ from admittance.control.objects import StoredObject
 from admittance.events.applying import Applied
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
-from admittance.runtime.bus.consume import persist
+from admittance.runtime.bus.messages import with_retries
 from admittance.runtime.errors import (
     AdmittanceError,
     Refused,
@@ -123,7 +123,7 @@ class ManifestWriter:
         except (StaleRevision, Unavailable):
             await self._guard.take()
             for key in keys:
-                entry = await persist(partial(bucket.get, self._bus, key))
+                entry = await with_retries(partial(bucket.get, self._bus, key))
                 if entry is None:
                     continue
                 said = learn(self.controller, key, entry.value, entry.revision, entry.headers)

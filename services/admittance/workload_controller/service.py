@@ -90,7 +90,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     stopping = asyncio.create_task(stop.wait(), name="stop")
     tally = WorkloadMetrics() if settings.metrics is not None else None
     service = await micro.serve(
-        bus, SERVICE, settings.instance, {}, everyone={"admit.api.health": health}
+        bus, SERVICE, settings.instance, {}, every_instance={"admit.api.health": health}
     )
     figures = AsyncExitStack()
     again = Backoff(clock.monotonic)

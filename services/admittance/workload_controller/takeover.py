@@ -20,10 +20,10 @@ from admittance.events.system import ObjectApplied
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import Past, last
-from admittance.runtime.bus.message_ids import deployment_secret
+from admittance.runtime.bus.messages import deployment_secret
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.limits import Limits
 from admittance.workload_controller.checkpoints import JournalAtTakeover
 from admittance.workload_controller.commit_writer import publish_messages, tell_unreadable

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.events.codec import Undecodable, decode
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.consume import Bad, bury
+from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Superseded
 
@@ -211,6 +211,6 @@ async def test_a_subject_of_bytes_that_are_no_text_is_read_and_buried(
 
     with pytest.raises(Undecodable, match=r"xfe' is no token of a name"):
         decode(strange.subject, strange.data)
-    await bury(bus, "reader", [Bad(strange, "no token")])
+    await publish_dead_letters(bus, "reader", [UnusableDelivery(strange, "no token")])
     assert good.subject == "admit.workload.submitted.a.n0"
     await puller.close()

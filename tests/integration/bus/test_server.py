@@ -16,8 +16,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, NoServer, SetupError
 from admittance.runtime.nats_server import server as server_module
-from admittance.runtime.nats_server.process import Running, is_running
-from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.runtime.nats_server.server import EmbeddedServer, Running, is_running
 
 from servers import TestServer, until
 

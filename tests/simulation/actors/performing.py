@@ -116,7 +116,7 @@ class Performing:
 
 
 def persist(handle: Callable[[], Any]) -> Any:
-    """As `admittance.runtime.bus.consume.persist`: tries until the bus answers."""
+    """As `admittance.runtime.bus.messages.with_retries`: tries until the bus answers."""
     pause = 0.01
     for _ in range(ATTEMPTS):
         try:

@@ -8,7 +8,7 @@ from admittance.runtime.bus import streams
 
 
 def made(replicas: int) -> dict[str, dict[str, Any] | None]:
-    return {one.name: {**one.laws, **one.wishes} for one in streams.wanted(replicas)}
+    return {one.name: {**one.required, **one.adjustable} for one in streams.all_streams(replicas)}
 
 
 def test_streams_that_are_all_stored_three_times_are_well() -> None:

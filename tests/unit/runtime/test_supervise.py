@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from admittance.runtime.bus import consume
+from admittance.runtime.bus import messages
 from admittance.runtime.errors import (
     AdmittanceError,
     SetupError,
@@ -146,11 +146,11 @@ async def test_what_was_stale_is_handled_again_a_bounded_number_of_times() -> No
             raise StaleRevision(10071, "moved")
         return "done"
 
-    assert await consume.persist(handle) == "done"
+    assert await messages.with_retries(handle) == "done"
     tries = -100
     with pytest.raises(StaleRevision):
-        await consume.persist(handle)
-    assert tries == -100 + consume.ATTEMPTS
+        await messages.with_retries(handle)
+    assert tries == -100 + messages.ATTEMPTS
 
 
 async def test_a_bug_is_not_handled_again() -> None:
@@ -162,5 +162,5 @@ async def test_a_bug_is_not_handled_again() -> None:
         raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError):
-        await consume.persist(handle)
+        await messages.with_retries(handle)
     assert tries == 1

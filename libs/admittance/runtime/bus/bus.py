@@ -17,9 +17,8 @@ import nats.errors
 from nats.js import JetStreamContext
 
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.connection import Connection, frame, status
+from admittance.runtime.bus.connection import Connection, PermissionDenied, frame, status
 from admittance.runtime.bus.opening import Opening, open_connection
-from admittance.runtime.bus.reconnecting_client import PermissionDenied
 from admittance.runtime.errors import (
     IN_PROCESS,
     NO_ANSWER,

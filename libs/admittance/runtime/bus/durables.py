@@ -16,7 +16,7 @@ from admittance.events.subjects import (
 )
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, SetupError
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059

@@ -71,13 +71,13 @@ async def serve(
     instance: str,
     endpoints: Mapping[str, Handler],
     *,
-    everyone: Mapping[str, Handler] | None = None,
+    every_instance: Mapping[str, Handler] | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> Serving:
     """Answers requests on subjects (with wildcards for the namespace) until the returned `Serving`
     is stopped or the bus is closed.
 
-    One instance of the service answers ``endpoints``; every instance answers ``everyone``.
+    One instance of the service answers ``endpoints``; every instance answers ``every_instance``.
     """
     added = await nats.micro.add_service(
         bus.nc,
@@ -91,7 +91,7 @@ async def serve(
         await added.add_endpoint(
             name=_name(subject), subject=subject, handler=_answering(service, handler)
         )
-    for subject, handler in (everyone or {}).items():
+    for subject, handler in (every_instance or {}).items():
         await added.add_endpoint(
             name=_name(subject),
             subject=subject,

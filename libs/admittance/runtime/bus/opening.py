@@ -12,8 +12,7 @@ import msgspec
 import nats.errors
 
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.connection import Connection
-from admittance.runtime.bus.reconnecting_client import PermissionDenied
+from admittance.runtime.bus.connection import Connection, PermissionDenied
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,

@@ -1,16 +1,19 @@
-"""The streams and buckets: made with the right settings, and checked at every start.
+"""Creates the streams and buckets with the right settings, and checks them at every start.
 
-The JetStream API is spoken directly: what a setting is called here is what the server calls it.
+Uses the JetStream API directly: settings have the server's names here.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from admittance.events import subjects
-from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
+    AdmittanceError,
     Meaning,
     Refused,
     SetupError,
@@ -22,14 +25,14 @@ from admittance.runtime.errors import (
 NO_STREAM: Final = 10059
 SECOND: Final = 1_000_000_000
 LOG_AGE: Final = 6 * 7 * 86_400 * SECOND
-"""Nanoseconds that a fact stays on the log. Nothing waits longer for its reader."""
+"""Nanoseconds that a fact stays on the log."""
 DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
 """Seconds that the marker of an expired key stays visible to readers that were not connected."""
-FOR_GOOD: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
-"""For buckets whose values may expire. Without it, a key's value before the expired one returns if
-the server is killed after the expiry (measured on 2.15.1): a finished job would run again, and
-released capacity would count as booked."""
+EXPIRY_MARKERS: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
+"""For buckets whose values may expire. Without markers, if the server is killed after an expiry,
+the value before the expired one comes back (measured on 2.15.1): a finished job would run again,
+and released capacity would count as booked."""
 
 KV_LOG: Final = f"KV_{subjects.BUCKET}"
 KV_PROVIDERS: Final = f"KV_{subjects.PROVIDERS}"
@@ -37,16 +40,16 @@ KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
 
 
 class Stream(NamedTuple):
-    """``laws``: required settings; an existing stream with other values is a SetupError.
-    ``wishes``: set at creation, and corrected in an existing stream, which is harmless."""
+    """``required``: an existing stream with other values is a SetupError. ``adjustable``: set at
+    creation, and corrected in an existing stream, which is harmless."""
 
     name: str
-    laws: Mapping[str, Any]
-    wishes: Mapping[str, Any]
+    required: Mapping[str, Any]
+    adjustable: Mapping[str, Any]
 
 
-def wanted(replicas: int = 1) -> tuple[Stream, ...]:
-    """All streams, in the order in which they are made: the log sources the timers."""
+def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
+    """All streams, in the order of creation: the log sources the timers."""
     common = {"retention": "limits", "storage": "file"}
     unlimited = {"max_msgs": -1, "max_bytes": -1, "max_age": 0}
     bucket = {
@@ -85,7 +88,8 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 ],
                 "discard": "new",
                 "allow_atomic": True,
-                # Each lets a client that may publish on one subject empty the log with one header.
+                # With either of them, a client that may publish on one subject could empty the log
+                # with one header.
                 "allow_msg_schedules": False,
                 "allow_rollup_hdrs": False,
                 "sources": [{"name": subjects.TIMERS, "filter_subject": f"{subjects.TIMER_DUE}>"}],
@@ -102,7 +106,7 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
             {
                 **common,
                 "subjects": ["admit.checkpoint.>"],
-                # Nothing hangs on it but what can be looked up: the oldest goes first.
+                # Checkpoints are only looked up, never needed: the oldest is deleted first.
                 "discard": "old",
                 "allow_rollup_hdrs": False,
             },
@@ -118,11 +122,11 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
             KV_LOG,
             {**common, **bucket, "subjects": [f"$KV.{subjects.BUCKET}.>"], "allow_atomic": True},
             {
-                # Finished workloads and the markers of deleted ones go by themselves, in the end.
+                # Finished workloads and the markers of deleted ones expire.
                 "allow_msg_ttl": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
-                **FOR_GOOD,
+                **EXPIRY_MARKERS,
             },
         ),
         Stream(
@@ -133,7 +137,7 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 "subjects": [f"$KV.{subjects.PROVIDERS}.>"],
                 "allow_msg_ttl": True,
             },
-            {"num_replicas": replicas, "duplicate_window": DEDUPE, **FOR_GOOD},
+            {"num_replicas": replicas, "duplicate_window": DEDUPE, **EXPIRY_MARKERS},
         ),
         Stream(
             KV_CLAIMS,
@@ -147,65 +151,66 @@ def wanted(replicas: int = 1) -> tuple[Stream, ...]:
                 "allow_atomic": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
-                **FOR_GOOD,
+                **EXPIRY_MARKERS,
             },
         ),
     )
 
 
 async def ensure(bus: Bus, *, replicas: int = 1) -> None:
-    """Makes what is missing, adjusts what may be, and refuses what is wrong.
+    """Creates missing streams and corrects adjustable settings.
 
-    Raises SetupError naming stream, setting, found and wanted; Unavailable, Busy or Full where the
-    servers cannot do it now.
+    Raises SetupError with stream, setting and both values for a wrong required setting, and
+    Unavailable, Busy or Full if the servers cannot do it now.
     """
-    for stream in wanted(replicas):
+    for stream in all_streams(replicas):
         found = await _config(bus, stream.name)
         if found is None:
-            made = {"name": stream.name, **stream.laws, **stream.wishes}
+            made = {"name": stream.name, **stream.required, **stream.adjustable}
             try:
                 await bus.api(f"STREAM.CREATE.{stream.name}", made)
             except Refused as error:
                 if error.meaning is not Meaning.TAKEN:
-                    raise _unmakable(stream.name, error) from None
-                # Another service made it in this very moment: check what it made.
+                    raise _creation_error(stream.name, error) from None
+                # Another service created it at the same moment: check its settings.
             found = await _config(bus, stream.name)
             if found is None:
-                # Being made is not yet being there: the servers of a cluster tell each other.
-                raise Unavailable(f"stream {stream.name} is being made")
-        wrong = _differences(stream.laws, found)
+                # The servers of a cluster need a moment until all know the stream.
+                raise Unavailable(f"stream {stream.name} is being created")
+        wrong = _differences(stream.required, found)
         if wrong:
             raise SetupError(f"stream {stream.name}: {wrong[0]}")
-        wishes = {k: v for k, v in stream.wishes.items() if k not in _KEPT}
-        if _differences(wishes, found):
+        adjustable = {k: v for k, v in stream.adjustable.items() if k not in _CREATION_ONLY}
+        if _differences(adjustable, found):
             try:
-                await bus.api(f"STREAM.UPDATE.{stream.name}", {**found, **wishes})
+                await bus.api(f"STREAM.UPDATE.{stream.name}", {**found, **adjustable})
             except Refused as error:
-                raise _unmakable(stream.name, error) from None
+                raise _creation_error(stream.name, error) from None
 
 
 async def check(bus: Bus) -> list[str]:
-    """What differs from the wanted settings, a sentence each; empty when all is well."""
-    return problems({stream.name: await _config(bus, stream.name) for stream in wanted()})
+    """The differences from the right settings, a sentence each."""
+    return problems({stream.name: await _config(bus, stream.name) for stream in all_streams()})
 
 
 def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """What differs in these settings by stream, a sentence each; None: the stream is missing. How
-    often each has to be stored is read from the streams: as often as the one stored most often."""
+    """The differences from the right settings, a sentence each. ``found``: settings by stream; None
+    for a missing stream. Every stream needs as many replicas as the stream with the most."""
     replicas = max([config.get("num_replicas", 1) for config in found.values() if config] or [1])
-    told: list[str] = []
-    for stream in wanted(replicas):
+    sentences: list[str] = []
+    for stream in all_streams(replicas):
         config = found.get(stream.name)
         if config is None:
-            told.append(f"stream {stream.name} is missing")
+            sentences.append(f"stream {stream.name} is missing")
             continue
-        differing = _differences({**stream.laws, **stream.wishes}, config)
-        told.extend(f"stream {stream.name}: {difference}" for difference in differing)
-    return told
+        differing = _differences({**stream.required, **stream.adjustable}, config)
+        sentences.extend(f"stream {stream.name}: {difference}" for difference in differing)
+    return sentences
 
 
-_KEPT: Final = frozenset({"num_replicas", "max_age"})
-"""Wishes only for a new stream: an operator may have chosen otherwise, with reason."""
+_CREATION_ONLY: Final = frozenset({"num_replicas", "max_age"})
+"""Adjustable settings that `ensure` keeps in an existing stream: an operator may have changed
+them on purpose."""
 
 
 async def _config(bus: Bus, name: str) -> dict[str, Any] | None:
@@ -236,7 +241,7 @@ def _same(wanted: Any, found: Any) -> bool:
             all(theirs.get(key) == value for key, value in ours.items())
             for ours, theirs in zip(wanted, found, strict=True)
         )
-    # The server leaves out what is false or zero.
+    # The server leaves out settings that are false or zero.
     return bool(wanted == found or (not wanted and not found))
 
 
@@ -244,10 +249,49 @@ def _shown(value: Any) -> str:
     return "off" if value is None or value is False else "on" if value is True else str(value)
 
 
-def _unmakable(name: str, error: Refused) -> SetupError:
+def _creation_error(name: str, error: Refused) -> SetupError:
     if passes(error) or isinstance(error, StaleRevision):
         raise error
     return SetupError(
         f"the server refuses the stream {name}: {error.description} ({error.code}); "
         "it must be nats-server 2.12 or newer, with file storage left"
     )
+
+
+PROBE_SECONDS: Final = 3.0
+"""Longest wait for the acknowledgement of a probe, and for its purge."""
+
+PROBES: Final = {
+    subjects.STREAM: "admit.lease.probe",
+    subjects.TIMERS: "admit.timer.probe",
+    subjects.CHECKPOINTS: "admit.checkpoint.probe",
+    KV_LOG: f"$KV.{subjects.BUCKET}._admittance.probe",
+    KV_CLAIMS: f"$KV.{subjects.CLAIMS}._admittance.probe",
+    KV_PROVIDERS: f"$KV.{subjects.PROVIDERS}._admittance.probe",
+}
+"""By stream, a subject that no service reads."""
+
+
+async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[str, AdmittanceError]:
+    """Why streams do not store messages, by stream; empty if all do. Unavailable: the server did
+    not acknowledge.
+
+    Publishes a message to each stream and purges it. A nats-server whose disk was full answers
+    every request but acknowledges no write to that stream until it is restarted, even with free
+    space again (2.15.1, measured). Only a write shows that.
+    """
+    errors = await asyncio.gather(*(_refusal(bus, name, seconds) for name in PROBES))
+    return {name: error for name, error in zip(PROBES, errors, strict=True) if error is not None}
+
+
+async def _refusal(bus: Bus, name: str, seconds: float) -> AdmittanceError | None:
+    subject = PROBES[name]
+    try:
+        await bus.publish(Outgoing(subject, b""), timeout=seconds)
+    except AdmittanceError as error:
+        return error
+    finally:
+        # If the purge fails, an empty message stays until the next probe.
+        with suppress(AdmittanceError):
+            await bus.api(f"STREAM.PURGE.{name}", {"filter": subject}, timeout=seconds)
+    return None

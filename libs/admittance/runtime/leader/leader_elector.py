@@ -10,20 +10,87 @@ from typing import Any, Final
 
 import msgspec
 import structlog
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reading import SetAside, Unreadable
-from admittance.events.system import Barrier, Epoch
+from admittance.events.subjects import ALIVE_INSTANCE
+from admittance.events.system import Alive, Barrier, Epoch
 from admittance.lease.lease_state import LeaseState, Takeover
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import BucketReader
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.errors import Refused, StaleRevision, Unavailable
+from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.leader.single_process import SingleProcess
 from admittance.runtime.tasks import parts, set_within
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
+
+ANSWER_SECONDS: Final = 1.0
+"""Longest wait for an answer. Only a start, or a sign of another process, sends the request."""
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+_encode = msgspec.json.Encoder().encode
+_alive = msgspec.json.Decoder(Alive)
+
+
+class SingleProcess:
+    """This process as an instance of a service. ``id`` is unique among all processes of the
+    instance; a later process has a greater id."""
+
+    def __init__(self, bus: Bus, service: str, instance: str) -> None:
+        self._bus = bus
+        self._service = service
+        self._instance = instance
+        self._subject = f"{ALIVE_INSTANCE}{token(service)}.{token(instance)}"
+        self._answering: Subscription | None = None
+        self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{chance.token_hex(4)}"
+
+    async def begin(self) -> None:
+        """Starts to answer for the instance. Raises SetupError if another process answers."""
+        if await self._other():
+            raise self._refusal()
+        self._answering = await self._bus.nc.subscribe(self._subject, cb=self._answer)
+
+    async def check(self) -> None:
+        """Asks again, after a sign of another process. Raises SetupError if an older process
+        answers; a younger one ends itself."""
+        if self.id > await self._other() > "":
+            raise self._refusal()
+
+    async def end(self) -> None:
+        """Stops answering."""
+        subscription, self._answering = self._answering, None
+        if subscription is not None:
+            with suppress(Exception):
+                await subscription.unsubscribe()
+
+    async def _other(self) -> str:
+        """The id of another process that runs as this instance; empty without an answer."""
+        question = _encode(self._alive())
+        with suppress(Unavailable, *UNREADABLE):
+            answer = await self._bus.request(self._subject, question, timeout=ANSWER_SECONDS)
+            return _alive.decode(answer).process
+        return ""
+
+    async def _answer(self, question: Msg) -> None:
+        if not question.reply:
+            return
+        with suppress(*UNREADABLE):
+            if _alive.decode(question.data).process == self.id:
+                return
+        await self._bus.tell((question.reply, _encode(self._alive())))
+
+    def _alive(self) -> Alive:
+        return Alive(service=self._service, instance=self._instance, process=self.id)
+
+    def _refusal(self) -> SetupError:
+        return SetupError(
+            f"another process runs as {self._service} instance {self._instance}: "
+            "give each its own ADMIT_INSTANCE"
+        )
+
 
 LEADER: Final = "leader"
 LEADER_SEEN: Final = "leader_seen"
@@ -31,7 +98,6 @@ NO_LEADER: Final = "none"
 """Details of a standby's health: see `LeaderElector.standby_details`."""
 
 KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
-_encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
 
 RENEWALS: Final = 4

@@ -23,7 +23,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import NO_MESSAGE, TTL, Entry, delete_message, get, put_message
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import Refused
-from admittance.runtime.telemetry.set_aside import log_set_aside
+from admittance.runtime.telemetry.logger import log_set_aside
 
 _encode = msgspec.json.Encoder().encode
 _epoch = Reader(Epoch)

@@ -23,7 +23,7 @@ from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.health_query import trouble
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import go_on
+from admittance.runtime.tasks import raise_if_cancelled
 
 TROUBLE: Final = "trouble"
 """The detail that names what keeps a service from its work, such as refused keys."""
@@ -43,7 +43,9 @@ async def answered(
     async def answer(_: bytes, __: str) -> HealthReply:
         return health()
 
-    serving = await micro.serve(bus, service, instance, {}, everyone={"admit.api.health": answer})
+    serving = await micro.serve(
+        bus, service, instance, {}, every_instance={"admit.api.health": answer}
+    )
     try:
         yield
     finally:
@@ -65,7 +67,7 @@ async def keep(bus: Bus, settings: Settings, file: Path | None) -> None:
     try:
         while True:
             found = await _trouble(bus, settings)
-            go_on()
+            raise_if_cancelled()
             _write(file, found)
             await asyncio.sleep(EVERY_SECONDS)
     finally:

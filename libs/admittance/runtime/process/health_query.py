@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from admittance.events.reading import BROKEN
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime import clock
-from admittance.runtime.tasks import go_on
+from admittance.runtime.tasks import raise_if_cancelled
 
 SUBJECT: Final = "admit.api.health"
 
@@ -34,7 +34,7 @@ async def trouble(
         while (left := deadline - clock.monotonic()) > 0:
             message = await answers.next_msg(timeout=left)
             # In Python 3.11 next_msg drops a cancellation that comes with a message.
-            go_on()
+            raise_if_cancelled()
             if not message.data:
                 return "no service answers"
             try:

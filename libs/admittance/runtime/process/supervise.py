@@ -20,7 +20,7 @@ from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, 
 from admittance.runtime.process.health import keep as health_file_kept
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often
-from admittance.runtime.tasks import go_on, process_ends_within
+from admittance.runtime.tasks import process_ends_within, raise_if_cancelled
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
 
@@ -107,7 +107,7 @@ async def _keep(task: Task, serves: asyncio.Event) -> None:
             elif bug or told.due(clock.monotonic()):
                 log.warning("service_interrupted", service=task.name, reason=str(error))
         # What goes wrong at its end is no reason to begin anew.
-        go_on()
+        raise_if_cancelled()
         if clock.monotonic() - began > CALM:
             crashes = interruptions = 0
             told = LogThrottle()

@@ -1,4 +1,4 @@
-"""Loggers that import structlog with their first line, and a throttle for repeated lines.
+"""Loggers that import structlog with their first line, and limits for repeated lines.
 
 Modules that short commands import use these loggers: importing structlog takes too long for a
 command, and most commands log nothing.
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
+    from admittance.events.reading import SetAside
+
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -22,7 +24,7 @@ LEVELS: Final = {
     "critical": logging.CRITICAL,
 }
 
-_errors_alone: list[str] = []
+_errors_only: list[str] = []
 """The service that logs errors only, until its first error."""
 
 
@@ -35,7 +37,7 @@ def errors_only(service: str) -> None:
     """Sets up logging of this process as `logs.configure` does for the level error, once the first
     error is written."""
     logging.getLogger("nats").setLevel(logging.CRITICAL)
-    _errors_alone[:] = [service]
+    _errors_only[:] = [service]
 
 
 class LazyLogger:
@@ -47,12 +49,12 @@ class LazyLogger:
         self._logger: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        if _errors_alone:
+        if _errors_only:
             if LEVELS.get(name, logging.ERROR) < logging.ERROR:
-                return _nothing
+                return _drop
             from admittance.runtime.telemetry import logs
 
-            logs.configure(_errors_alone.pop(), "", json=False, level="error")
+            logs.configure(_errors_only.pop(), "", json=False, level="error")
         if self._logger is None:
             import structlog
 
@@ -60,28 +62,52 @@ class LazyLogger:
         return getattr(self._logger, name)
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _drop(*_: Any, **__: Any) -> None:
     """Drops a line below the level."""
 
 
-AGAIN_SECONDS: Final = 60.0
+REPEAT_SECONDS: Final = 60.0
 
 
 class LogThrottle:
     """Limits how often a repeated event is logged."""
 
-    def __init__(self, seconds: float = AGAIN_SECONDS) -> None:
+    def __init__(self, seconds: float = REPEAT_SECONDS) -> None:
         self._seconds = seconds
-        self._told: float | None = None
+        self._logged_at: float | None = None
 
     @property
-    def told(self) -> bool:
+    def logged(self) -> bool:
         """Whether the event was logged at all."""
-        return self._told is not None
+        return self._logged_at is not None
 
     def due(self, now: float) -> bool:
         """Whether to log the event now. True counts as logged. ``now``: monotonic seconds."""
-        if self._told is not None and now - self._told < self._seconds:
+        if self._logged_at is not None and now - self._logged_at < self._seconds:
             return False
-        self._told = now
+        self._logged_at = now
         return True
+
+
+PLACES_MAX: Final = 10_000
+"""The places of unreadable entries that are remembered."""
+
+_log = logger()
+_logged: dict[tuple[str, str], str] = {}
+
+
+def log_set_aside(one: SetAside) -> None:
+    """Logs an unreadable entry, unless its place was last logged with the same reason."""
+    place = one.stream, one.place
+    if _logged.get(place) == one.reason:
+        return
+    if len(_logged) >= PLACES_MAX:
+        _logged.clear()
+    _logged[place] = one.reason
+    _log.warning(
+        "set_aside",
+        stream=one.stream,
+        place=one.place,
+        sequence=one.sequence,
+        reason=one.reason,
+    )

@@ -21,9 +21,8 @@ from admittance.provisioning.records import Record, State
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables, provider_durables
-from admittance.runtime.bus.streams import NO_STREAM
+from admittance.runtime.bus.streams import NO_STREAM, PROBE_SECONDS, PROBES, write_refusals
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.nats_server.probing import PROBES, SECONDS, refusals
 
 CHECK_REQUESTS_UNREAD_MAX = 1_000
 """More unread requests mean that the controller does not run."""
@@ -195,10 +194,10 @@ class Finding(NamedTuple):
     sentence: str
 
 
-async def writes_found(bus: Bus, *, seconds: float = SECONDS) -> list[Finding]:
+async def writes_found(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Finding]:
     """One line for each stream that refuses a probe write; one line if all take it. Streams that do
     not exist have no line: `streams.check` names them."""
-    refused = await refusals(bus, seconds=seconds)
+    refused = await write_refusals(bus, seconds=seconds)
     missing = [name for name in refused if await _is_missing(bus, name)]
     for name in missing:
         del refused[name]

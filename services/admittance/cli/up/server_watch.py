@@ -2,7 +2,7 @@
 its disk was full.
 
 After a failed write a nats-server takes no more writes to that stream until it is restarted, even
-with free space (`runtime/nats_server/probing.py`). A restart costs about a second: services
+with free space (`runtime/bus/streams.py`). A restart costs about a second: services
 reconnect, and acknowledged writes are on disk. The server is restarted only if the disk was full,
 there is space again, and a write is still not acknowledged. Without space a restart would not help.
 """
@@ -16,8 +16,8 @@ from typing import Final
 import structlog
 
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.streams import write_refusals
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
-from admittance.runtime.nats_server.probing import refusals
 from admittance.runtime.nats_server.server import ROOM_NEEDED, EmbeddedServer
 
 CHECK_SECONDS: Final = 0.2
@@ -100,7 +100,7 @@ async def _is_stuck(server: EmbeddedServer) -> bool:
             await asyncio.sleep(AGAIN_SECONDS)
             continue
         try:
-            refused = await refusals(bus, seconds=PROBE_SECONDS)
+            refused = await write_refusals(bus, seconds=PROBE_SECONDS)
         finally:
             await bus.close()
         return any(isinstance(error, Unavailable) for error in refused.values())

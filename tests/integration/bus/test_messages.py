@@ -8,9 +8,9 @@ import pytest
 from admittance.events.codec import Undecodable, decode
 from admittance.events.requests import Health, HealthReply
 from admittance.events.system import DeadLetter
-from admittance.runtime.bus import consume, micro
+from admittance.runtime.bus import messages, micro
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.message_ids import deployment_secret, message_id
+from admittance.runtime.bus.messages import deployment_secret, message_id
 from admittance.runtime.bus.puller import Delivery, Puller
 
 from servers import within
@@ -31,8 +31,8 @@ async def letters(bus: Bus, payloads: list[bytes]) -> list[DeadLetter]:
     for delivery in deliveries:
         with pytest.raises(Undecodable) as caught:
             decode(delivery.subject, delivery.data)
-        bad.append(consume.Bad(delivery, str(caught.value)))
-    await consume.bury(bus, "reader", bad)
+        bad.append(messages.UnusableDelivery(delivery, str(caught.value)))
+    await messages.publish_dead_letters(bus, "reader", bad)
     await puller.close()
     graves = Puller(bus, "graves", ["admit.deadletter.>"])
     found: list[Delivery] = []
@@ -56,9 +56,9 @@ async def test_a_dead_letter_keeps_bytes_subject_and_reason(bus: Bus) -> None:
 async def test_a_long_payload_is_cut_and_the_letter_says_so(bus: Bus) -> None:
     plain, control = await letters(bus, [b"x" * 1_000_000, b"\x01" * 1_000_000])
     assert plain.truncated
-    assert plain.data == "x" * consume.KEPT_MAX
+    assert plain.data == "x" * messages.PAYLOAD_MAX
     assert control.truncated
-    assert control.data64 == b"\x01" * consume.KEPT_MAX
+    assert control.data64 == b"\x01" * messages.PAYLOAD_MAX
 
 
 async def test_one_bad_request_disturbs_nothing(bus: Bus) -> None:

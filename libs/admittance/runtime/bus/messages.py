@@ -1,0 +1,159 @@
+"""Message ids, and how services handle a message of the log that fails.
+
+| failure                                  | handling                                              |
+|------------------------------------------|-------------------------------------------------------|
+| bytes, type or subject cannot be read    | a dead letter with the reason, then acknowledged      |
+| `StaleRevision`                          | handled again from a fresh load (`with_retries`)      |
+| `Unavailable`, `Busy`                    | handled again after pauses, a bounded number of times |
+| `Fenced`, `Superseded`                   | raised: the new leader reads the message              |
+| any other exception is a bug             | raised: the service restarts and reads the message    |
+|                                          | again; `supervise` limits the restarts                |
+
+Services never send a nak: a redelivered message would come behind newer facts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+import structlog
+
+from admittance.events import subjects
+from admittance.events.names import token
+from admittance.events.system import DeadLetter
+from admittance.runtime import chance, clock
+from admittance.runtime.bus.bucket import get, put_message
+from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus.puller import Delivery
+from admittance.runtime.errors import Busy, StaleRevision, Unavailable
+
+SECRET_KEY: Final = "_admittance.secret"
+
+
+async def deployment_secret(bus: Bus) -> bytes:
+    """The secret of this deployment, created at first use. It is kept in the bucket, which users
+    may not read."""
+    while True:
+        entry = await get(bus, SECRET_KEY)
+        if entry is not None and entry.value:
+            return entry.value
+        made = chance.token_hex(32).encode()
+        try:
+            await bus.publish(
+                put_message(SECRET_KEY, made, expected=entry.revision if entry else 0)
+            )
+        except StaleRevision:
+            continue
+        return made
+
+
+def message_id(secret: bytes, *parts: str | int) -> str:
+    """The id for these parts: equal parts have equal ids. Without the secret an id cannot be
+    guessed: a foreign message with the same id would suppress ours."""
+    text = "\x00".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, key=secret[:64], digest_size=16).hexdigest()
+
+
+PAYLOAD_MAX: Final = 256 * 1024
+"""Bytes of a payload that a dead letter keeps. One byte takes up to six in JSON and 1.33 in base64,
+and the whole message must fit into the server's 1 MiB."""
+HEADERS_MAX: Final = 8 * 1024
+ATTEMPTS: Final = 8
+
+T = TypeVar("T")
+log = structlog.get_logger()
+_encode = msgspec.json.Encoder().encode
+
+
+class UnusableDelivery(NamedTuple):
+    """A delivery that no instance can handle, and the reason."""
+
+    delivery: Delivery
+    reason: str
+
+
+async def publish_dead_letters(bus: Bus, service: str, bad: Sequence[UnusableDelivery]) -> None:
+    """Publishes a dead letter on ``admit.deadletter.<service>`` for each delivery.
+
+    A repeat within the dedupe window has no effect; a later repeat publishes a second dead letter.
+    """
+    if not bad:
+        return
+    for delivery, reason in bad:
+        log.warning(
+            "message_dead_lettered",
+            service=service,
+            subject=delivery.subject,
+            sequence=delivery.sequence,
+            reason=reason,
+        )
+    messages = [dead_letter(service, delivery, reason) for delivery, reason in bad]
+    for outcome in await bus.publish_all(messages):
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+def dead_letter(service: str, delivery: Delivery, reason: str) -> Outgoing:
+    """The dead letter of one delivery. ``truncated`` in it: payload or headers were too long."""
+    data = delivery.data[:PAYLOAD_MAX]
+    text: str | None
+    try:
+        text = data.decode()
+        # JSON writes a control character as six bytes: then base64 is shorter.
+        if len(_encode(text)) > 2 * PAYLOAD_MAX:
+            text = None
+    except UnicodeDecodeError:
+        text = None
+    headers = dict(delivery.headers)
+    cut = sum(len(name) + len(value) for name, value in headers.items()) > HEADERS_MAX
+    letter = DeadLetter(
+        service=service,
+        subject=delivery.subject,
+        reason=reason[:4096],
+        sequence=delivery.sequence,
+        data=text,
+        data64=data if text is None else None,
+        truncated=cut or len(data) < len(delivery.data),
+        headers={} if cut else headers,
+        time=clock.now(),
+    )
+    return Outgoing(
+        f"{subjects.DEADLETTER}{token(service)}",
+        _encoded(letter),
+        {MESSAGE_ID: f"deadletter-{service}-{delivery.sequence}"},
+    )
+
+
+def _encoded(letter: DeadLetter) -> bytes:
+    try:
+        return _encode(letter)
+    except UnicodeEncodeError:
+        # The reason quotes a lone surrogate of an escaped name, which JSON cannot contain.
+        reason = letter.reason.encode("utf-8", "backslashreplace").decode()
+        return _encode(msgspec.structs.replace(letter, reason=reason))
+
+
+async def with_retries(handle: Callable[[], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
+    """Calls ``handle`` until it succeeds. It must load, decide and commit anew at each call.
+
+    Retries after StaleRevision, Unavailable and Busy; raises any other exception at once, and these
+    after ``attempts`` calls.
+    """
+    pause = 0.01
+    for left in range(attempts - 1, -1, -1):
+        try:
+            return await handle()
+        except StaleRevision:
+            # Another writer changed the object first: load and decide anew, without a pause.
+            if not left:
+                raise
+        except (Unavailable, Busy):
+            if not left:
+                raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)
+    raise AssertionError("not reached")
