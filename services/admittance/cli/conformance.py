@@ -21,7 +21,7 @@ from admittance.api.validation.validate import validate
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
-from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.cli.support.options import Call, Output, key_values
 from admittance.cli.support.output import Column, Progress, Table
 from admittance.conformance.checks import report as check_report
 from admittance.conformance.checks import run as check_run
@@ -35,46 +35,127 @@ from admittance.runtime.telemetry import logs
 
 COLUMNS = (Column("CASE"), Column("OUTCOME"), Column("WHAT"))
 
-Tell: TypeAlias = Callable[[str], None]
+OnCase: TypeAlias = Callable[[str], None]
 """Called with the name of the case that starts."""
-Ready: TypeAlias = Callable[[], None]
+OnReady: TypeAlias = Callable[[], None]
 """Called when the program may be started."""
 
 
-class Where(NamedTuple):
-    """``port``: of a server of our own; None: the server of the call. ``command``: starts the
-    program; empty: it runs already. ``wait``: seconds for its first answer, if that was typed."""
+class TestOptions(NamedTuple):
+    """Options of both commands. ``command``: starts the program; empty: it runs already. ``wait``:
+    seconds for its first answer, if given. ``cases``: empty for all. ``port``: of a server of our
+    own; None: the server of the call."""
 
-    port: int | None
-    command: Sequence[str]
-    wait: float | None
+    call: Call
+    command: Sequence[str] = ()
+    parameters: Path | None = None
+    timeout: float = 10.0
+    wait: float | None = None
+    cases: Sequence[str] = ()
+    port: int | None = None
+
+    def refuse_unknown_cases(self, known: Collection[str]) -> None:
+        """Raises BadInput for a case that is not ``known``."""
+        for case in self.cases:
+            if case not in known:
+                raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that both tests have."""
+        patience = 60.0 if self.port is not None else self.timeout
+        return {
+            "timeout": self.timeout,
+            "patience": patience if self.wait is None else self.wait,
+            "command": self.command,
+            "only": self.cases,
+        }
 
 
-def where_of(
-    call: Call, *, own: bool, port: int | None, command: Sequence[str] | None, wait: float | None
-) -> Where:
-    """The server and program of the test. Raises BadInput for contradicting options."""
-    if port is not None and not own:
-        raise BadInput("--port is for the server of --embedded")
-    if own and call.url_from is UrlFrom.OPTION:
-        raise BadInput("--embedded starts a server; it does not go with --nats")
-    return Where((port or 0) if own else None, command or (), wait)
+async def check_test(options: TestOptions, controller: str, check: str) -> int:
+    """Runs all cases and prints the report; returns 1 if a case failed."""
+    example = AdmissionCheck(
+        metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=controller)
+    )
+    refuse_name("CONTROLLER", controller, validate(example))
+    refuse_name("--check", check, object_name(check, "metadata.name"))
+    options.refuse_unknown_cases(check_report.TITLES)
+    wanted = check_run.Wanted(
+        controller=controller,
+        check=check,
+        parameters=parameters_of(options.parameters),
+        **options.settings,
+    )
+
+    async def test(
+        bus: Bus, url: str, _: OwnServer | None, on_case: OnCase, on_ready: OnReady
+    ) -> Report:
+        return await check_run.try_out(bus, url, wanted, tell=on_case, ready=on_ready)
+
+    return await _run(options, "controller", controller, test)
 
 
-async def on_trial(
-    call: Call,
-    where: Where,
-    what: str,
-    name: str,
-    trial: Callable[[Bus, str, OwnServer | None, Tell, Ready], Awaitable[Report]],
+async def provider_test(
+    options: TestOptions,
+    provisioning_class: str,
+    *,
+    wrong: Path | None,
+    pods: int,
+    requests: Sequence[str],
+    node_selector: Sequence[str],
+    room: int,
 ) -> int:
-    """Runs the test and prints its report; returns 1 if a case failed. ``what``: word for the
-    program."""
+    """Runs all cases and prints the report; returns 1 if a case failed.
+
+    ``requests``, ``node_selector``: KEY=VALUE of each pod. ``wrong``: parameters that the provider
+    must refuse. ``room``: how many such requests it has capacity for; 0: unknown.
+    """
+    refuse_name(
+        "CLASS", provisioning_class, object_name(provisioning_class, "spec.provisioningClassName")
+    )
+    options.refuse_unknown_cases(provider_report.TITLES)
+    asked = key_values(requests, "--request") or {"cpu": "1"}
+    for resource, quantity in asked.items():
+        try:
+            amount(resource, quantity)
+        except BadQuantity as error:
+            raise BadInput(f"--request {resource}={quantity}: {error}") from None
+    wanted = provider_run.Wanted(
+        provisioning_class=provisioning_class,
+        shape=Shape(
+            pods=pods,
+            requests=asked,
+            node_selector=key_values(node_selector, "--node-selector"),
+            parameters=_text_parameters(options.parameters) or {},
+        ),
+        room=room,
+        wrong=_text_parameters(wrong),
+        **options.settings,
+    )
+
+    async def test(
+        bus: Bus, url: str, server: OwnServer | None, on_case: OnCase, on_ready: OnReady
+    ) -> Report:
+        return await provider_run.try_out(
+            bus, url, wanted, tell=on_case, ready=on_ready, server=server
+        )
+
+    return await _run(options, "provider", provisioning_class, test)
+
+
+async def _run(
+    options: TestOptions,
+    role: str,
+    name: str,
+    test: Callable[[Bus, str, OwnServer | None, OnCase, OnReady], Awaitable[Report]],
+) -> int:
+    """Runs the test and prints its report; returns 1 if a case failed. ``role``: controller or
+    provider."""
     logs.configure("admit", "", json=False, level="error")
     async with AsyncExitStack() as stack:
-        url, server = call.url, None
-        if where.port is not None:
-            server = await stack.enter_async_context(embedded(where.port, "admit-test"))
+        url, server = options.call.url, None
+        if options.port is not None:
+            server = await stack.enter_async_context(embedded(options.port, "admit-test"))
             url = server.url
         else:
             check_url(url)
@@ -83,23 +164,21 @@ async def on_trial(
         stack.push_async_callback(bus.close)
         progress = stack.enter_context(Progress(name))
 
-        def ready() -> None:
-            if where.port is not None and not where.command:
+        def on_ready() -> None:
+            if options.port is not None and not options.command:
                 output.note(f"ready {url}")
-                output.note(f"start the {what} now: ADMIT_NATS_URL={url} …")
+                output.note(f"start the {role} now: ADMIT_NATS_URL={url} …")
 
-        report = await trial(bus, url, server, progress.say, ready)
-    show(report, call.output)
+        report = await test(bus, url, server, progress.say, on_ready)
+    show(report, options.call.output)
     return 0 if report.passed else 1
 
 
 def show(report: Report, shape: Output) -> None:
     """Prints the report in the output format of the call."""
+    if output.show_value({**output.plain_of(report), "passed": report.passed}, shape):
+        return
     match shape:
-        case Output.JSON:
-            output.show_json({**output.plain_of(report), "passed": report.passed})
-        case Output.YAML:
-            output.show_yaml({**output.plain_of(report), "passed": report.passed})
         case Output.NAME:
             for one in report.outcomes:
                 output.say(f"{one.case} {one.outcome}")
@@ -129,31 +208,8 @@ def summary(report: Report) -> str:
     return f"{report.program}: {counts} in {report.seconds:g} s{usual}"
 
 
-class TestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of both commands. ``cases``: empty for all."""
-
-    where: Where
-    timeout: float
-    cases: Sequence[str] = ()
-
-
-def how(options: TestOptions, known: Collection[str]) -> dict[str, Any]:
-    """Settings of both tests. Raises BadInput for a case that is not ``known``."""
-    for case in options.cases:
-        if case not in known:
-            raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
-    where = options.where
-    patience = 60.0 if where.port is not None else options.timeout
-    return {
-        "timeout": options.timeout,
-        "patience": patience if where.wait is None else where.wait,
-        "command": where.command,
-        "only": options.cases,
-    }
-
-
-def check_name(what: str, name: str, problems: Iterable[Problem]) -> None:
-    """Raises BadInput for an empty name or one with ``problems``."""
+def refuse_name(what: str, name: str, problems: Iterable[Problem]) -> None:
+    """Raises BadInput for an empty name, or one with problems. ``what``: the argument."""
     if not name:
         raise BadInput(f"{what} is empty")
     for one in problems:
@@ -179,108 +235,18 @@ def parameters_of(path: Path | None) -> Any:
         raise BadInput(f"{path}: {error}") from None
 
 
-class CheckTestOptions(TestOptions, frozen=True, kw_only=True):
-    """Options of the command."""
-
-    controller: str
-    check: str
-    parameters: Path | None
-
-
-async def check_test(call: Call, options: CheckTestOptions) -> int:
-    """Runs all cases and prints the report; returns 1 if a case failed."""
-    wanted = _check_expectations(options)
-
-    async def trial(bus: Bus, url: str, _: OwnServer | None, tell: Tell, ready: Ready) -> Report:
-        return await check_run.try_out(bus, url, wanted, tell=tell, ready=ready)
-
-    return await on_trial(call, options.where, "controller", options.controller, trial)
-
-
-def _check_expectations(options: CheckTestOptions) -> check_run.Wanted:
-    as_named = AdmissionCheck(
-        metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=options.controller)
-    )
-    check_name("CONTROLLER", options.controller, validate(as_named))
-    check_name("--check", options.check, object_name(options.check, "metadata.name"))
-    return check_run.Wanted(
-        controller=options.controller,
-        check=options.check,
-        parameters=parameters_of(options.parameters),
-        **how(options, check_report.TITLES),
-    )
-
-
-class ProviderTestOptions(TestOptions, frozen=True, kw_only=True):
-    """What was typed. ``requests``, ``node_selector``: KEY=VALUE of each pod."""
-
-    provisioning_class: str
-    parameters: Path | None
-    wrong: Path | None
-    pods: int
-    requests: Sequence[str]
-    node_selector: Sequence[str]
-    room: int
-
-
-async def provider_test(call: Call, options: ProviderTestOptions) -> int:
-    """Runs all cases and prints the report; returns 1 if a case failed."""
-    wanted = _provider_expectations(options)
-
-    async def trial(
-        bus: Bus, url: str, server: OwnServer | None, tell: Tell, ready: Ready
-    ) -> Report:
-        return await provider_run.try_out(bus, url, wanted, tell=tell, ready=ready, server=server)
-
-    return await on_trial(call, options.where, "provider", options.provisioning_class, trial)
-
-
-def _provider_expectations(options: ProviderTestOptions) -> provider_run.Wanted:
-    name = options.provisioning_class
-    check_name("CLASS", name, object_name(name, "spec.provisioningClassName"))
-    requests = _pairs("--request", options.requests) or {"cpu": "1"}
-    for resource, quantity in requests.items():
-        try:
-            amount(resource, quantity)
-        except BadQuantity as error:
-            raise BadInput(f"--request {resource}={quantity}: {error}") from None
-    return provider_run.Wanted(
-        provisioning_class=options.provisioning_class,
-        shape=Shape(
-            pods=options.pods,
-            requests=requests,
-            node_selector=_pairs("--node-selector", options.node_selector),
-            parameters=_texts(options.parameters) or {},
-        ),
-        room=options.room,
-        wrong=_texts(options.wrong),
-        **how(options, provider_report.TITLES),
-    )
-
-
-def _pairs(option: str, written: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for one in written:
-        key, equals, value = one.partition("=")
-        if not key or not equals:
-            raise BadInput(f"{option} {one}: KEY=VALUE is wanted")
-        pairs[key] = value
-    return pairs
-
-
-def _texts(path: Path | None) -> dict[str, str] | None:
-    """Parameters as a request has them: those of a ProvisioningRequestConfig, or just what they
-    are."""
+def _text_parameters(path: Path | None) -> dict[str, str] | None:
+    """The parameters of a request: those of a ProvisioningRequestConfig, or the whole content."""
     found = parameters_of(path)
     if isinstance(found, dict) and "provisioningClassName" in found:
         found = found.get("parameters") or {}
     if found is None:
         return None
     if not isinstance(found, dict):
-        raise BadInput(f"{path}: parameters are text by name")
+        raise BadInput(f"{path}: parameters map names to texts")
     for key, value in found.items():
         if isinstance(value, dict | list) or value is None:
-            raise BadInput(f"{path}: {key}: parameters are text by name")
+            raise BadInput(f"{path}: {key}: parameters map names to texts")
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in found.items()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from admittance.cli.get import find
 from admittance.cli.show.families import is_variant, refuse_variant
@@ -27,10 +26,10 @@ NO: Final = frozenset({"refused", "dead-lettered"})
 NO_REASONS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
 """Reasons of an ignored fact that mean no; any other means that nothing had to change."""
 VARIANT_FOLLOWS: Final = {
-    "stopped": "which continues with the others",
-    "activated": "which tries it again if the policy allows it",
+    "stop": "which continues with the others",
+    "activate": "which tries it again if the policy allows it",
 }
-"""What its parent does after a change to a variant."""
+"""By command: what the parent does after the change to a variant."""
 
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
@@ -50,81 +49,54 @@ def judged(fact: Fact, reply: SettledReply) -> SettledReply:
     return reply
 
 
-async def change(
-    call: Call, name: str, make: Callable[[Found], Fact], done: str, *, instead: str = ""
-) -> None:
-    """Publishes the fact that ``make`` builds for an existing workload, and prints ``done``, or
-    ``unchanged`` if the fact changed nothing.
+class Change(NamedTuple):
+    """``fact``: published for the command. ``done``: the answer, with ``{}`` for its value.
+    ``on_variants``: False if it is done to the parent only."""
 
-    ``instead``: the command to use on the parent (``{}``), if variants are refused.
+    fact: type[Fact]
+    done: str
+    on_variants: bool = False
+
+
+CHANGES: Final = {
+    "stop": Change(facts.Deactivated, "stopped", on_variants=True),
+    "activate": Change(facts.Activated, "activated", on_variants=True),
+    "hold": Change(facts.Held, "held"),
+    "release": Change(facts.Released, "released"),
+    "priority": Change(facts.Reprioritized, "has priority {}"),
+    "finish": Change(facts.Finished, "finished"),
+}
+"""By command."""
+
+
+async def change(call: Call, name: str, command: str, words: str = "", **fields: Any) -> None:
+    """Publishes the fact of a command about an existing workload, and prints the outcome.
+
+    ``words``: what stands after the name on the command line. ``fields``: of the fact.
     """
+    known = CHANGES[command]
     async with link(call) as bus:
         found = await find(bus, kinds.WORKLOAD, name)
-        if instead:
-            refuse_variant(found, instead)
-        reply = await outcome_of(bus, make(found))
+        if not known.on_variants:
+            refuse_variant(
+                found, f"`{' '.join(filter(None, (f'admit {command} workload {{}}', words)))}`"
+            )
+        reply = await outcome_of(bus, fact_about(found, known.fact, **fields))
     if reply.outcome == "ignored" and reply.reason in NO_REASONS:
         raise AnswerIsNo(f'workload "{name}": {reply.message or reply.reason}')
-    word = "unchanged" if reply.outcome == "ignored" else done
+    word = "unchanged" if reply.outcome == "ignored" else known.done.format(words)
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", word)
     if reply.outcome == "ignored" and reply.message:
         output.note(reply.message)
     elif is_variant(found.workload()):
         parent, _ = owner_of(found.workload())
-        follows = VARIANT_FOLLOWS.get(done, "which owns the job")
-        output.note(f'{name} is one variant of workload "{parent}", {follows}')
+        output.note(f'{name} is one variant of workload "{parent}", {VARIANT_FOLLOWS[command]}')
 
 
-def activated(found: Found) -> Fact:
-    return facts.Activated(
-        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
-    )
-
-
-def stopped(found: Found) -> Fact:
-    """A user stops a workload: it is deactivated, and evicted if it runs."""
-    return facts.Deactivated(
-        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
-    )
-
-
-def held(found: Found) -> Fact:
-    return facts.Held(namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now())
-
-
-def released(found: Found) -> Fact:
-    return facts.Released(
-        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
-    )
-
-
-def reprioritized(priority: int) -> Callable[[Found], Fact]:
-    """Gives the workload another priority."""
-    return lambda found: facts.Reprioritized(
-        namespace=found.namespace,
-        name=found.name,
-        uid=_uid(found),
-        time=clock.now(),
-        priority=priority,
-    )
-
-
-def finished(*, failed: bool, message: str) -> Callable[[Found], Fact]:
-    """Declares the workload's job finished, even if it still runs."""
-    return lambda found: facts.Finished(
-        namespace=found.namespace,
-        name=found.name,
-        uid=_uid(found),
-        time=clock.now(),
-        succeeded=not failed,
-        message=message,
-    )
-
-
-def deleted(found: Found) -> Fact:
-    return facts.Deleted(
-        namespace=found.namespace, name=found.name, uid=_uid(found), time=clock.now()
-    )
+def fact_about(found: Found, kind: type[Fact], **fields: Any) -> Fact:
+    """A fact of that kind about an existing workload."""
+    names: dict[str, Any] = {"namespace": found.namespace, "name": found.name, "uid": _uid(found)}
+    return kind(**names, time=clock.now(), **fields)
 
 
 def _uid(found: Found) -> str:
@@ -141,7 +113,7 @@ async def delete(bus: Link, name: str) -> None:
         found,
         f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone",
     )
-    await outcome_of(bus, deleted(found))
+    await outcome_of(bus, fact_about(found, facts.Deleted))
     from admittance.cli.wait import follow
 
     subject = f"{kinds.WORKLOAD.qualified}/{name}"

@@ -3,12 +3,13 @@ traceback."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import PurePath
 
 from admittance.cli.support.errors import INTERRUPTED
-from admittance.runtime.process.startup import end_at_once_on_signals
+from admittance.runtime.process.startup import YOUNG, end_at_once_on_signals
 
 # A signal ends `serve` and `up` at once while their modules are still being imported.
 if PurePath(sys.argv[0]).name == "admit" and sys.argv[1:2] in (["serve"], ["up"]):
@@ -17,6 +18,8 @@ if PurePath(sys.argv[0]).name == "admit" and sys.argv[1:2] in (["serve"], ["up"]
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
+    # Imports make many objects that live until the end: a search for garbage finds none.
+    gc.set_threshold(YOUNG)
     try:
         from admittance.cli.commands.program import invoke
 

@@ -16,7 +16,16 @@ from admittance.cli.main import main
 main()
 """
 
-NEVER = ("structlog", "opentelemetry", "yaml", "uvloop", "psutil", "rich.markdown", "pygments")
+NEVER = (
+    "pydantic",
+    "structlog",
+    "opentelemetry",
+    "yaml",
+    "uvloop",
+    "psutil",
+    "rich.markdown",
+    "pygments",
+)
 SERVICES = ("scheduler", "workload_controller", "runner", "bench", "whatif", "replaying")
 HEAVY = {*NEVER, *(f"admittance.{name}" for name in SERVICES)}
 """Libraries and packages that no short command needs."""

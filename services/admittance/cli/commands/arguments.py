@@ -1,11 +1,11 @@
 """Arguments that several commands share, and what the shell completes for them."""
 
-from __future__ import annotations
-
-from typing import Annotated, Final
+from dataclasses import replace
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from admittance.cli.support.options import Call, NamespaceOption, NatsOption, OutputOption, call_of
 from admittance.cli.support.services import SERVICES
 
 KINDS: Final = (
@@ -147,30 +147,34 @@ Timeout = Annotated[
 ]
 
 
-CommandArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="-- CMD...",
-        help="Start it with this command and ADMIT_NATS_URL set. Default: it already runs.",
-        show_default=False,
-    ),
-]
-WaitOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="S",
-        help="Seconds until its first answer. Default: --timeout; 60 with --embedded.",
-        min=0.1,
-    ),
-]
-CaseOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="CASE", help="Run only this case; repeatable."),
-]
-EmbeddedOption = Annotated[
-    bool, typer.Option("--embedded", help="Start a NATS server for the test.")
-]
-PortOption = Annotated[
-    int | None,
-    typer.Option(metavar="P", help="Port of that server. Default: a free one", min=0, max=65_535),
-]
+class Target(NamedTuple):
+    """The workload that a command line names."""
+
+    call: Call
+    name: str
+
+
+def workload_options(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> Target:
+    """``workload NAME`` and the global options."""
+    from admittance.cli.support.kinds import workload_target
+
+    return Target(call_of(ctx, nats, namespace), workload_target(kind, name))
+
+
+def workload_options_with_output(
+    ctx: typer.Context,
+    kind: WorkloadWord,
+    name: WorkloadName = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> Target:
+    """The same, with an output format."""
+    call, found = workload_options(ctx, kind, name, nats, namespace)
+    return Target(replace(call, output=output or call.output), found)

@@ -1,45 +1,88 @@
 """check-test, provider-test: conformance tests of check controllers and capacity providers."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from admittance.cli.commands.arguments import (
-    CaseOption,
-    CommandArgument,
-    EmbeddedOption,
-    PortOption,
-    WaitOption,
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import (
+    NamespaceOption,
+    NatsOption,
+    OutputOption,
+    UrlFrom,
+    call_of,
+    run,
+    with_options,
 )
-from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, call_of, run
+
+if TYPE_CHECKING:
+    from admittance.cli.conformance import TestOptions
 
 
-def check_test(
+def test_options(
     ctx: typer.Context,
-    controller: Annotated[
-        str, typer.Argument(metavar="CONTROLLER", help="The controllerName of its AdmissionChecks.")
-    ],
-    command: CommandArgument = None,
-    check: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the AdmissionCheck in the requests.")
-    ] = "check-test",
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- CMD...",
+            help="Start it with this command and ADMIT_NATS_URL set. Default: it already runs.",
+            show_default=False,
+        ),
+    ] = None,
     parameters: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="YAML or JSON: the parameters, or their manifest."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds that an answer may take.", min=0.1)
+        float, typer.Option(metavar="S", help="Seconds that one answer may take.", min=0.1)
     ] = 10.0,
-    wait: WaitOption = None,
-    case: CaseOption = None,
-    own: EmbeddedOption = False,
-    port: PortOption = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="Seconds until its first answer. Default: --timeout; 60 with --embedded.",
+            min=0.1,
+        ),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CASE", help="Run only this case; repeatable."),
+    ] = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Start a NATS server for the test.")
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="P", help="Port of that server. Default: a free one", min=0, max=65_535
+        ),
+    ] = None,
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
     output: OutputOption = None,
+) -> "TestOptions":
+    """The options of both tests."""
+    from admittance.cli.conformance import TestOptions
+
+    call = call_of(ctx, nats, namespace, output)
+    if port is not None and not embedded:
+        raise BadInput("--port is for the server of --embedded")
+    if embedded and call.url_from is UrlFrom.OPTION:
+        raise BadInput("--embedded starts a server; it does not go with --nats")
+    own = (port or 0) if embedded else None
+    return TestOptions(call, command or (), parameters, timeout, wait, case or (), own)
+
+
+@with_options(test_options)
+def check_test(
+    options: "TestOptions",
+    controller: Annotated[
+        str, typer.Argument(metavar="CONTROLLER", help="The controllerName of its AdmissionChecks.")
+    ],
+    check: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the AdmissionCheck in the requests.")
+    ] = "check-test",
 ) -> None:
     """Test a check controller in any language against the protocol; status 1 if a case fails.
 
@@ -48,32 +91,19 @@ def check_test(
     """
     from admittance.cli import conformance
 
-    call = call_of(ctx, nats, namespace, output)
-    options = conformance.CheckTestOptions(
-        controller=controller,
-        check=check,
-        parameters=parameters,
-        timeout=timeout,
-        where=conformance.where_of(call, own=own, port=port, command=command, wait=wait),
-        cases=case or [],
-    )
-    run(conformance.check_test(call, options))
+    run(conformance.check_test(options, controller, check))
 
 
+@with_options(test_options)
 def provider_test(
-    ctx: typer.Context,
+    options: "TestOptions",
     provisioning_class: Annotated[
         str,
         typer.Argument(metavar="CLASS", help="The provisioning class that it serves."),
     ],
-    command: CommandArgument = None,
-    parameters: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="YAML or JSON: parameters, or the config's manifest."),
-    ] = None,
     wrong: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The same, with parameters that it must refuse."),
+        typer.Option(metavar="FILE", help="Like --parameters, but the provider must refuse them."),
     ] = None,
     pods: Annotated[int, typer.Option(metavar="N", help="Pods of each request.", min=1)] = 1,
     request: Annotated[
@@ -93,16 +123,6 @@ def provider_test(
             show_default=False,
         ),
     ] = 0,
-    timeout: Annotated[
-        float, typer.Option(metavar="S", help="Seconds that provisioning may take.", min=0.1)
-    ] = 10.0,
-    wait: WaitOption = None,
-    case: CaseOption = None,
-    own: EmbeddedOption = False,
-    port: PortOption = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Test a capacity provider in any language against the protocol; status 1 if a case fails.
 
@@ -111,17 +131,14 @@ def provider_test(
     """
     from admittance.cli import conformance
 
-    call = call_of(ctx, nats, namespace, output)
-    options = conformance.ProviderTestOptions(
-        provisioning_class=provisioning_class,
-        parameters=parameters,
-        wrong=wrong,
-        pods=pods,
-        requests=request or [],
-        node_selector=node_selector or [],
-        room=room,
-        timeout=timeout,
-        where=conformance.where_of(call, own=own, port=port, command=command, wait=wait),
-        cases=case or [],
+    run(
+        conformance.provider_test(
+            options,
+            provisioning_class,
+            wrong=wrong,
+            pods=pods,
+            requests=request or (),
+            node_selector=node_selector or (),
+            room=room,
+        )
     )
-    run(conformance.provider_test(call, options))

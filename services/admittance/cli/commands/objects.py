@@ -1,7 +1,5 @@
 """apply, get, describe, delete: objects of every kind."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -16,19 +14,18 @@ from admittance.cli.commands.arguments import (
     queues,
 )
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, call_of, run
+from admittance.cli.support.options import Call, call_options_without_output, run, with_options
 
 PANEL = "Objects"
 
 
+@with_options(call_options_without_output)
 def apply(
-    ctx: typer.Context,
+    call: Call,
     file: Annotated[
         list[str],
         typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Manifests; may be repeated."),
     ],
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Create or change objects from manifests. All are validated before any is applied.
 
@@ -36,11 +33,12 @@ def apply(
     """
     from admittance.cli import apply
 
-    run(apply.apply(call_of(ctx, nats, namespace), file))
+    run(apply.apply(call, file))
 
 
+@with_options()
 def get(
-    ctx: typer.Context,
+    call: Call,
     kind: KindOrPending,
     name: OptionalName = None,
     queue: Annotated[
@@ -90,9 +88,6 @@ def get(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Print one line per change until interrupted.")
     ] = False,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Show objects of a kind, or one of them; `get pending` shows pending workloads in order.
 
@@ -104,7 +99,6 @@ def get(
     from admittance.cli.support.kinds import WORKLOAD, target
     from admittance.runtime import clock
 
-    call = call_of(ctx, nats, namespace, output)
     narrowing = {
         "-q/--queue": queue,
         "-l/--selector": label,
@@ -146,13 +140,11 @@ def get(
     run(get.get(call, known, wanted, chosen, queue, all_namespaces=all_namespaces))
 
 
+@with_options()
 def describe(
-    ctx: typer.Context,
+    call: Call,
     kind: Kind,
     name: OptionalName = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Show one object in detail: its spec, status and latest events.
 
@@ -161,28 +153,27 @@ def describe(
     from admittance.cli import describe
     from admittance.cli.support.options import Output
 
-    call = call_of(ctx, nats, namespace, output)
     if call.output not in (Output.TABLE, Output.WIDE):
         raise BadInput(f"describe has no -o {call.output}; use `admit get`")
     run(describe.describe(call, kind, name))
 
 
+@with_options(call_options_without_output)
 def delete(
-    ctx: typer.Context,
+    call: Call,
     kind: Kind,
     names: OptionalNames = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Delete objects. A workload is gone once its job has stopped."""
     from admittance.cli import apply
 
     targets = apply.targets_of(kind, names or [])
-    run(apply.delete(call_of(ctx, nats, namespace), targets))
+    run(apply.delete(call, targets))
 
 
+@with_options()
 def simulate(
-    ctx: typer.Context,
+    call: Call,
     file: Annotated[
         list[str] | None,
         typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Manifests; may be repeated."),
@@ -197,9 +188,6 @@ def simulate(
             metavar="N", help="Rows of each list; 0: all. Default: 20; JSON and YAML: all", min=0
         ),
     ] = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Show what would start, wait, or be evicted if manifests were applied now; changes nothing.
 
@@ -207,7 +195,6 @@ def simulate(
     """
     from admittance.cli import simulate
 
-    call = call_of(ctx, nats, namespace, output)
     run(simulate.simulate(call, file or [], deletes or [], limit))
 
 

@@ -9,21 +9,78 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy
+from inspect import getdoc
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from admittance.cli.commands import lifecycle, objects, system, workloads
 from admittance.cli.support.errors import INTERRUPTED, CliError, lines_of
-from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, outer_call
+from admittance.cli.support.options import (
+    NamespaceOption,
+    NatsOption,
+    Output,
+    OutputOption,
+    outer_call,
+)
 
 ERRORS_MAX: Final = 100
 """Error lines that a call prints; one more line counts the rest."""
 
+
+class _Conversion:
+    """Converts the values of one parameter. What needs no conversion is returned unchanged: typer
+    would import pydantic for it, which takes longer than most commands run."""
+
+    def __init__(self, param: Any) -> None:
+        self._annotation = param.type_descriptor.annotation
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if self._annotation is str and isinstance(value, str):
+            return value
+        if self._annotation == list[str] and not isinstance(value, str):
+            return list(value)
+        if self._annotation is Output and value in list(Output):
+            return Output(value)
+        if self._annotation in (int, float):
+            with suppress(ValueError, OverflowError):
+                number = self._annotation(value)
+                low, high = param.min, param.max
+                if (low is None or low <= number) and (high is None or number <= high):
+                    return number
+        # Typer converts the rest, and words the error.
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+class _QuickParameters:
+    """A typer that does not know `_runtime_param` converts by itself, only slower."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "_runtime_param", None) is None:
+                param._runtime_param = _Conversion(param)
+        return params
+
+
+class Command(_QuickParameters, TyperCommand):
+    """A command of ``admit``."""
+
+
+class Group(_QuickParameters, TyperGroup):
+    """``admit`` itself."""
+
+
 app = typer.Typer(
     name="admit",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,6 +89,11 @@ objects.register(app)
 workloads.register(app)
 lifecycle.register(app)
 system.register(app)
+for _info in app.registered_commands:
+    _info.cls = Command
+    # Line breaks inside a paragraph would be printed: the terminal breaks lines itself.
+    _paragraphs = (getdoc(_info.callback) or "").split("\n\n")
+    _info.help = "\n\n".join(" ".join(one.split()) for one in _paragraphs)
 
 
 def _version(wanted: bool) -> None:
@@ -121,14 +183,21 @@ def _words(arguments: Sequence[str] | None) -> list[str]:
 
 def _app_for(words: Sequence[str]) -> typer.Typer:
     """The app with only the commands that occur in words: building all of them takes longer than
-    most commands run. Returns the whole app if no command is named first."""
+    most commands run. If words name no command first, all commands, without their parameters."""
     named = {_name_of(info): info for info in app.registered_commands}
     meant = set(words[: words.index("--")] if "--" in words else words) & named.keys()
     first = words[0] if words else ""
-    if not meant or not (first.startswith("-") or first in named):
-        return app
     small = copy(app)
-    small.registered_commands = [info for name, info in named.items() if name in meant]
+    if meant and (first.startswith("-") or first in named):
+        small.registered_commands = [info for name, info in named.items() if name in meant]
+    else:
+        small.registered_commands = [_without_parameters(info) for info in named.values()]
+    return small
+
+
+def _without_parameters(info: Any) -> Any:
+    small = copy(info)
+    small.name, small.callback = _name_of(info), lambda: None
     return small
 
 

@@ -1,8 +1,6 @@
 """Commands for the system: up, serve, doctor, bench, replay, check-test, provider-test, token,
 completion."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +11,12 @@ from admittance.cli.commands.arguments import ServiceName
 from admittance.cli.commands.conformance import check_test, provider_test
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import (
-    NamespaceOption,
-    NatsOption,
-    OutputOption,
+    Call,
     UrlFrom,
-    call_of,
+    call_options_without_output,
     run,
     run_forever,
+    with_options,
 )
 
 PANEL = "The system"
@@ -71,8 +68,9 @@ DetachJobs = Annotated[
 ]
 
 
+@with_options(call_options_without_output)
 def up(
-    ctx: typer.Context,
+    call: Call,
     data_dir: DataDir = None,
     port: Annotated[
         int | None,
@@ -93,8 +91,6 @@ def up(
     ] = False,
     config: ConfigFile = None,
     metrics: Metrics = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 
@@ -104,7 +100,6 @@ def up(
     """
     from admittance.cli.up import up
 
-    call = call_of(ctx, nats, namespace)
     if call.url_from is UrlFrom.OPTION and port is not None:
         raise BadInput("--port is for the embedded server; it does not go with --nats")
     options = up.Options(
@@ -121,22 +116,20 @@ def up(
     run_forever(up.up(call, options))
 
 
+@with_options(call_options_without_output)
 def serve(
-    ctx: typer.Context,
+    call: Call,
     service: ServiceName,
     data_dir: DataDir = None,
     executor: Executor = "local",
     detach_jobs: DetachJobs = False,
     config: ConfigFile = None,
     metrics: Metrics = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Run one service against a running NATS server."""
     from admittance.cli.support.services import service_named
     from admittance.cli.up import up
 
-    call = call_of(ctx, nats, namespace)
     service_named(service)
     run_forever(
         up.serve(
@@ -160,20 +153,19 @@ def _data_dir(typed: Path | None) -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "admittance"
 
 
+@with_options()
 def doctor(
-    ctx: typer.Context,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
+    call: Call,
 ) -> None:
     """Check the server, streams, consumers and services; status 1 if something is wrong."""
     from admittance.cli.doctor import doctor
 
-    run(doctor.doctor(call_of(ctx, nats, namespace, output)))
+    run(doctor.doctor(call))
 
 
+@with_options()
 def bench(
-    ctx: typer.Context,
+    call: Call,
     generator: Annotated[
         Path, typer.Argument(metavar="GENERATOR.yaml", help="Kueue's generator file.")
     ],
@@ -184,15 +176,11 @@ def bench(
     scale: Annotated[
         float, typer.Option(metavar="F", help="Fraction of the workloads to submit.", min=0.0)
     ] = 1.0,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Measure a system with a generator file: an embedded one unless --nats is given."""
     from admittance.cli.bench.run import run as run_benchmark
     from admittance.cli.support.options import Output
 
-    call = call_of(ctx, nats, namespace, output)
     if not scale > 0:
         raise BadInput(f"--scale {scale:g} leaves nothing to measure")
     if not generator.is_file():
@@ -209,8 +197,9 @@ def bench(
         raise typer.Exit(status)
 
 
+@with_options()
 def replay(
-    ctx: typer.Context,
+    call: Call,
     files: Annotated[
         list[str] | None,
         typer.Argument(metavar="SCENARIO.json[.gz]...", help="Differential scenarios."),
@@ -236,9 +225,6 @@ def replay(
             max=LAST_SEQUENCE,
         ),
     ] = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Repeat decisions: of scenario files, or one decision from the log.
 
@@ -246,7 +232,6 @@ def replay(
     status is 2. With --from-log SEQ the state before that decision is rebuilt; the status is 1 if
     the repeated decision differs.
     """
-    call = call_of(ctx, nats, namespace, output)
     if from_log is not None:
         if files or out is not None or check:
             raise BadInput("--from-log repeats one decision; leave out the scenarios")

@@ -1,7 +1,5 @@
 """submit, wait, explain, events, logs: submit workloads and follow them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -11,19 +9,21 @@ from admittance.cli.commands.arguments import (
     Follow,
     PhaseOption,
     QueueOption,
+    Target,
     Timeout,
-    WorkloadName,
-    WorkloadWord,
+    workload_options,
+    workload_options_with_output,
 )
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.options import NamespaceOption, NatsOption, OutputOption, call_of, run
+from admittance.cli.support.options import Call, key_values, run, with_options
 from admittance.cli.support.times import seconds_of
 
 PANEL = "Workloads"
 
 
+@with_options()
 def submit(
-    ctx: typer.Context,
+    call: Call,
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="-- CMD...", help="Command of each pod.", show_default=False),
@@ -86,16 +86,12 @@ def submit(
         ),
     ] = False,
     timeout: Timeout = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Submit a workload: a command after --, or manifests with -f."""
     from admittance.api.reading.from_job import GPU
     from admittance.cli import submit
     from admittance.cli.submit import CommandOptions
 
-    call = call_of(ctx, nats, namespace, output)
     wish = None
     described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, flavor, image)
     if file:
@@ -116,8 +112,8 @@ def submit(
             priority=priority,
             priority_class=priority_class,
             image=image or "",
-            env=pairs(env, "--env"),
-            labels=pairs(label, "--label"),
+            env=key_values(env, "--env"),
+            labels=key_values(label, "--label"),
             flavors=flavor or (),
             max_seconds=None if max_time is None else round(seconds_of(max_time, "--max-time")),
         )
@@ -127,26 +123,8 @@ def submit(
     run(submit.submit(call, wish, file or [], wait=wait, timeout=limit, anyway=anyway))
 
 
-def pairs(words: list[str] | None, option: str) -> dict[str, str]:
-    """``KEY=VALUE`` words as a dict. Raises BadInput."""
-    found = {}
-    for word in words or []:
-        key, equals, value = word.partition("=")
-        if not key or not equals:
-            raise BadInput(f'{option} "{word}" is not KEY=VALUE')
-        found[key] = value
-    return found
-
-
-def wait(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    phase: PhaseOption,
-    name: WorkloadName = None,
-    timeout: Timeout = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
+@with_options(workload_options)
+def wait(on: Target, phase: PhaseOption, timeout: Timeout = None) -> None:
     """Wait until a workload is in a phase, or has Succeeded or Failed.
 
     A later phase counts as well: Running for Admitted, both for QuotaReserved, and a workload that
@@ -154,31 +132,22 @@ def wait(
     failed.
     """
     from admittance.cli import wait
-    from admittance.cli.support.kinds import workload_target
 
-    target = workload_target(kind, name)
     limit = None if timeout is None else seconds_of(timeout, "--timeout")
-    run(wait.wait(call_of(ctx, nats, namespace), target, phase, limit))
+    run(wait.wait(on.call, on.name, phase, limit))
 
 
-def explain(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    name: WorkloadName = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-) -> None:
+@with_options(workload_options_with_output)
+def explain(on: Target) -> None:
     """Explain why a workload waits, for each flavor and check, and what would unblock it."""
     from admittance.cli import explain
-    from admittance.cli.support.kinds import workload_target
 
-    target = workload_target(kind, name)
-    run(explain.explain(call_of(ctx, nats, namespace, output), target))
+    run(explain.explain(on.call, on.name))
 
 
+@with_options()
 def events(
-    ctx: typer.Context,
+    call: Call,
     workload: Annotated[
         str | None, typer.Option("--workload", metavar="NAME", help="Only events of this workload.")
     ] = None,
@@ -188,9 +157,6 @@ def events(
         typer.Option(metavar="TIME", help="Only events since: 10m, 2h, or 2026-02-07T00:10:00Z."),
     ] = None,
     all_namespaces: AllNamespaces = False,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
 ) -> None:
     """Show events from the log, oldest first.
 
@@ -203,7 +169,7 @@ def events(
     moment = None if since is None else moment_of(since, "--since", clock.now())
     run(
         events.events(
-            call_of(ctx, nats, namespace, output),
+            call,
             workload=workload,
             follow=follow,
             since=moment,
@@ -212,10 +178,9 @@ def events(
     )
 
 
+@with_options(workload_options)
 def logs(
-    ctx: typer.Context,
-    kind: WorkloadWord,
-    name: WorkloadName = None,
+    on: Target,
     pod: Annotated[
         int | None, typer.Option(metavar="I", help="Only the pod with this index.", min=0)
     ] = None,
@@ -224,15 +189,11 @@ def logs(
         int | None,
         typer.Option(metavar="N", help="Only the last N lines of each pod.", min=0),
     ] = None,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Show the output of a workload's pods."""
     from admittance.cli import logs
-    from admittance.cli.support.kinds import workload_target
 
-    target = workload_target(kind, name)
-    run(logs.logs(call_of(ctx, nats, namespace), target, pod, follow=follow, tail=tail))
+    run(logs.logs(on.call, on.name, pod, follow=follow, tail=tail))
 
 
 def register(app: typer.Typer) -> None:

@@ -3,14 +3,14 @@
 They may stand before or after the command name; those after it win.
 """
 
-from __future__ import annotations
-
 import os
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -124,6 +124,58 @@ def call_of(
     """The call from ctx and the options after the command name."""
     outer = ctx.find_root().obj
     return settle(outer if isinstance(outer, Call) else Call(), nats, namespace, output)
+
+
+def call_options(
+    ctx: typer.Context,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> Call:
+    """The global options of a command that lists something."""
+    return call_of(ctx, nats, namespace, output)
+
+
+def call_options_without_output(
+    ctx: typer.Context, nats: NatsOption = None, namespace: NamespaceOption = None
+) -> Call:
+    """The global options of a command that has no output format."""
+    return call_of(ctx, nats, namespace)
+
+
+Command: TypeAlias = Callable[..., Any]
+
+
+def with_options(options: Callable[..., Any] = call_options) -> Callable[[Command], Command]:
+    """Gives a command the parameters of ``options`` in place of its first parameter, which gets the
+    result of ``options``."""
+    shared = list(signature(options).parameters.values())
+
+    def decorate(command: Command) -> Command:
+        _, *own = signature(command).parameters.values()
+
+        @wraps(command)
+        def both(**typed: Any) -> Any:
+            first = options(**{one.name: typed.pop(one.name) for one in shared})
+            return command(first, **typed)
+
+        parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in (*own, *shared)]
+        both.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        both.__annotations__ = {one.name: one.annotation for one in parameters}
+        return both
+
+    return decorate
+
+
+def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
+    """``KEY=VALUE`` words as a dict. Raises BadInput."""
+    found = {}
+    for word in words or ():
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise BadInput(f'{option} "{word}" is not KEY=VALUE')
+        found[key] = value
+    return found
 
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:

@@ -260,6 +260,17 @@ def show_json(value: Any) -> None:
     say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
+def show_value(value: Any, shape: str) -> bool:
+    """Prints value if shape is ``json`` or ``yaml``; returns whether it is."""
+    if shape == "json":
+        show_json(value)
+    elif shape == "yaml":
+        show_yaml(value)
+    else:
+        return False
+    return True
+
+
 def show_json_line(value: Any) -> None:
     """Prints value as one line of JSON: for what comes as a stream."""
     say(msgspec.json.encode(value).decode())
