@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from admittance.api.configuration import GATES
+from admittance.api.kinds import OBJECT_KINDS
 from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
@@ -45,7 +46,6 @@ PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
 ROLE: Final = b'"role"'
 """Part of the bytes of every parent and variant; a workload without it is regular."""
 SECRET_PAUSE_SECONDS: Final = 0.5
-KINDS: Final = {"clusterqueue": "ClusterQueue", "localqueue": "LocalQueue"}
 TOLD: Final[dict[type[Fact], str]] = {
     facts.Submitted: "variant_submitted",
     facts.Activated: "variant_activated",
@@ -136,7 +136,7 @@ class Reconciler:
 
     def _object(self, kind: str, tail: str, found: Any, now: datetime) -> None:
         *namespace, name = map(plain, tail.split("."))
-        self.core.apply_object(KINDS[kind], "".join(namespace), name, found, now)
+        self.core.apply_object(OBJECT_KINDS[kind], "".join(namespace), name, found, now)
 
     def _trace(self, entry: Entry) -> None:
         name = name_of(entry.key)

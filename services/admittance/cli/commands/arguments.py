@@ -8,22 +8,6 @@ import typer
 from admittance.cli.support.options import Call, NamespaceOption, NatsOption, OutputOption, call_of
 from admittance.cli.support.services import SERVICES
 
-KINDS: Final = (
-    "workloads",
-    "clusterqueues",
-    "localqueues",
-    "cohorts",
-    "resourceflavors",
-    "admissionchecks",
-    "workloadpriorityclasses",
-    "provisioningrequestconfigs",
-    "namespaces",
-    "provisioningrequests",
-    "machinepools",
-)
-"""Repeated here for completion, which must not import all manifests. A test compares it with the
-table of kinds."""
-
 PHASES: Final = (
     "Pending",
     "Backoff",
@@ -40,11 +24,13 @@ ENDS: Final = ("Succeeded", "Failed")
 
 
 def _kinds(incomplete: str) -> list[str]:
-    return [kind for kind in KINDS if kind.startswith(incomplete.lower())]
+    from admittance.cli.support.kinds import KINDS
+
+    return [kind.plural for kind in KINDS if kind.plural.startswith(incomplete.lower())]
 
 
 def _kinds_and_pending(incomplete: str) -> list[str]:
-    return [kind for kind in (*KINDS, "pending") if kind.startswith(incomplete.lower())]
+    return [*_kinds(incomplete), *(["pending"] if "pending".startswith(incomplete.lower()) else [])]
 
 
 def _workload(incomplete: str) -> list[str]:
