@@ -47,9 +47,10 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts, sizes and import cycles
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house_check.py
 
-schema: $(STAMP)  ## docs/schema from the Structs
-	$(BIN)/python -m admittance.api.schema
-	$(BIN)/python -m admittance.events.asyncapi
+schema: $(STAMP)  ## docs/schema and docs/states.md from the code
+	$(BIN)/python -m tools.manifests_schema
+	$(BIN)/python -m tools.asyncapi
+	$(BIN)/python -m tools.states_page
 
 # Names, versions and hashes for every platform. No index address: each machine has its own.
 lock: $(STAMP)  ## requirements.lock from pyproject.toml

@@ -35,7 +35,7 @@ from admittance.cli.bench.run import loop_factory, main_of, messages_stored
 from admittance.cli.bench.system import Child
 from admittance.cli.support import services
 from admittance.events import codec, subjects
-from admittance.events.applying import Apply
+from admittance.events.requests import Apply
 from admittance.events.system import Epoch
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, streams

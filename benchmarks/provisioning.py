@@ -28,7 +28,7 @@ from admittance.cli.bench.load import Publisher, submission
 from admittance.cli.bench.report import delay
 from admittance.cli.bench.run import loop_factory, main_of
 from admittance.cli.bench.system import family, start
-from admittance.events.applying import Apply, ApplyReply
+from admittance.events.requests import Apply, ApplyReply
 from admittance.events.subjects import PROVIDERS
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import read_all

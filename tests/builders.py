@@ -13,7 +13,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.family.policy import FamilyRules
 from admittance.workload.limits import Limits
-from admittance.workload.moves.arrival import Arrived
+from admittance.workload.moves.requests import Arrived
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import (
     CheckRules,

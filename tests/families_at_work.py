@@ -23,8 +23,8 @@ from admittance.events.shapes import Admission, HandedOn
 from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.due import due_times
-from admittance.workload.families.shaping import manifest_of, name_of, planned_variants
+from admittance.workload.due_times import due_times
+from admittance.workload.families.roles import manifest_of, name_of, planned_variants
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of

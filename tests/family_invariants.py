@@ -11,7 +11,7 @@ from datetime import datetime
 
 from admittance.family.policy import FamilyRules, desired_variants
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.families.shaping import wanted_tags
+from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of

@@ -14,7 +14,7 @@ from admittance.cli.show.families import Family, Member
 from admittance.cli.show.objects import Found
 from admittance.family.policy import FamilyRules, rules_of
 from admittance.workload import stored
-from admittance.workload.families.shaping import metadata_of, name_of, planned_variants
+from admittance.workload.families.roles import metadata_of, name_of, planned_variants
 from admittance.workload.stored import StoredWorkload
 
 from builders import NOON, a_manifest

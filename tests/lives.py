@@ -10,8 +10,8 @@ from typing import Any
 from admittance.control.workloads import revised
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.workload.change import Outcome
-from admittance.workload.moves.arrival import Arrived
+from admittance.workload.change import FactOutcome
+from admittance.workload.moves.requests import Arrived
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import OutboxEntry, StoredWorkload, WorkloadStatus
 from admittance.workload.transition_context import InactiveReason, QueueChanged
@@ -43,7 +43,7 @@ class Life:
         self.now = now
         self.said: list[str] = []
         self.says: tuple[OutboxEntry, ...] = ()
-        self.outcome = Outcome.APPLIED
+        self.outcome = FactOutcome.APPLIED
         self.reason = ""
         self.flavor = "default"
         self._watch = Watch(lambda *_: self.around.stopped is not None)
@@ -54,7 +54,7 @@ class Life:
         before = None if self.workload is None else self.phase
         change = transition(self.workload, fact, occasion(self.revision, self.now, self.around))
         self.outcome, self.reason = change.outcome, change.reason
-        if change.outcome is Outcome.APPLIED:
+        if change.outcome is FactOutcome.APPLIED:
             self.workload = change.workload and revised(change.workload, self.revision)
             if before is not None:
                 self._is_a_way(before, fact)

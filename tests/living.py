@@ -17,10 +17,10 @@ from admittance.control.fold import fold
 from admittance.control.manifest_changes import names_others
 from admittance.control.objects import key_of
 from admittance.events import facts
-from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import decode, encode
 from admittance.events.names import token
+from admittance.events.requests import SettledReply
 from admittance.events.subjects import applied_subject, subject_of, workload_key
 from admittance.events.system import ObjectApplied
 from admittance.scheduling.config import Config

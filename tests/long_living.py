@@ -15,16 +15,15 @@ from admittance.api.workload import CheckState
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.events import facts
-from admittance.events.applying import SettledReply
 from admittance.events.codec import encode as encode_fact
-from admittance.events.requests import Queues
+from admittance.events.requests import Queues, SettledReply
 from admittance.events.subjects import subject_of, workload_key
 from admittance.scheduling.config import Config
 from admittance.timers.core import Timers
 from admittance.timers.schedules import SetTimer, Slot, due
 from admittance.variants.core import Families
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.due import due_times
+from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
 from admittance.workload.stored import PARENT, StoredWorkload, encode, head

@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from admittance.events.applying import Apply, ApplyReply, Settled, SettledReply
-from admittance.events.requests import Health, HealthReply
+from admittance.events.requests import Apply, ApplyReply, Health, HealthReply, Settled, SettledReply
 from admittance.runtime.bus.bucket import Entry, get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload import stored

@@ -15,12 +15,12 @@ from random import Random
 from typing import Any
 
 from jsonschema import Draft202012Validator
+from tools.manifests_schema import manifests_schema
 
 from admittance.api.kinds import KINDS
 from admittance.api.problems import Problem
 from admittance.api.reading.conform import resolve
 from admittance.api.reading.manifest import ManifestError, accept, parsed
-from admittance.api.schema import manifests_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

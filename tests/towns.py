@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from admittance.events.applying import Delete
 from admittance.events.facts import CheckReported
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
+from admittance.events.requests import Delete
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduling.config import Config
 from admittance.whatif.bucket_copy import BucketCopy

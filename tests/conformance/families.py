@@ -23,7 +23,7 @@ from admittance.control.commit import Put
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
 from admittance.events.shapes import Admission
 from admittance.scheduling.config import Config
 from admittance.whatif.bucket_copy import BucketCopy, decisions

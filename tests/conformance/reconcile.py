@@ -24,9 +24,9 @@ from admittance.events.base import Fact
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, without
-from admittance.workload.due import Kind, due_times
+from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves.arrival import Arrived
+from admittance.workload.moves.requests import Arrived
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
@@ -100,10 +100,10 @@ class Reconciled:
         if deactivated or (reserved is not None and reserved.reason == "Deactivated"):
             self.workload = with_spec(workload, active=False)
             return [(facts.Activated(**me), self.now)]
-        for kind in (Kind.PODS_READY, Kind.EXECUTION):
+        for kind in (TimerKind.PODS_READY, TimerKind.EXECUTION):
             at = due_times(workload, self.now, self.controller.queues).get(kind)
             if at is not None:
-                when = at if kind is Kind.PODS_READY else self.now
+                when = at if kind is TimerKind.PODS_READY else self.now
                 return [(facts.TimerDue(**me, kind=str(kind), at=at), when)]
         if requeued is not None and requeued.reason in ("PodsReadyTimeout", "AdmissionCheck"):
             return [(facts.TimerDue(**me, kind="requeue"), self.now)]

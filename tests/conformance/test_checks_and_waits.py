@@ -21,12 +21,12 @@ from admittance.workload import stored
 from admittance.workload.change import with_status
 from admittance.workload.check_rows import Rows, synced
 from admittance.workload.conditions import Type, find, is_true, put
-from admittance.workload.due import Kind, due_times
+from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.backoff import check_deadline, recomputed
 from admittance.workload.moves.eviction import total_seconds
-from admittance.workload.moves.timeouts import look
-from admittance.workload.reasons import is_held
+from admittance.workload.moves.timeouts import timer_due
+from admittance.workload.pending_reasons import is_held
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import RequiredCheck
 from admittance.workload.transitions import transition
@@ -157,7 +157,7 @@ def timed_out(before: StoredWorkload, now: Any, until: Any) -> RequeueState | No
     ready = with_status(before, conditions=admitted, admission=an_admission())
     around = Around(limits=Limits(pods_ready=limits))
     due = facts.TimerDue(**ME, kind="pods-ready")
-    change = look(ready, due, occasion(1, now, around))
+    change = timer_due(ready, due, occasion(1, now, around))
     assert change.workload is not None
     return change.workload.status.requeue_state
 
@@ -178,7 +178,9 @@ def test_how_long_pods_may_still_take(case: dict[str, Any]) -> None:
         )
     status = dict(given["workload"].get("status", {}))
     status.pop("admission", None)
-    due = due_times(a_workload(None, **status), now, Around(limits=limits)).get(Kind.PODS_READY)
+    due = due_times(a_workload(None, **status), now, Around(limits=limits)).get(
+        TimerKind.PODS_READY
+    )
     left = timedelta(0) if due is None else max(timedelta(0), due - now)
     assert left.total_seconds() == float(seconds(want["recheckAfter"]))
     assert (due is not None) == ("underlyingCause" in want)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tools.manifests_schema import manifests_schema
 
 from admittance.api.reading.manifest import decode_object
-from admittance.api.schema import manifests_schema
 from conformance.differences import DEFAULTS
 
 DATA = (

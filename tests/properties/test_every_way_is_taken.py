@@ -12,7 +12,7 @@ from admittance.api.checks import RetryStrategy
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import PendingPreemption, PodSetUpdate, Refusal
-from admittance.workload.due import due_times
+from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules, FlavorParts

@@ -18,7 +18,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import PendingPreemption, Refusal
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.due import due_times
+from admittance.workload.due_times import due_times
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of
 from families_at_work import UPGRADE, Household

@@ -7,11 +7,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from tools.states_page import STEPS
 
 from admittance.control import fold
 from admittance.events.base import Fact
 from admittance.workload.change import Change
-from admittance.workload.diagram import STEPS
 from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import head

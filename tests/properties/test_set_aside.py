@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from admittance.api.meta import ObjectMeta
 from admittance.api.reading.manifest import accept
 from admittance.events import facts
-from admittance.events.checkpoints import Commits
 from admittance.events.codec import Undecodable, decode, encode
-from admittance.events.reading import LEVELS_MAX, Unreadable, number, shallow
+from admittance.events.reader import LEVELS_MAX, Unreadable, number, shallow
 from admittance.events.requests import PendingQuery, Queues
 from admittance.events.shapes import ConsumedUsage
-from admittance.events.system import Alive, BarrierEcho
+from admittance.events.system import Alive, BarrierEcho, Commits
 from admittance.provider_pool.bookings import Booking
 from admittance.provider_pool.ledger import read_booking
 from admittance.provider_pool.manifests import key_of
@@ -36,8 +35,8 @@ from admittance.scheduler.usage_keys import read_usage
 from admittance.scheduling.scheduler import Scheduler
 from admittance.timers.core import Timers
 from admittance.variants.core import Families
+from admittance.workload.bucket_reader import read, read_manifest, read_whole
 from admittance.workload.limits import Limits
-from admittance.workload.reading import read, read_manifest, read_whole
 from admittance.workload_controller.journal import read_commits
 from stored_values import CHECKED, FAMILIES, KEY, ME, Leader, afterwards, manifests, stages
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from admittance.timers.core import SKEW
 from admittance.timers.schedules import PATIENCE_MAX, ActualSchedule, Order, SetTimer, Slot
-from admittance.workload.due import due_times
+from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from admittance.api.checks import RetryStrategy
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate, Refusal
-from admittance.workload.change import Outcome
-from admittance.workload.due import Kind, due_times
+from admittance.workload.change import FactOutcome
+from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase, is_stopping
 from admittance.workload.stored import decode, encode
@@ -102,7 +102,7 @@ class WorkloadMachine(RuleBasedStateMachine):
             )
             self.judged = before.status.admission_cycle - ago if before and not again else 0
             if foreign or state == "Maybe" or again:
-                assert self.life.outcome is not Outcome.APPLIED
+                assert self.life.outcome is not FactOutcome.APPLIED
                 assert self.life.workload is before
                 assert self.life.reason
 
@@ -194,10 +194,10 @@ class WorkloadMachine(RuleBasedStateMachine):
         self.life.later(seconds)
 
     @precondition(lambda self: self.lives)
-    @rule(kind=st.sampled_from([*map(str, Kind), "nothing"]))
+    @rule(kind=st.sampled_from([*map(str, TimerKind), "nothing"]))
     def a_timer_fires_early(self, kind: str) -> None:
         times = due_times(self.life.stored, self.life.now, self.life.around)
-        early = kind not in times or times[Kind(kind)] > self.life.now
+        early = kind not in times or times[TimerKind(kind)] > self.life.now
         before = self.life.workload
         self.life.due(kind)
         if early:
@@ -211,7 +211,7 @@ class WorkloadMachine(RuleBasedStateMachine):
             kind, at = min(times.items(), key=lambda one: one[1])
             self.life.now = max(at, self.life.now)
             self.life.due(kind)
-            assert self.life.outcome is Outcome.APPLIED, self.life.reason
+            assert self.life.outcome is FactOutcome.APPLIED, self.life.reason
 
     @precondition(lambda self: self.lives)
     @invariant()

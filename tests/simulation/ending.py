@@ -14,7 +14,7 @@ from admittance.events.subjects import CAPACITY, subject_of, workload_key
 from admittance.family.policy import rules_of
 from admittance.scheduling.scheduler import Scheduler
 from admittance.workload.conditions import Type, find, is_false
-from admittance.workload.families.shaping import wanted_tags
+from admittance.workload.families.roles import wanted_tags
 from admittance.workload.stored import StoredWorkload, head
 from simulation import naive
 from simulation.actors.world import Publisher

@@ -19,7 +19,7 @@ from admittance.scheduling.cycle import recheck
 from admittance.scheduling.state.in_flight import Starting
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
-from admittance.workload.families import settling
+from admittance.workload.families import reconcile
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves import check_verdicts
 from admittance.workload.stored import StoredWorkload
@@ -113,7 +113,7 @@ def _without_asking_later(
     ],
 )
 def test_without(moves: Moves, breach: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "transition", moves)
+    monkeypatch.setattr(reconcile, "transition", moves)
     seed = _broken_as(breach, Mechanisms())
     monkeypatch.undo()
     assert not run(seed, plot=checked).broken

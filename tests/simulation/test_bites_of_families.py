@@ -16,7 +16,7 @@ from admittance.family.gates import Opening, Sibling
 from admittance.scheduling.families import siblings
 from admittance.scheduling.state.shared_quota import Overlap
 from admittance.variants import required_acts
-from admittance.workload.families import members
+from admittance.workload.families import member_transitions
 from simulation.configuration import NAMESPACE
 from simulation.mechanisms import Mechanisms
 from simulation.plots import exclusive, families
@@ -93,7 +93,7 @@ def test_without(
     monkeypatch.setattr(where, name, instead)
     if name == "to_open":
         # The one who writes looks again: both are to be blind.
-        monkeypatch.setattr(members, "holder_of", lambda *_: (None, False))
+        monkeypatch.setattr(member_transitions, "holder_of", lambda *_: (None, False))
     seed = _broken_as(breach, plot)
     monkeypatch.undo()
     assert not run(seed, plot=plot).broken

@@ -1,6 +1,6 @@
 """Rules of single fields: ranges, words, counts and syntax, stated once, at the types.
 
-The JSON Schema (`admittance.api.schema`) and `validation/field_rules.py` read them. Decoding does
+The JSON Schema (`tools.manifests_schema`) and `validation/field_rules.py` read them. Decoding does
 not check them: a manifest gets all its errors at once, and objects stored under older rules stay
 readable. ``own``: another rule checks the field and has its own text.
 """

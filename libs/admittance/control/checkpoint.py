@@ -17,8 +17,8 @@ import msgspec
 from admittance.control.controller import Controller
 from admittance.control.objects import StoredObject
 from admittance.control.workloads import VersionedWorkload
-from admittance.events.checkpoints import CheckpointMade, Row, RowKind
-from admittance.events.reading import BROKEN, reason_of
+from admittance.events.reader import BROKEN, reason_of
+from admittance.events.system import CheckpointMade, CheckpointRow, RowKind
 from admittance.workload import stored
 
 PART_SIZE: Final = 512 * 1024
@@ -28,7 +28,7 @@ WEEKS: Final = 6
 _LENGTH: Final = 4
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Row).decode
+_decode = msgspec.msgpack.Decoder(CheckpointRow).decode
 
 
 class BadCheckpoint(ValueError):
@@ -71,23 +71,23 @@ def snapshot(controller: Controller, through: int, revision: int, told: int = 0)
     )
 
 
-def rows(taken: Snapshot) -> Iterator[Row]:
+def rows(taken: Snapshot) -> Iterator[CheckpointRow]:
     """The snapshot row by row."""
     for key, kept in taken.objects:
-        yield Row(key, kept.revision, 0, RowKind.VALUE, kept.value)
+        yield CheckpointRow(key, kept.revision, 0, RowKind.VALUE, kept.value)
     for key, revision in taken.markers:
-        yield Row(key, revision, 0, RowKind.GONE)
+        yield CheckpointRow(key, revision, 0, RowKind.GONE)
     held = set()
     for key, known in taken.workloads:
         held.add(key)
         if known.workload is None:
-            yield Row(key, known.revision, known.fact, RowKind.GONE)
+            yield CheckpointRow(key, known.revision, known.fact, RowKind.GONE)
         else:
             value = stored.encode(known.workload)
-            yield Row(key, known.revision, known.fact, RowKind.VALUE, value)
+            yield CheckpointRow(key, known.revision, known.fact, RowKind.VALUE, value)
     for key, fact in taken.finished:
         if key not in held:
-            yield Row(key, 0, fact, RowKind.FINISHED)
+            yield CheckpointRow(key, 0, fact, RowKind.FINISHED)
 
 
 class Packer:
@@ -100,7 +100,7 @@ class Packer:
         self.rows = 0
         self.size = 0
 
-    def add(self, several: Sequence[Row]) -> list[bytes]:
+    def add(self, several: Sequence[CheckpointRow]) -> list[bytes]:
         """Adds rows; returns the parts that are now full."""
         made = bytearray()
         for row in several:
@@ -131,7 +131,7 @@ class Packer:
         return parts
 
 
-def unpack(made: CheckpointMade, parts: Sequence[bytes]) -> Iterator[Row]:
+def unpack(made: CheckpointMade, parts: Sequence[bytes]) -> Iterator[CheckpointRow]:
     """The rows of a checkpoint. Raises BadCheckpoint before the first row if a part is missing or
     was changed."""
     digest = blake2b(digest_size=16)
@@ -144,7 +144,7 @@ def unpack(made: CheckpointMade, parts: Sequence[bytes]) -> Iterator[Row]:
     return _rows(made, parts)
 
 
-def _rows(made: CheckpointMade, parts: Iterable[bytes]) -> Iterator[Row]:
+def _rows(made: CheckpointMade, parts: Iterable[bytes]) -> Iterator[CheckpointRow]:
     unpacking = zlib.decompressobj()
     left = b""
     count = 0

@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.events.applying import SettledReply
 from admittance.events.codec import encode
 from admittance.events.names import token
+from admittance.events.requests import SettledReply
 from admittance.events.system import BarrierEcho
 from admittance.lease.lease_state import Fence
 from admittance.workload.stored import StoredWorkload

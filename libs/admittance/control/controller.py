@@ -16,11 +16,11 @@ from admittance.control.objects import ManifestQueueView, Objects, StoredObject
 from admittance.control.submissions import VariantIntake
 from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
-from admittance.events.reading import SEQUENCE_MAX, Unreadable, number, reason_of
+from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, USAGE, workload_key
 from admittance.quota.catalog import Catalog
+from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload.limits import Limits
-from admittance.workload.reading import names_of, read_manifest, read_whole
 from admittance.workload.stored import StoredWorkload
 
 HEADER_FACT: Final = "Admit-Fact"

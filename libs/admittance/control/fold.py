@@ -15,19 +15,19 @@ from admittance.control.manifest_changes import affected_workloads
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
 from admittance.events import facts
-from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken, plain, token
-from admittance.events.reading import Reader, Unreadable, reason_of
+from admittance.events.reader import Reader, Unreadable, reason_of
+from admittance.events.requests import SettledReply
 from admittance.events.subjects import BARRIER, object_key, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.lease.lease_state import Fence
 from admittance.workload import stored
-from admittance.workload.change import Change, Outcome, ignored, with_log
+from admittance.workload.change import Change, FactOutcome, ignored, with_log
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.families.settling import family_transition, single_transition
-from admittance.workload.moves.arrival import REPEATED, Arrived
+from admittance.workload.families.reconcile import family_transition, single_transition
+from admittance.workload.moves.requests import REPEATED, Arrived
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
@@ -153,8 +153,8 @@ class BatchFold:
             any(map(self._has_machine_entry, relatives)) or self._is_crowded([key, *relatives])
         ):
             return False
-        if change.outcome is not Outcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
-            change = Change(known.workload, (), Outcome.APPLIED, change.reason, change.message)
+        if change.outcome is not FactOutcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
+            change = Change(known.workload, (), FactOutcome.APPLIED, change.reason, change.message)
         givers: list[quota_handover.Giver] = []
         if isinstance(fact, facts.Assigned) and change.says:
             invalid = quota_handover.moved_sibling(fact, self._known, self._working.__contains__)
@@ -173,16 +173,16 @@ class BatchFold:
                 return True
             change, givers, relatives = Change(known.workload), [], {}
         self._note_outcome(heard, change)
-        if change.outcome is Outcome.REFUSED and heard.subject.startswith(
+        if change.outcome is FactOutcome.REFUSED and heard.subject.startswith(
             "admit.workload.submitted."
         ):
             self._reject(heard, fact, change.reason, change.message)
-        if change.outcome is Outcome.IGNORED and isinstance(fact, Arrived):
+        if change.outcome is FactOutcome.IGNORED and isinstance(fact, Arrived):
             self._note_repeated(heard, fact, change)
-        if change.outcome is Outcome.REFUSED and isinstance(fact, facts.CheckReported):
+        if change.outcome is FactOutcome.REFUSED and isinstance(fact, facts.CheckReported):
             # The controller gets no reply; its operator finds the reason in the dead letter.
             self._dead.append(RejectedMessage(heard, f"{change.reason}: {change.message}"))
-        if change.outcome is Outcome.APPLIED:
+        if change.outcome is FactOutcome.APPLIED:
             for giver in givers:
                 self._apply(giver.key, giver.known, giver.change, heard, giver.known.trace)
             self._apply(key, known, change, heard)
@@ -227,7 +227,7 @@ class BatchFold:
             if isinstance(entered, Fact):
                 return entered
             self._note_outcome(heard, entered)
-            if entered.outcome is Outcome.REFUSED:
+            if entered.outcome is FactOutcome.REFUSED:
                 self._reject(heard, fact, entered.reason, entered.message)
             return None
         try:
@@ -428,7 +428,7 @@ class BatchFold:
                 if isinstance(fact, QueueChanged) and self._follows(key, ref):
                     continue
                 change, relatives = self._transition(key, known, fact, heard)
-                if change.outcome is Outcome.APPLIED:
+                if change.outcome is FactOutcome.APPLIED:
                     self._apply(key, known, change, heard)
                     known = self._known(key)
                 for other, made in relatives.items():
@@ -488,7 +488,7 @@ class BatchFold:
         self._notes.append(builder.message(fact, f"{heard.sequence}/{what}", heard.trace))
 
     def _note_outcome(self, heard: LogMessage, change: Change) -> None:
-        if change.outcome is not Outcome.APPLIED:
+        if change.outcome is not FactOutcome.APPLIED:
             self._outcomes[heard.sequence] = SettledReply(
                 outcome=str(change.outcome), reason=change.reason, message=change.message
             )

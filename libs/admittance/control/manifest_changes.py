@@ -29,14 +29,14 @@ from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.objects import Objects, StoredObject, checks_of, key_of, prefix_of, users_of
 from admittance.control.workloads import Workloads
-from admittance.events.applying import Applied
 from admittance.events.names import uid_of
-from admittance.events.reading import Unreadable
+from admittance.events.reader import Unreadable
+from admittance.events.requests import Applied
 from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied
+from admittance.workload.bucket_reader import names_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
-from admittance.workload.reading import names_of
 
 PARAMETERS_MAX: Final = 400_000
 """Bytes. One message of 1 MiB carries the parameters of a check together with the workload."""

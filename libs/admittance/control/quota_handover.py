@@ -11,7 +11,7 @@ from typing import NamedTuple
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.subjects import workload_key
-from admittance.workload.change import Change, Outcome
+from admittance.workload.change import Change, FactOutcome
 from admittance.workload.phase import holds_quota
 
 KnownWorkload = Callable[[str], VersionedWorkload]
@@ -87,7 +87,7 @@ def givers(
             ),
         )
         after = change.workload
-        if change.outcome is not Outcome.APPLIED or (after is not None and holds_quota(after)):
+        if change.outcome is not FactOutcome.APPLIED or (after is not None and holds_quota(after)):
             # Its job must stop first, so its quota cannot be handed over now.
             return [], f"{label} does not merely hold a reservation"
         found.append(Giver(key, known, change))

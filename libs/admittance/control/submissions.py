@@ -24,9 +24,9 @@ from admittance.family.policy import FamilyRules, VariantState, desired_variants
 from admittance.workload.change import Change, ignored, refused, with_spec
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.family_change import FamilyMembers
-from admittance.workload.families.shaping import metadata_of, name_of, planned_variants
+from admittance.workload.families.roles import metadata_of, name_of, planned_variants
 from admittance.workload.family_info import parent_state, variant_state
-from admittance.workload.moves.arrival import Arrived
+from admittance.workload.moves.requests import Arrived
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.transition_context import QueueView
 

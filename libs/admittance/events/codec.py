@@ -10,7 +10,7 @@ import msgspec
 from admittance.events import facts, provisioning
 from admittance.events.base import Fact, too_deep
 from admittance.events.names import BadToken
-from admittance.events.reading import BROKEN, guarded, reason_of
+from admittance.events.reader import BROKEN, guarded, reason_of
 from admittance.events.subjects import address_of
 
 MAX_PAYLOAD: Final = 1_000_000

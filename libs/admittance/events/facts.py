@@ -212,7 +212,7 @@ class Preempted(Decision, frozen=True, kw_only=True):
 # Published by the workload-controller. --------------------------------------------------
 
 
-class Said(Fact, frozen=True, kw_only=True):
+class CommitFact(Fact, frozen=True, kw_only=True):
     """Something that followed from the commit of ``revision``."""
 
     revision: int
@@ -220,13 +220,13 @@ class Said(Fact, frozen=True, kw_only=True):
     message: str = ""
 
 
-class QuotaReserved(Said, frozen=True, kw_only=True):
+class QuotaReserved(CommitFact, frozen=True, kw_only=True):
     """Quota is booked; the checks may begin."""
 
     admission: Admission | None = None
 
 
-class Admitted(Said, frozen=True, kw_only=True):
+class Admitted(CommitFact, frozen=True, kw_only=True):
     """The workload may start. Carries everything that a runner needs."""
 
     cluster_queue: str = ""
@@ -234,7 +234,7 @@ class Admitted(Said, frozen=True, kw_only=True):
     pod_sets: tuple[PodSetToRun, ...] = ()
 
 
-class Evicted(Said, frozen=True, kw_only=True):
+class Evicted(CommitFact, frozen=True, kw_only=True):
     """The workload loses its reservation. A runner stops the job and publishes `Stopped`.
 
     ``preempted_by``: the preemptor of a preempted workload. ``underlying_cause``: details of the
@@ -245,19 +245,19 @@ class Evicted(Said, frozen=True, kw_only=True):
     underlying_cause: str = ""
 
 
-class Requeued(Said, frozen=True, kw_only=True):
+class Requeued(CommitFact, frozen=True, kw_only=True):
     """The workload competes again."""
 
 
-class Rejected(Said, frozen=True, kw_only=True):
+class Rejected(CommitFact, frozen=True, kw_only=True):
     """A check rejected the workload, or the submission was not a valid workload (revision 0)."""
 
 
-class Pending(Said, frozen=True, kw_only=True):
+class Pending(CommitFact, frozen=True, kw_only=True):
     """The workload waits, for ``reason`` and ``message``."""
 
 
-class Noted(Said, frozen=True, kw_only=True):
+class Noted(CommitFact, frozen=True, kw_only=True):
     """Information for users that changes no state: RetryDelayClamped, ForcedRelease,
     MaximumExecutionTimeExceeded, ConflictingChecks, AdmissionCheckUpdated and the like."""
 

@@ -25,7 +25,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     error: str = ""
 
 
-# Answered by the workload-controller, like the requests in `applying`. --------------------
+# Answered by the workload-controller. --------------------------------------------------
 
 
 class Events(Request, frozen=True, kw_only=True):
@@ -408,3 +408,57 @@ class HealthReply(Reply, frozen=True, kw_only=True):
     leads: tuple[str, ...] = ()
     lag: int = 0
     details: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Apply(Request, frozen=True, kw_only=True):
+    """``admit.api.apply[.<ns>]``: all of these manifests, or none. JSON objects, as bytes."""
+
+    objects: tuple[msgspec.Raw, ...]
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """``outcome``: created, changed or unchanged."""
+
+    kind: str
+    namespace: str = ""
+    name: str
+    outcome: str
+    revision: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+class ApplyReply(Reply, frozen=True, kw_only=True):
+    """On an error nothing was applied; ``problems`` lists everything wrong, a line each."""
+
+    results: tuple[Applied, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Delete(Request, frozen=True, kw_only=True):
+    """``admit.api.delete[.<ns>]``: delete an object other than a workload."""
+
+    kind: str
+    namespace: str = ""
+    name: str
+
+
+class DeleteReply(Reply, frozen=True, kw_only=True):
+    """``outcome``: deleted, absent, or deferred: the object is still in use (``error`` names the
+    users), is marked, and is deleted once nothing uses it."""
+
+    outcome: str = ""
+
+
+class Settled(Request, frozen=True, kw_only=True):
+    """``admit.api.settled``: answered once every fact up to ``sequence`` has had its effect."""
+
+    sequence: int
+
+
+class SettledReply(Reply, frozen=True, kw_only=True):
+    """The outcome of the fact at ``sequence``: applied, ignored (it changed nothing), refused or
+    dead-lettered, with ``reason`` and ``message``; "" when the fact is too old."""
+
+    outcome: str = ""
+    reason: str = ""
+    message: str = ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from enum import IntEnum
 from typing import Any
 
 import msgspec
@@ -129,3 +131,113 @@ class DeadLetter(Message, frozen=True, kw_only=True):
     truncated: bool = False
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     time: datetime | None = None
+
+
+class Adopted(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"key": "k", "revision": "r", "fact": "f"}
+):
+    """A write that a leader found and that its writer did not record. At ``revision`` the workload
+    contains the facts about it up to ``fact``. ``key``: ``<ns>.<name>``, as in the bucket."""
+
+    key: str
+    revision: int
+    fact: int
+
+
+class Committed(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"through": "t", "now": "n", "keys": "k", "runs": "r", "adopted": "a", "unsure": "u"},
+):
+    """One commit: the facts up to ``through`` were folded at the time ``now``, and the resulting
+    workloads ``keys`` (``<ns>.<name>``) were written, in this order.
+
+    ``runs``: the revisions, as pairs of a first one and a count. ``unsure``: workloads that are not
+    listed were not written and are folded again in the next commit. ``adopted``: writes of another
+    leader that were found instead.
+    """
+
+    through: int
+    now: datetime
+    keys: tuple[str, ...] = ()
+    runs: tuple[int, ...] = ()
+    adopted: tuple[Adopted, ...] = ()
+    unsure: bool = False
+
+    def written(self) -> Iterator[tuple[str, int]]:
+        """Each key with its revision."""
+        revisions = (
+            revision
+            for first, count in zip(self.runs[::2], self.runs[1::2], strict=True)
+            for revision in range(first, first + count)
+        )
+        return zip(self.keys, revisions, strict=True)
+
+
+def runs_of(revisions: list[int]) -> tuple[int, ...]:
+    """Revisions as pairs of the first one of a run and its length."""
+    runs: list[int] = []
+    for revision in revisions:
+        if runs and revision == runs[-2] + runs[-1]:
+            runs[-1] += 1
+        else:
+            runs += (revision, 1)
+    return tuple(runs)
+
+
+class Commits(Message, frozen=True, kw_only=True):
+    """``admit.checkpoint.commits``: what one leader committed, in order.
+
+    ``floor``: decisions made before this revision count as made from older manifests. ``newest``:
+    the newest recorded revision of a workload. ``begins``: no commit came before. ``gap``: an
+    earlier commit could not be recorded.
+    """
+
+    epoch: int
+    floor: int = 0
+    newest: int = 0
+    commits: tuple[Committed, ...] = ()
+    begins: bool = False
+    gap: bool = False
+
+
+class CheckpointMade(Message, frozen=True, kw_only=True):
+    """``admit.checkpoint.made.<id>``: a checkpoint is complete; without this message it is invalid.
+
+    It holds the bucket after every fact up to ``through``, and no write newer than ``revision``.
+    Its ``parts`` (``admit.checkpoint.part.<id>``), joined in order, are ``size`` bytes of zlib with
+    the BLAKE2b ``digest`` (16 bytes, hexadecimal) and contain ``rows`` rows. Commits recorded up to
+    the sequence ``told`` of the stream are in it.
+    """
+
+    id: str
+    time: datetime
+    through: int
+    revision: int
+    floor: int
+    rows: int
+    parts: int
+    size: int
+    digest: str
+    told: int = 0
+
+
+class RowKind(IntEnum):
+    """What a row of a checkpoint contains."""
+
+    VALUE = 0
+    GONE = 1
+    FINISHED = 2
+    """A workload that has ended; its value is not kept."""
+
+
+class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):
+    """One key of the bucket in a checkpoint. ``fact``: the last fact applied to a workload."""
+
+    key: str
+    revision: int
+    fact: int
+    kind: RowKind
+    value: bytes = b""

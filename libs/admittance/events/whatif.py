@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from admittance.events.applying import Applied, Delete
-from admittance.events.requests import Reply, Request
+from admittance.events.requests import Applied, Delete, Reply, Request
 from admittance.events.shapes import Admission, Grounds, Shortfall
 
 

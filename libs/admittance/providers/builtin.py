@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from admittance.events.names import token
-from admittance.events.reading import SetAside, Unreadable
+from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
 from admittance.providers.answers import Status
 from admittance.providers.provider import Provider

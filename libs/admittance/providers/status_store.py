@@ -19,7 +19,7 @@ from admittance.events import provisioning as facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.names import token
-from admittance.events.reading import Reader, SetAside, Unreadable
+from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import PROVIDERS, PROVISIONING_FACTS, subject_of
 from admittance.providers.answers import Failed, Provisioned, Status

@@ -17,7 +17,7 @@ from admittance.events.provisioning import (
     ProvisioningFact,
     ProvisioningRequested,
 )
-from admittance.events.reading import number
+from admittance.events.reader import number
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning.observed_state import Name, ObservedState, StoredRecord
 from admittance.provisioning.records import Record, RecordSpec, request_id, request_name, with_note

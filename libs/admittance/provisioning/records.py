@@ -19,7 +19,7 @@ from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import Kept
 from admittance.events import provisioning as facts
 from admittance.events.base import MESSAGE_MAX, too_long
-from admittance.events.reading import Reader, Unreadable, check_times
+from admittance.events.reader import Reader, Unreadable, check_times
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 from admittance.events.subjects import CAPACITY, object_key
 

@@ -19,11 +19,10 @@ from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
 from admittance.control.fold import fold
 from admittance.control.workloads import VersionedWorkload
-from admittance.events.checkpoints import Adopted, Committed, Row, RowKind
 from admittance.events.facts import Decision
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
 from admittance.events.subjects import OBJECTS
-from admittance.events.system import ObjectApplied
+from admittance.events.system import Adopted, CheckpointRow, Committed, ObjectApplied, RowKind
 from admittance.replay.family_rebuild import (
     FamilyRebuild,
     RevisionRange,
@@ -32,9 +31,9 @@ from admittance.replay.family_rebuild import (
     with_named_revision,
 )
 from admittance.workload import stored
+from admittance.workload.bucket_reader import names_of
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits
-from admittance.workload.reading import names_of
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 WORKLOAD: Final = "workload."
@@ -61,7 +60,12 @@ class BucketRebuild:
     """
 
     def __init__(
-        self, start: Start, rows: Iterable[Row], objects: Iterable[LogMessage], *, seen: int
+        self,
+        start: Start,
+        rows: Iterable[CheckpointRow],
+        objects: Iterable[LogMessage],
+        *,
+        seen: int,
     ) -> None:
         """``rows``: of the checkpoint. ``objects``: all ``admit.object.…`` messages after the
         start, also late ones. Raises CannotRebuild."""
@@ -83,7 +87,7 @@ class BucketRebuild:
         while self._manifests and self._manifests[0].revision <= start.revision:
             self._manifests.popleft()
 
-    def _load(self, row: Row) -> None:
+    def _load(self, row: CheckpointRow) -> None:
         key = row.key
         if row.kind is RowKind.FINISHED:
             # Facts about a finished workload change nothing, so its spec is not needed.

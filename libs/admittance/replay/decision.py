@@ -14,7 +14,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import LogMessage
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Assigned, Decision, Preempted, Refused
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
 from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.outcomes import Decided
 from admittance.scheduling.explain.decision_replay import (
@@ -28,7 +28,7 @@ from admittance.scheduling.explain.decision_replay import (
     usages_of,
 )
 from admittance.workload import stored
-from admittance.workload.reading import names_of
+from admittance.workload.bucket_reader import names_of
 
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 """Fields that describe how a decision was made, not the decision."""

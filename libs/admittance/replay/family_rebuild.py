@@ -17,9 +17,9 @@ from admittance.control.submissions import claim_of
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.checkpoints import Adopted
 from admittance.events.codec import Undecodable, decode
 from admittance.events.subjects import OBJECTS, workload_key
+from admittance.events.system import Adopted
 from admittance.workload.change import with_status
 
 

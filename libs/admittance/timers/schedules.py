@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.names import plain
-from admittance.workload.due import due_times
+from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules

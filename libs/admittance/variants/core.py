@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.variants.known_families import (
     NO_QUEUE,
     KnownFamily,

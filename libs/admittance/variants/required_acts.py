@@ -29,7 +29,7 @@ from admittance.variants.known_families import (
     QueueContext,
     RowMark,
 )
-from admittance.workload.families.shaping import manifest_of, name_of, planned_variants
+from admittance.workload.families.roles import manifest_of, name_of, planned_variants
 
 NO_FLAVOR = "NoMatchingFlavor"
 """The reason of a pending parent that may use none of the queue's flavors."""

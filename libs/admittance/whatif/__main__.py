@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
 from admittance.events.whatif import Errand, SimulateReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader

@@ -21,21 +21,21 @@ from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
 from admittance.control.fold import fold
 from admittance.control.workloads import VersionedWorkload
-from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Decision, Stopped
-from admittance.events.reading import BROKEN, BucketEntry, Reader
+from admittance.events.reader import BROKEN, BucketEntry, Reader
+from admittance.events.requests import SettledReply
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import USAGE, subject_of, workload_key
 from admittance.lease.lease_state import Fence
 from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
 from admittance.variants.core import Families
+from admittance.workload.bucket_reader import names_of
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.reading import names_of
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 MESSAGE: Final = timedelta(microseconds=1)

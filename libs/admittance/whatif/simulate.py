@@ -31,8 +31,8 @@ from admittance.control.manifest_changes import (
 )
 from admittance.control.objects import StoredObject, key_of
 from admittance.events import facts
-from admittance.events.applying import Applied, Delete
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
+from admittance.events.requests import Applied, Delete
 from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduling.config import Config

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from admittance.workload.stored import LogPosition, OutboxEntry, StoredWorkload, WorkloadStatus
+from admittance.workload.stored import LogPosition, OutboxEntry, StoredWorkload
 
 
-class Outcome(StrEnum):
+class FactOutcome(StrEnum):
     """The outcome of a fact."""
 
     APPLIED = "applied"
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
     workload: StoredWorkload | None
     says: tuple[OutboxEntry, ...] = ()
-    outcome: Outcome = Outcome.APPLIED
+    outcome: FactOutcome = FactOutcome.APPLIED
     reason: str = ""
     message: str = ""
 
@@ -42,12 +42,12 @@ def applied(workload: StoredWorkload, *says: OutboxEntry) -> Change:
 
 def ignored(workload: StoredWorkload | None, reason: str, message: str = "") -> Change:
     """The change of a fact without effect."""
-    return Change(workload, (), Outcome.IGNORED, reason, message)
+    return Change(workload, (), FactOutcome.IGNORED, reason, message)
 
 
 def refused(workload: StoredWorkload | None, reason: str, message: str) -> Change:
     """The change of an invalid request."""
-    return Change(workload, (), Outcome.REFUSED, reason, message)
+    return Change(workload, (), FactOutcome.REFUSED, reason, message)
 
 
 def with_status(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
@@ -77,18 +77,3 @@ def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
         spec=msgspec.Raw(msgspec.json.encode(spec)),
         metadata=metadata,
     )
-
-
-__all__ = [
-    "Change",
-    "OutboxEntry",
-    "Outcome",
-    "StoredWorkload",
-    "WorkloadStatus",
-    "applied",
-    "ignored",
-    "refused",
-    "with_log",
-    "with_spec",
-    "with_status",
-]

@@ -63,7 +63,7 @@ def with_rejected(before: Rows, now: RowsAndCounts) -> RowsAndCounts:
     rows = now.rows
     for row in before:
         if row.state == "Rejected":
-            rows = placed(rows, row)
+            rows = with_row(rows, row)
     return now._replace(rows=rows)
 
 
@@ -155,7 +155,7 @@ def row_of(rows: Rows, name: str) -> CheckState | None:
     return next((row for row in rows if row.name == name), None)
 
 
-def placed(rows: Rows, new: CheckState) -> Rows:
+def with_row(rows: Rows, new: CheckState) -> Rows:
     """The rows with the row of that name replaced, or added in the order of names."""
     if row_of(rows, new.name) is None:
         return tuple(sorted([*rows, new], key=lambda row: row.name))
@@ -184,7 +184,7 @@ def why_not_asked(name: str, context: TransitionContext) -> str:
     return _UNASKED.format(name) + rules.missing if rules.missing else ""
 
 
-def explained(rows: Rows, context: TransitionContext) -> tuple[Rows, set[str]]:
+def with_request_errors(rows: Rows, context: TransitionContext) -> tuple[Rows, set[str]]:
     """The rows with a message where the check cannot be requested, and the names of the checks that
     can be requested again."""
     found, come = [], set()

@@ -12,8 +12,8 @@ from admittance.events import facts
 from admittance.family.gates import Opening, Sibling
 from admittance.family.policy import ParentState, VariantState
 from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.pending_reasons import gated_by, is_held
 from admittance.workload.phase import is_reserved, is_stopping
-from admittance.workload.reasons import gated_by, is_held
 from admittance.workload.stored import StoredWorkload, head, owner_of
 
 _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -79,7 +79,7 @@ def is_used(gate: GatePosition) -> bool:
     return gate.used_at is not None
 
 
-def used(gates: Gates, others_went: bool, now: datetime) -> Gates:
+def with_use_noted(gates: Gates, others_went: bool, now: datetime) -> Gates:
     """The gates with the note whether workloads are preempted for the current reservation. It is
     stored, since a preempted workload may be deleted or hold other quota later."""
     since = now if others_went else None
@@ -91,7 +91,7 @@ def used(gates: Gates, others_went: bool, now: datetime) -> Gates:
     )
 
 
-def others_go(fact: facts.Assigned) -> bool:
+def preempts_workloads(fact: facts.Assigned) -> bool:
     """Whether workloads are preempted with or for the reservation."""
     pending = fact.pending_preemption
     return bool(fact.preempts) or (pending is not None and pending.issued)
@@ -105,7 +105,7 @@ def gate_of(workload: StoredWorkload) -> GatePosition:
     return GatePosition(name=FAMILY_GATE)
 
 
-def shut(workload: StoredWorkload) -> Gates:
+def with_closed_gate(workload: StoredWorkload) -> Gates:
     """Its gates, with the gate of its family closed. The note about preempted workloads stays."""
     return tuple(
         replace(gate, position="Closed") if gate.name == FAMILY_GATE else gate

@@ -70,7 +70,7 @@ class FlavorParts(NamedTuple):
 
 
 class TimeRules(Protocol):
-    """The part of QueueView that `admittance.workload.due` needs."""
+    """The part of QueueView that `admittance.workload.due_times` needs."""
 
     @property
     def limits(self) -> Limits:

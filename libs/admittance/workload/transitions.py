@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload.change import Change, ignored
-from admittance.workload.moves import activation, queue_changes, requests, reservation, timeouts
-from admittance.workload.moves.arrival import Arrived, arrive
+from admittance.workload.moves import queue_changes, requests, reservation, timeouts
+from admittance.workload.moves import requests as activation
 from admittance.workload.moves.backoff import wake_if_over
 from admittance.workload.moves.check_verdicts import apply_verdict, ignore_verdict
+from admittance.workload.moves.requests import Arrived, arrive
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
@@ -104,7 +105,7 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "2.6": Transition("a verdict is written down", _KEPT, "that row", _KEPT),
 }  # fmt: skip
 """Ids of docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only its row. Transitions of
-families only (T24): `admittance.workload.diagram.STEPS`."""
+families only (T24): `tools.states_page.STEPS`."""
 
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, TransitionContext], Change]
@@ -198,7 +199,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_P, facts.Refused, reservation.refuse, ("T06", _STAYS)),
     **_rows(_QR, facts.Preempted, reservation.preempt, ("T12", _P)),
     **_rows(_JOB, facts.Preempted, reservation.preempt, ("T12", _E)),
-    **_rows(_QR, facts.Planned, reservation.plan_anew, ("T07", _STAYS)),
+    **_rows(_QR, facts.Planned, reservation.replan, ("T07", _STAYS)),
     **_rows(_QR, facts.Confirmed, reservation.confirm, ("T08", _A), ("T09", _P), ("T11", _X)),
     **_rows(_QR, facts.Revoked, reservation.revoke_reservation, ("T09", _P)),
     **_rows(_JOB, facts.Revoked, reservation.evict_for_cut, ("T09", _E)),
@@ -251,7 +252,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_OFF, facts.Activated, activation.turn_on, ("T22", (*_P, *_E))),
     **_rows(_WAITING, facts.Held, requests.hold, ("T30", _STAYS)),
     **_rows(_HOLDING, facts.Held, requests.hold),  # refused
-    **_rows(_WAITING, facts.Released, requests.let_go, ("T30", _STAYS)),
+    **_rows(_WAITING, facts.Released, requests.release_hold, ("T30", _STAYS)),
     **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize, ("T29", _STAYS)),
     **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
     **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
@@ -285,13 +286,13 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     ),
     **_rows(_JOB, QueueChanged, queue_changes.queue_changed, ("T17", _E), ("T28", _STAYS)),
     **_rows((*_E, *_OFF), QueueChanged, queue_changes.queue_changed),
-    **_rows(_P, facts.TimerDue, timeouts.look),
-    **_rows(_B, facts.TimerDue, timeouts.look, ("T20", _P)),
-    **_rows(_QR, facts.TimerDue, timeouts.look, ("T10", (*_B, *_P)), ("T11", _X)),
-    **_rows(_A, facts.TimerDue, timeouts.look, ("T13", _E), ("T14", _D), ("T15", _D)),
-    **_rows(_R, facts.TimerDue, timeouts.look, ("T15", _D)),
-    **_rows(_E, facts.TimerDue, timeouts.look, ("T19", (*_P, *_B)), ("T27", _GONE)),
-    **_rows(_OFF, facts.TimerDue, timeouts.look, ("T19", _STAYS), ("T27", _GONE)),
+    **_rows(_P, facts.TimerDue, timeouts.timer_due),
+    **_rows(_B, facts.TimerDue, timeouts.timer_due, ("T20", _P)),
+    **_rows(_QR, facts.TimerDue, timeouts.timer_due, ("T10", (*_B, *_P)), ("T11", _X)),
+    **_rows(_A, facts.TimerDue, timeouts.timer_due, ("T13", _E), ("T14", _D), ("T15", _D)),
+    **_rows(_R, facts.TimerDue, timeouts.timer_due, ("T15", _D)),
+    **_rows(_E, facts.TimerDue, timeouts.timer_due, ("T19", (*_P, *_B)), ("T27", _GONE)),
+    **_rows(_OFF, facts.TimerDue, timeouts.timer_due, ("T19", _STAYS), ("T27", _GONE)),
 }
 
 

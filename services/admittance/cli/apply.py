@@ -24,12 +24,12 @@ from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
-from admittance.events.applying import Apply, ApplyReply, Delete, DeleteReply
-from admittance.events.reading import Unreadable
+from admittance.events.reader import Unreadable
+from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
 from admittance.provisioning.records import Record
 from admittance.runtime import clock
+from admittance.workload.bucket_reader import read
 from admittance.workload.check_rows import row_of
-from admittance.workload.reading import read
 
 APPLY_SECONDS: Final = 30.0
 FOREIGN: Final = " (foreign parameters)"

@@ -29,7 +29,7 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.cli.wait import follow
 from admittance.events import facts
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.stored import StoredWorkload

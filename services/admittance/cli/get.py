@@ -18,13 +18,7 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
-from admittance.events.requests import (
-    PendingQuery,
-    PendingReply,
-    PendingRow,
-    Queues,
-    QueuesReply,
-)
+from admittance.events.requests import PendingQuery, PendingReply, PendingRow, Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, head

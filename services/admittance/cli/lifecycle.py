@@ -13,8 +13,8 @@ from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.events import facts
-from admittance.events.applying import SettledReply
 from admittance.events.base import Fact
+from admittance.events.requests import SettledReply
 from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
 from admittance.workload.stored import owner_of

@@ -16,7 +16,7 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
-from admittance.events.applying import Applied, Delete
+from admittance.events.requests import Applied, Delete
 from admittance.events.shapes import Admission
 from admittance.events.whatif import (
     Counts,

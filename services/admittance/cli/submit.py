@@ -25,7 +25,7 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.events import facts
-from admittance.events.applying import SettledReply
+from admittance.events.requests import SettledReply
 from admittance.events.subjects import object_key
 from admittance.runtime import chance, clock
 from admittance.workload.phase import Phase

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from admittance.events.names import token
-from admittance.events.reading import SetAside, Unreadable
+from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
 from admittance.lease.lease_state import aws_domain
 from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed

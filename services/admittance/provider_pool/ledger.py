@@ -16,7 +16,7 @@ from typing import NamedTuple
 import structlog
 
 from admittance.events.codec import encode
-from admittance.events.reading import Reader, SetAside, Unreadable, check_times
+from admittance.events.reader import Reader, SetAside, Unreadable, check_times
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.manifests import LED, Pool, key_of, pattern_of, pool_of_key

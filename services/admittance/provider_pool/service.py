@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from admittance.api.checks import Foreign
-from admittance.events.reading import SetAside, Unreadable
+from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
 from admittance.lease.lease_state import PROVIDER_POOL
 from admittance.provider_pool.bookings import Booking, Bookings, Pods
@@ -37,7 +37,7 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_within
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.workload.reading import read_manifest
+from admittance.workload.bucket_reader import read_manifest
 
 SERVICE: Final = "provider-pool"
 TICK_SECONDS: Final = 1.0

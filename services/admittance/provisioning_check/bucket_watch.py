@@ -13,7 +13,7 @@ import structlog
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import plain, token
 from admittance.events.provisioning import ProvisioningFact
-from admittance.events.reading import SetAside, Unreadable, reason_of
+from admittance.events.reader import SetAside, Unreadable, reason_of
 from admittance.events.subjects import ASKED, BUCKET, CAPACITY
 from admittance.provisioning.new_record import DeletedRequestRecovery
 from admittance.provisioning.observed_state import Name, ObservedState
@@ -26,7 +26,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import PAGE, past
 from admittance.runtime.bus.messages import with_retries
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.workload.reading import read, read_manifest
+from admittance.workload.bucket_reader import read, read_manifest
 
 PATTERNS: Final = (
     "admissioncheck.>",

@@ -15,7 +15,7 @@ from admittance.events.base import too_deep
 from admittance.events.codec import Undecodable, encode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.provisioning import ProvisioningStatus
-from admittance.events.reading import Reader, Unreadable
+from admittance.events.reader import Reader, Unreadable
 from admittance.events.requests import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive

@@ -1,7 +1,7 @@
 """Keeps a schedule on the bus for every time that a workload waits for.
 
-Decides: which schedules are needed, from the stored workloads (`admittance.workload.due`), and
-which to set or cancel.
+Decides: which schedules the stored workloads need (`admittance.workload.due_times`), and which
+schedules to set or cancel.
 
 Consumes: workloads and AdmissionChecks, from the bucket; the existing schedules. Publishes:
 schedules on the stream of timers; the bus publishes ``timer.due`` for each when it is due. Owns:

@@ -15,10 +15,9 @@ import msgspec
 import structlog
 
 from admittance.api.checks import AdmissionCheck
-from admittance.events.applying import Settled, SettledReply
 from admittance.events.names import plain
-from admittance.events.reading import BROKEN, Reader, SetAside, Unreadable, reason_of
-from admittance.events.requests import TimersReply
+from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, reason_of
+from admittance.events.requests import Settled, SettledReply, TimersReply
 from admittance.events.subjects import BUCKET, TIMER_DUE
 from admittance.lease.lease_state import RETRY_TIMER
 from admittance.runtime import chance, clock
@@ -32,8 +31,8 @@ from admittance.runtime.tasks import parts, set_before
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.timers.core import Timers
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
+from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.limits import limits_of
-from admittance.workload.reading import names_of, read, read_manifest
 from admittance.workload.transition_context import CheckRules, check_rules
 
 SERVICE: Final = "retry-timer"

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted
 from admittance.events.names import plain, token
-from admittance.events.reading import SetAside, Unreadable
+from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET, STREAM, workload_key
 from admittance.runtime.bus.bucket import Entry, get, read_all
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import PAGE, Past, last, past
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract
-from admittance.workload.reading import read
+from admittance.workload.bucket_reader import read
 from admittance.workload.stored import StoredWorkload
 
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.events.reading import Reader, SetAside, Unreadable
+from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get, put_message
 from admittance.runtime.bus.bus import Bus

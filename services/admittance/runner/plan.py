@@ -13,7 +13,7 @@ import msgspec
 from admittance.api.pods import Container, EnvVar, PodTemplate
 from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
 
 GRACE_SECONDS: Final = 30

@@ -11,7 +11,7 @@ import asyncio
 import structlog
 
 from admittance.events.names import BadToken, plain
-from admittance.events.reading import number
+from admittance.events.reader import number
 from admittance.runner import decide
 from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
 from admittance.runner.claims import State, read_claim

@@ -21,7 +21,7 @@ from admittance.events.base import HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import Decision
 from admittance.events.names import plain, token
-from admittance.events.reading import Reader, SetAside, Unreadable, reason_of
+from admittance.events.reader import Reader, SetAside, Unreadable, reason_of
 from admittance.events.requests import (
     Explain,
     ExplainReply,
@@ -49,8 +49,8 @@ from admittance.scheduler.simulating import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
 from admittance.scheduling.config import Config, config_of, differing
 from admittance.scheduling.scheduler import Scheduler
+from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.reading import names_of, read, read_manifest
 
 SERVICE: Final = "scheduler"
 UNWILLING_SECONDS: Final = 0.5

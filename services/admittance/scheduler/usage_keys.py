@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from admittance.events.names import token
-from admittance.events.reading import Reader, check_times
+from admittance.events.reader import Reader, check_times
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.runtime import clock
@@ -26,7 +26,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.scheduling.state.workload_info import Key
-from admittance.workload.reading import names_of
+from admittance.workload.bucket_reader import names_of
 
 PAUSE_SECONDS: Final = 1.0
 """Before what could not be written is tried again."""

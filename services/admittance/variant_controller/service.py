@@ -20,7 +20,7 @@ from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
-from admittance.events.reading import BROKEN, SetAside, reason_of
+from admittance.events.reader import BROKEN, SetAside, reason_of
 from admittance.events.requests import FamiliesReply
 from admittance.events.subjects import BUCKET, subject_of
 from admittance.lease.lease_state import VARIANT_CONTROLLER
@@ -39,7 +39,7 @@ from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, Families
 from admittance.variants.known_families import Name, name_of
 from admittance.variants.required_acts import Act
-from admittance.workload.reading import names_of, read, read_manifest
+from admittance.workload.bucket_reader import names_of, read, read_manifest
 
 SERVICE: Final = "variant-controller"
 PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")

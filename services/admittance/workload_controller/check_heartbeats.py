@@ -18,9 +18,9 @@ from admittance.api.reading.manifest import encode
 from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
 from admittance.control.manifest_changes import PlannedWrite
 from admittance.control.objects import Objects
-from admittance.events.applying import Applied
 from admittance.events.names import token
-from admittance.events.reading import Reader, Unreadable
+from admittance.events.reader import Reader, Unreadable
+from admittance.events.requests import Applied
 from admittance.events.subjects import ALIVE_CHECK, object_key
 from admittance.events.system import CheckAlive
 from admittance.runtime import clock

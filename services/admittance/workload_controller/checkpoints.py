@@ -23,8 +23,8 @@ import structlog
 from admittance.control.checkpoint import Packer, Snapshot, rows, snapshot, superfluous
 from admittance.control.controller import Controller
 from admittance.events import subjects
-from admittance.events.checkpoints import Adopted, CheckpointMade, Row
-from admittance.events.reading import Reader, SetAside, Unreadable
+from admittance.events.reader import Reader, SetAside, Unreadable
+from admittance.events.system import Adopted, CheckpointMade, CheckpointRow
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import PAGE, Past, past
@@ -104,7 +104,9 @@ class CheckpointWriter:
         left = rows(taken)
         parts = 0
         while True:
-            several: list[Row] = await asyncio.to_thread(lambda: list(islice(left, SLICE)))
+            several: list[CheckpointRow] = await asyncio.to_thread(
+                lambda: list(islice(left, SLICE))
+            )
             more = await asyncio.to_thread(packer.add, several) if several else packer.end()
             for part in more:
                 await self._bus.publish(Outgoing(f"{subjects.CHECKPOINT_PART}{identity}", part))

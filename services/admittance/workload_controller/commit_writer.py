@@ -25,9 +25,9 @@ from admittance.control.commit import (
 from admittance.control.controller import HEADER_FACT, Controller
 from admittance.control.fold import fold
 from admittance.control.workloads import VersionedWorkload
-from admittance.events.applying import SettledReply
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
-from admittance.events.reading import SetAside, number
+from admittance.events.reader import SetAside, number
+from admittance.events.requests import SettledReply
 from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket

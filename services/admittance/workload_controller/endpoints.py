@@ -12,18 +12,20 @@ from msgspec.structs import replace
 
 from admittance.api.kinds import kind_named
 from admittance.control.manifest_changes import cautions, marked, objections, plan, proposal, users
-from admittance.events.applying import (
+from admittance.events.codec import encode
+from admittance.events.names import plain, token
+from admittance.events.reader import Unreadable
+from admittance.events.requests import (
     Apply,
     ApplyReply,
     Delete,
     DeleteReply,
+    Events,
+    EventsReply,
+    LogEntry,
     Settled,
     SettledReply,
 )
-from admittance.events.codec import encode
-from admittance.events.names import plain, token
-from admittance.events.reading import Unreadable
-from admittance.events.requests import Events, EventsReply, LogEntry
 from admittance.events.subjects import CAPACITY, object_key
 from admittance.provisioning.records import read_record
 from admittance.runtime import clock

@@ -17,8 +17,8 @@ import structlog
 
 from admittance.control.workloads import Workloads
 from admittance.events import subjects
-from admittance.events.checkpoints import Adopted, Commits, Committed, runs_of
-from admittance.events.reading import Reader, SetAside, Unreadable
+from admittance.events.reader import Reader, SetAside, Unreadable
+from admittance.events.system import Adopted, Commits, Committed, runs_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing

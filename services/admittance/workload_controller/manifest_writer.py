@@ -13,7 +13,7 @@ import structlog
 from admittance.control.controller import Controller
 from admittance.control.manifest_changes import PlannedWrite, learn, statement, unneeded
 from admittance.control.objects import StoredObject
-from admittance.events.applying import Applied
+from admittance.events.requests import Applied
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.bus.messages import with_retries

@@ -17,8 +17,7 @@ import structlog
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events import subjects
-from admittance.events.applying import SettledReply
-from admittance.events.requests import Health, HealthReply
+from admittance.events.requests import Health, HealthReply, SettledReply
 from admittance.lease.lease_state import CONTROLLER
 from admittance.runtime import clock
 from admittance.runtime.bus import micro

@@ -13,10 +13,9 @@ from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.manifest_changes import learn, statements
-from admittance.events.checkpoints import Adopted
-from admittance.events.reading import Reader, SetAside, Unreadable
+from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.subjects import STREAM
-from admittance.events.system import ObjectApplied
+from admittance.events.system import Adopted, ObjectApplied
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import Past, last

@@ -17,10 +17,10 @@ import msgspec
 from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
-from admittance.events.applying import SettledReply
+from admittance.events.requests import SettledReply
 from admittance.runtime.telemetry.metrics import Counter, Histogram
 from admittance.workload.conditions import Type, find
-from admittance.workload.families.migrating import MIGRATION, OF_PARENT
+from admittance.workload.families.migration import MIGRATION, OF_PARENT
 from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
 
 REPORTED: Final = "admit.check.reported."

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.events.applying import Delete, DeleteReply
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
+from admittance.events.requests import Delete, DeleteReply
 from admittance.events.subjects import PROVIDERS, subject_of
 from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing

@@ -14,10 +14,9 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck
 from admittance.events import provisioning as facts
-from admittance.events.applying import Delete, DeleteReply
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
-from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.requests import Delete, DeleteReply, ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, subject_of
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.answers import NOT_ACTIVE

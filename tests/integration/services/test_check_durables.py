@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.applying import Delete, DeleteReply
+from admittance.events.requests import Delete, DeleteReply
 from admittance.events.subjects import STREAM, check_durable
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.events.applying import Delete, DeleteReply
 from admittance.events.facts import CheckRequested
+from admittance.events.requests import Delete, DeleteReply
 from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import past

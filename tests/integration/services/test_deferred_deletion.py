@@ -8,8 +8,8 @@ import pytest
 
 from admittance.api.reading.manifest import decode_object
 from admittance.events import facts
-from admittance.events.applying import Delete, DeleteReply
 from admittance.events.codec import encode
+from admittance.events.requests import Delete, DeleteReply
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing

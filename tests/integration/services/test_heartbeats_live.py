@@ -10,8 +10,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
-from admittance.events.applying import Delete, DeleteReply
-from admittance.events.requests import Queues, QueuesReply
+from admittance.events.requests import Delete, DeleteReply, Queues, QueuesReply
 from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from admittance.events import facts
-from admittance.events.applying import Apply, ApplyReply
 from admittance.events.codec import encode
+from admittance.events.requests import Apply, ApplyReply
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.conditions import Type, is_true

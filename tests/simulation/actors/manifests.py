@@ -18,7 +18,7 @@ from admittance.control.manifest_changes import (
     users,
 )
 from admittance.control.objects import StoredObject, key_of
-from admittance.events.applying import Applied
+from admittance.events.requests import Applied
 from simulation.actors.alone import Superseded
 from simulation.actors.performing import Performing, persist
 from simulation.actors.service import Service

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import asyncapi
+from tools import manifests_schema as schema
 
-from admittance.api import schema
 from admittance.api.kinds import KINDS
-from admittance.events import asyncapi
 from admittance.events.subjects import CHECK_FACTS, WORKLOAD_FACTS
 
 ROOT = Path(__file__).resolve().parents[3]

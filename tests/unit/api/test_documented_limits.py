@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from admittance.api.schema import manifests_schema
+from tools.manifests_schema import manifests_schema
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "manifests.md"
 ROW = re.compile(r"\| ([A-Za-z, ]+) \| `spec\.([A-Za-z.\[\]]+)` \| (\d+) \|")

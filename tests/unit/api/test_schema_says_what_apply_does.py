@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from tools.asyncapi import document
+from tools.manifests_schema import manifests_schema
 
-from admittance.api.schema import manifests_schema
-from admittance.events.asyncapi import document
 from schema_twins import SHARED, corpus, difference, mistaken, problems
 
 MANIFESTS = int(os.environ.get("ADMIT_SCHEMA_MANIFESTS", "300"))

@@ -14,9 +14,15 @@ from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import carry_out, submission
 from admittance.cli.bench.run import messages_stored, play
 from admittance.events import facts
-from admittance.events.applying import Applied, Apply, ApplyReply, SettledReply
 from admittance.events.codec import decode
-from admittance.events.requests import QueuesReply, QueueStatus
+from admittance.events.requests import (
+    Applied,
+    Apply,
+    ApplyReply,
+    QueuesReply,
+    QueueStatus,
+    SettledReply,
+)
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats_server.server import EmbeddedServer

@@ -3,7 +3,7 @@
 import pytest
 
 from admittance.cli.doctor.set_aside import judge_claim, judge_of_providers
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.runtime.bus.bucket import Entry
 
 

@@ -10,7 +10,7 @@ import pytest
 from admittance.cli import simulate
 from admittance.cli.commands.program import invoke
 from admittance.cli.simulate import shown
-from admittance.events.applying import Applied
+from admittance.events.requests import Applied
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.events.whatif import (
     Counts,

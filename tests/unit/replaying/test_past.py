@@ -18,11 +18,17 @@ from admittance.control.controller import Controller
 from admittance.control.fold import fold
 from admittance.control.workloads import revised
 from admittance.events import facts
-from admittance.events.checkpoints import Adopted, Commits, Committed, Row, runs_of
 from admittance.events.names import token
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
 from admittance.events.subjects import EPOCH, subject_of
-from admittance.events.system import ObjectApplied
+from admittance.events.system import (
+    Adopted,
+    CheckpointRow,
+    Commits,
+    Committed,
+    ObjectApplied,
+    runs_of,
+)
 from admittance.replay.bucket_rebuild import (
     BucketRebuild,
     CannotRebuild,
@@ -223,7 +229,7 @@ def rebuilt(
     """The past of the house, from its first fact, or from a checkpoint."""
     through = taken.through if taken is not None else 0
     start = Start(taken.revision, taken.floor) if taken is not None else Start()
-    kept: list[Row] = list(rows(taken)) if taken is not None else []
+    kept: list[CheckpointRow] = list(rows(taken)) if taken is not None else []
     behind = [one for one in house.log if one.sequence > through]
     objects = [one for one in behind if one.subject.startswith("admit.object.")]
     past = BucketRebuild(start, kept, objects, seen=seen)

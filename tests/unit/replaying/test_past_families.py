@@ -15,7 +15,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Put
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
 from admittance.events.shapes import HandedOn
 from admittance.variants.core import Families
 from admittance.workload.conditions import Type, is_true

@@ -7,7 +7,7 @@ import pytest
 from admittance.api.workload import GatePosition
 from admittance.events import facts
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal
-from admittance.workload.family_info import gate_of, others_go, sibling
+from admittance.workload.family_info import gate_of, preempts_workloads, sibling
 from families_at_work import Household
 
 from builders import an_admission
@@ -54,8 +54,8 @@ def test_a_reservation_notes_whether_others_go_for_it_and_keeps_other_gates_clos
 
 def test_so_does_one_that_takes_over_what_others_had_reserved() -> None:
     decided = gated().decided(A) | {"admission": an_admission()}
-    assert others_go(facts.Assigned(**decided, preempts=(GONE,)))
-    assert not others_go(facts.Assigned(**decided))
+    assert preempts_workloads(facts.Assigned(**decided, preempts=(GONE,)))
+    assert not preempts_workloads(facts.Assigned(**decided))
 
 
 def test_it_stays_noted_when_all_of_them_have_gone() -> None:

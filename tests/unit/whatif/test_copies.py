@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from admittance.events.facts import Finished
-from admittance.events.reading import BucketEntry
+from admittance.events.reader import BucketEntry
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.events.whatif import Delete, Simulate, SimulateReply, WouldWait

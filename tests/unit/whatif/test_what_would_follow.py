@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.applying import Delete
+from admittance.events.requests import Delete
 
 from towns import Town, a_job, a_local, a_queue, an_object, evictions, starts, waits
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.events.applying import Delete
+from admittance.events.requests import Delete
 from admittance.events.whatif import Simulate
 from admittance.scheduling.config import Config
 from admittance.whatif.simulate import simulate

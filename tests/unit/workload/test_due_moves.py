@@ -9,8 +9,8 @@ import pytest
 from admittance.api.checks import RetryStrategy
 from admittance.api.workload import EvictionCount
 from admittance.events import facts
-from admittance.workload.change import Outcome
-from admittance.workload.due import Kind, due_times
+from admittance.workload.change import FactOutcome
+from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.eviction import total_seconds
 from admittance.workload.moves.timeouts import backoff_seconds
@@ -143,9 +143,9 @@ def test_turned_on_again_while_it_stops_it_may_run_as_long_as_a_new_one() -> Non
     life = Life(maximumExecutionTimeSeconds=10).admitted().later(10).due("execution").on()
     assert life.later(3).stopped().admitted().phase is Phase.ADMITTED
     assert life.status.accumulated_past_execution_time_seconds is None
-    assert due_times(life.stored, life.now, life.around)[Kind.EXECUTION] == life.now + timedelta(
-        seconds=10
-    )
+    assert due_times(life.stored, life.now, life.around)[
+        TimerKind.EXECUTION
+    ] == life.now + timedelta(seconds=10)
 
 
 @pytest.mark.scenario("F13")
@@ -195,7 +195,7 @@ def test_a_wait_that_was_over_before_the_forced_release_holds_nobody_up() -> Non
 
 def test_a_job_that_stopped_in_time_is_not_released_twice() -> None:
     life = Life().admitted().preempted().stopped().admitted().later(300)
-    assert life.due("drain").outcome is Outcome.IGNORED
+    assert life.due("drain").outcome is FactOutcome.IGNORED
     assert life.phase is Phase.ADMITTED
 
 
@@ -244,7 +244,7 @@ def test_a_check_that_takes_its_ready_back_has_its_time_again() -> None:
     assert life.later(1).due("checks").phase is Phase.PENDING
 
 
-@pytest.mark.parametrize("kind", [*map(str, Kind), "nonsense"])
+@pytest.mark.parametrize("kind", [*map(str, TimerKind), "nonsense"])
 def test_a_timer_of_what_nobody_waits_for_changes_nothing(kind: str) -> None:
     for life in (Life(), Life().assigned(), Life().assigned().preempted().stopped()):
         before = life.workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.shapes import PodSetUpdate
-from admittance.workload.change import Outcome
+from admittance.workload.change import FactOutcome
 from admittance.workload.phase import Phase
 
 from builders import Around
@@ -195,5 +195,5 @@ def test_in_a_wait_for_something_else_a_check_without_a_delay_is_not_heard(state
     life = Life(Around(["c1"])).admitted().stops(STOP).stopped()
     assert life.phase is Phase.BACKOFF
     for ago in (0, 1):
-        assert life.verdict("c1", state, ago=ago).outcome is Outcome.IGNORED
+        assert life.verdict("c1", state, ago=ago).outcome is FactOutcome.IGNORED
     assert life.reason in ("NoReservation", "Stale")

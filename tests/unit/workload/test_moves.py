@@ -6,7 +6,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.shapes import Grounds, Refusal
-from admittance.workload.change import Outcome
+from admittance.workload.change import FactOutcome
 from admittance.workload.phase import Phase, holds_quota
 from admittance.workload.stored import head
 from admittance.workload.transition_context import QueueChanged
@@ -38,7 +38,7 @@ def test_with_checks_the_reservation_comes_with_its_rows_a1() -> None:
 
 def test_once_both_are_ready_it_is_admitted_when_the_scheduler_has_looked_again_a2() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready").confirmed()
-    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, Outcome.IGNORED)
+    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
     life.verdict("c2", "Ready")
     assert (life.phase, life.said) == (Phase.QUOTA_RESERVED, [])
     life.later(12).confirmed()
@@ -49,7 +49,7 @@ def test_nobody_is_admitted_to_a_queue_that_was_stopped_first() -> None:
     life = Life(Around(["c1"])).assigned().verdict("c1", "Ready")
     life.around.stopped = HOLD
     life.confirmed()
-    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, Outcome.IGNORED)
+    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
 
 
 def test_a_retry_frees_the_quota_at_once_and_without_a_delay_it_competes_again_a5() -> None:
@@ -93,12 +93,12 @@ def test_a_timer_that_comes_too_early_changes_nothing() -> None:
     # One schedule for a workload: an old one, set late, has replaced the right one.
     life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", after=60)
     life.later(1).happens(facts.TimerDue(**ME, kind="requeue"))
-    assert (life.phase, life.outcome) == (Phase.BACKOFF, Outcome.IGNORED)
+    assert (life.phase, life.outcome) == (Phase.BACKOFF, FactOutcome.IGNORED)
 
 
 def test_a_timer_for_what_does_not_wait_sets_nothing() -> None:
     life = Life().happens(facts.TimerDue(**ME, kind="requeue"))
-    assert life.outcome is Outcome.IGNORED
+    assert life.outcome is FactOutcome.IGNORED
 
 
 def test_one_rejection_is_enough_even_when_the_others_are_ready_a6() -> None:
@@ -120,18 +120,18 @@ def test_a_rejection_of_an_admitted_workload_stops_the_job_before_the_quota_is_f
 
 def test_a_verdict_of_an_old_cycle_changes_nothing_a23() -> None:
     life = Life(Around(["c1"])).assigned().preempted().assigned()
-    assert life.verdict("c1", "Ready", ago=1).outcome is Outcome.IGNORED
+    assert life.verdict("c1", "Ready", ago=1).outcome is FactOutcome.IGNORED
     assert life.states == {"c1": "Pending"}
 
 
 def test_a_verdict_for_a_check_nobody_asked_for_changes_nothing() -> None:
     life = Life(Around(["c1"])).assigned()
-    assert life.verdict("other", "Ready").outcome is Outcome.IGNORED
+    assert life.verdict("other", "Ready").outcome is FactOutcome.IGNORED
 
 
 def test_a_verdict_with_an_unknown_state_is_refused() -> None:
     life = Life(Around(["c1"])).assigned()
-    assert life.verdict("c1", "Perhaps").outcome is Outcome.REFUSED
+    assert life.verdict("c1", "Perhaps").outcome is FactOutcome.REFUSED
 
 
 def test_a_preempted_job_keeps_its_quota_until_it_has_stopped_t12_t19() -> None:
@@ -189,7 +189,7 @@ def test_who_took_the_quota_is_kept_with_its_numbers_until_there_is_quota_again(
 
 def test_stopped_of_another_eviction_changes_nothing() -> None:
     life = Life().admitted().preempted()
-    assert life.happens(facts.Stopped(**ME, revision=1)).outcome is Outcome.IGNORED
+    assert life.happens(facts.Stopped(**ME, revision=1)).outcome is FactOutcome.IGNORED
     assert life.phase is Phase.EVICTING
 
 
@@ -214,7 +214,7 @@ def test_finishing_frees_the_quota_at_once_t26() -> None:
 
 def test_finished_of_an_earlier_admission_changes_nothing() -> None:
     life = Life().admitted()
-    assert life.happens(facts.Finished(**ME, revision=1)).outcome is Outcome.IGNORED
+    assert life.happens(facts.Finished(**ME, revision=1)).outcome is FactOutcome.IGNORED
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_a_held_workload_is_out_of_its_queue_until_released_t30() -> None:
 
 
 def test_what_holds_quota_cannot_be_held() -> None:
-    assert Life().admitted().happens(facts.Held(**ME)).outcome is Outcome.REFUSED
+    assert Life().admitted().happens(facts.Held(**ME)).outcome is FactOutcome.REFUSED
 
 
 def test_a_running_workload_disappears_only_when_its_job_has_stopped_t27() -> None:
@@ -356,7 +356,7 @@ def test_a_running_workload_disappears_only_when_its_job_has_stopped_t27() -> No
 
 def test_a_namesake_that_came_later_is_not_meant() -> None:
     life = Life().happens(facts.Deactivated(**ME, uid="somebody-else"))
-    assert life.outcome is Outcome.IGNORED
+    assert life.outcome is FactOutcome.IGNORED
 
 
 def test_execution_time_counts_each_admission_once_f12() -> None:
@@ -368,8 +368,8 @@ def test_execution_time_counts_each_admission_once_f12() -> None:
 
 def test_the_same_submission_again_changes_nothing_and_another_is_refused() -> None:
     life = Life()
-    assert life.happens(an_arrival()).outcome is Outcome.IGNORED
-    assert life.happens(an_arrival(requests={"cpu": "2"})).outcome is Outcome.REFUSED
+    assert life.happens(an_arrival()).outcome is FactOutcome.IGNORED
+    assert life.happens(an_arrival(requests={"cpu": "2"})).outcome is FactOutcome.REFUSED
 
 
 def test_every_phase_but_the_end_has_a_way_out() -> None:

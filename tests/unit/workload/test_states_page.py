@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from admittance.workload.diagram import PAGE, edges, page
+from tools.states_page import PAGE, edges, page
+
 from admittance.workload.phase import Phase
 from admittance.workload.transitions import MOVES, TRANSITIONS
 
 
 def test_the_page_is_what_the_table_makes_of_it() -> None:
-    assert PAGE.read_text() == page(), "run python -m admittance.workload.diagram"
+    assert PAGE.read_text() == page(), "run python -m tools.states_page"
 
 
 def test_every_transition_has_a_name_and_every_name_a_transition() -> None:

@@ -10,7 +10,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import decode
 from admittance.events.shapes import PodSetUpdate
-from admittance.workload.change import Outcome
+from admittance.workload.change import FactOutcome
 from admittance.workload.phase import Phase
 
 from builders import Around
@@ -43,7 +43,7 @@ def test_what_does_not_count_changes_nothing_and_has_its_word(
     before = life.workload
     more = {"check": "c1", "state": "Ready", **said}
     life.verdict(more.pop("check"), more.pop("state"), **more)
-    assert life.outcome is not Outcome.APPLIED
+    assert life.outcome is not FactOutcome.APPLIED
     assert (life.reason, life.says, life.workload) == (word, (), before)
 
 
@@ -175,7 +175,7 @@ def test_a_delay_may_be_written_as_a_duration(written: str, seconds: int) -> Non
 @pytest.mark.parametrize("written", ["soon", "-8m0s", "9999999h", ""])
 def test_what_is_no_duration_is_refused(written: str) -> None:
     life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", written)  # type: ignore[arg-type]
-    assert (life.outcome, life.reason) == (Outcome.REFUSED, "BadDelay")
+    assert (life.outcome, life.reason) == (FactOutcome.REFUSED, "BadDelay")
 
 
 def test_a_row_says_since_when_it_is_in_its_state() -> None:

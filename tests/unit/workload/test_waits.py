@@ -15,9 +15,9 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.backoff import (
     chance,
     check_deadline,
-    computed,
     pods_ready_part,
     recomputed,
+    strategy_delay,
 )
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules
@@ -182,9 +182,9 @@ def test_an_explicit_delay_wins_also_one_of_nothing() -> None:
 @pytest.mark.scenario("L13")
 def test_jitter_spreads_and_is_the_same_for_whoever_asks_again() -> None:
     strategy = RetryStrategy(base_delay="60s", jitter=0.5)
-    found = [computed(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
+    found = [strategy_delay(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
     assert (min(found) >= 60, max(found) <= 90, len(set(found)) > 20) == (True, True, True)
-    assert found == [computed(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
+    assert found == [strategy_delay(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
     assert chance("uid-1", "c", 0) != chance("uid-1", "c", 1) != chance("uid-1", "d", 1)
 
 
@@ -200,7 +200,7 @@ def test_no_count_and_no_factor_is_too_much(
     count: int, factor: float, jitter: float, luck: float
 ) -> None:
     strategy = RetryStrategy(strategy="backoff", base_delay="1s", factor=factor, jitter=jitter)
-    assert 1 <= computed(strategy, count, luck) < 2**31
+    assert 1 <= strategy_delay(strategy, count, luck) < 2**31
 
 
 def test_past_its_last_retry_a_check_rejects() -> None:

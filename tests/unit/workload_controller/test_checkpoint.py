@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.control.checkpoint import PART_SIZE, BadCheckpoint, Packer, superfluous, unpack
-from admittance.events.checkpoints import CheckpointMade, Committed, Row, RowKind, runs_of
+from admittance.events.system import CheckpointMade, CheckpointRow, Committed, RowKind, runs_of
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
-def written(rows: list[Row], at_once: int = 7) -> tuple[CheckpointMade, list[bytes]]:
+def written(rows: list[CheckpointRow], at_once: int = 7) -> tuple[CheckpointMade, list[bytes]]:
     """The rows as a checkpoint."""
     packer = Packer()
     parts = []
@@ -35,11 +35,11 @@ def written(rows: list[Row], at_once: int = 7) -> tuple[CheckpointMade, list[byt
     return made, parts
 
 
-def some_rows(count: int, size: int = 10) -> list[Row]:
+def some_rows(count: int, size: int = 10) -> list[CheckpointRow]:
     """Rows that no packing makes small."""
     chance = random.Random(1)
     return [
-        Row(f"workload.ns.w{n}", n, 2 * n, RowKind.VALUE, chance.randbytes(size))
+        CheckpointRow(f"workload.ns.w{n}", n, 2 * n, RowKind.VALUE, chance.randbytes(size))
         for n in range(count)
     ]
 
@@ -48,13 +48,16 @@ def some_rows(count: int, size: int = 10) -> list[Row]:
     "rows",
     [
         pytest.param([], id="nothing"),
-        pytest.param([Row("a.b", 1, 2, RowKind.GONE), Row("c", 0, 3, RowKind.FINISHED)], id="ends"),
+        pytest.param(
+            [CheckpointRow("a.b", 1, 2, RowKind.GONE), CheckpointRow("c", 0, 3, RowKind.FINISHED)],
+            id="ends",
+        ),
         pytest.param(some_rows(100), id="one part"),
         pytest.param(some_rows(3_000, 900), id="several parts"),
         pytest.param(some_rows(3, 900_000), id="rows that are longer than a part"),
     ],
 )
-def test_what_is_packed_is_unpacked(rows: list[Row]) -> None:
+def test_what_is_packed_is_unpacked(rows: list[CheckpointRow]) -> None:
     made, parts = written(rows)
     assert all(0 < len(part) <= PART_SIZE for part in parts)
     assert made.size == sum(map(len, parts))

@@ -10,7 +10,7 @@ import pytest
 from admittance.control.fold import fold
 from admittance.events import facts
 from admittance.events.shapes import Refusal
-from admittance.workload.due import due_times
+from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import phase
 from families_at_work import Household

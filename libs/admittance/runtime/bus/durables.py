@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from admittance.events.names import BadToken, plain, token
-from admittance.events.reading import SetAside, number
+from admittance.events.reader import SetAside, number
 from admittance.events.subjects import (
     CHECK_DURABLE,
     PROVIDER_DURABLE,

@@ -17,7 +17,7 @@ import nats.errors
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
-from admittance.events.reading import number
+from admittance.events.reader import number
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.connection import Headers, description, status, text_of
 from admittance.runtime.bus.history import last

@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
-from admittance.events.reading import SetAside, Unreadable
+from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import Alive, Barrier, Epoch
 from admittance.lease.lease_state import LeaseState, Takeover

@@ -16,7 +16,7 @@ import msgspec
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
-from admittance.events.reading import Reader, SetAside, Unreadable, number
+from admittance.events.reader import Reader, SetAside, Unreadable, number
 from admittance.events.system import Alive, Barrier, Epoch
 from admittance.lease.lease_state import Fence
 from admittance.runtime import clock

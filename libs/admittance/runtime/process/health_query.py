@@ -10,7 +10,7 @@ import msgspec
 import nats.errors
 from nats.aio.client import Client
 
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime import clock
 from admittance.runtime.tasks import raise_if_cancelled

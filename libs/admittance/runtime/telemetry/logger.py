@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from admittance.events.reading import SetAside
+    from admittance.events.reader import SetAside
 
 
 LEVELS: Final = {

@@ -8,14 +8,7 @@ from itertools import islice, repeat
 from typing import Any, Final, TypeAlias
 
 from admittance.api.units import render
-from admittance.events.facts import (
-    Assigned,
-    Confirmed,
-    Planned,
-    Preempted,
-    Refused,
-    Revoked,
-)
+from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
 from admittance.events.shapes import (
     Grounds,
     HandedOn,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from admittance.events.shapes import Admission
 from admittance.family.policy import DesiredState, FamilyRules, desired_variants
-from admittance.workload.change import Change, Outcome, applied
+from admittance.workload.change import Change, FactOutcome, applied
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.phase import is_stopping
@@ -194,7 +194,7 @@ class FamilyTransition:
         }
         mine = changes.pop(name, None)
         if mine is not None:
-            own = Change(mine.workload, mine.says, Outcome.APPLIED, own.reason, own.message)
+            own = Change(mine.workload, mine.says, FactOutcome.APPLIED, own.reason, own.message)
         if self.parent_name in changes:
             changes[self.parent_name] = changes.pop(self.parent_name)
         return FamilyChange(own, changes)

@@ -16,11 +16,11 @@ from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begi
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, find, is_false, is_true, put
 from admittance.workload.families.family_change import FamilyTransition
-from admittance.workload.families.shaping import wanted_tags
+from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.moves.backoff import no_wait, rejection
+from admittance.workload.pending_reasons import PendingReason, is_held, pending_reason
 from admittance.workload.phase import Phase, holds_quota, is_reserved, phase
-from admittance.workload.reasons import PendingReason, is_held, pending_reason
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 EACH_MAX: Final = 300

@@ -27,10 +27,10 @@ from admittance.events.shapes import DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import Rows, cleared
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
-from admittance.workload.due import WAITS
+from admittance.workload.due_times import WAITS
 from admittance.workload.limits import Limits
+from admittance.workload.pending_reasons import required_now
 from admittance.workload.phase import holds_quota
-from admittance.workload.reasons import required_now
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import CheckRules, TransitionContext
 
@@ -91,7 +91,7 @@ def no_wait(state: RequeueState | None) -> RequeueState | None:
 # Messages. ----------------------------------------------------------------------
 
 
-def quoted(check: str, why: str) -> str:
+def check_with_message(check: str, why: str) -> str:
     """A check with its controller's message."""
     return f'"{check}" ({why})' if why else f'"{check}"'
 
@@ -104,7 +104,7 @@ def rejection(workload: StoredWorkload) -> str:
     """The check that rejected the workload, with its message."""
     for row in workload.status.admission_checks:
         if row.state == "Rejected":
-            return quoted(row.name, row.message)
+            return check_with_message(row.name, row.message)
     evicted = find(workload, Type.EVICTED)
     said = evicted.message if evicted is not None else ""
     return said.removeprefix(REJECTED)
@@ -120,7 +120,7 @@ def wait_message(workload: StoredWorkload) -> str:
     if not retrying:
         return _next_attempt(workload)
     s = "s" if len(retrying) > 1 else ""
-    said = "; ".join(quoted(row.name, row.message) for row in retrying)
+    said = "; ".join(check_with_message(row.name, row.message) for row in retrying)
     until = _next_attempt(workload)
     why = f"AdmissionCheck{s} in Retry state: {said}"[: MESSAGE_MAX - len(until) - 32]
     return f"{why}. {until}" if until else why
@@ -242,7 +242,7 @@ def retry_delay(
         return RetryDelay(spent=True, remark=f"retried {count} times, {most} are allowed")
     delay = wanted
     if delay is None and strategy is not None:
-        delay = computed(strategy, count, chance(uid, rules.name, count))
+        delay = strategy_delay(strategy, count, chance(uid, rules.name, count))
     if not delay:
         return RetryDelay()
     longest = int(limits.check_delay.total_seconds())
@@ -254,7 +254,7 @@ def retry_delay(
     )
 
 
-def computed(strategy: RetryStrategy, count: int, chance: float) -> int:
+def strategy_delay(strategy: RetryStrategy, count: int, chance: float) -> int:
     """The delay of a strategy in whole seconds. ``chance``: share of the jitter to add, from 0 to
     1."""
     delay = seconds(strategy.base_delay)
@@ -296,7 +296,7 @@ def paced(
     counts once."""
     most = int(context.queues.limits.pacing_max.total_seconds())
     if want.delay is not None or not most:
-        return forgotten(workload, check), want
+        return without_retry_count(workload, check), want
     edition = _edition(workload, check, context)
     known = workload.status.immediate_retries.get(check)
     count = 1
@@ -316,7 +316,7 @@ def paced(
     return counted, want._replace(delay=delay or None, remark=joined)
 
 
-def forgotten(workload: StoredWorkload, check: str) -> StoredWorkload:
+def without_retry_count(workload: StoredWorkload, check: str) -> StoredWorkload:
     """The workload with the count of that check at 0."""
     counts = workload.status.immediate_retries
     if check not in counts:

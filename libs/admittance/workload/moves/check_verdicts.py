@@ -23,26 +23,26 @@ from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, refused, with_status
-from admittance.workload.check_rows import Rows, all_ready, placed, row_of
+from admittance.workload.check_rows import Rows, all_ready, row_of, with_row
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
-from admittance.workload.moves.activation import deactivate
 from admittance.workload.moves.backoff import (
     REJECTED,
     RetryDelay,
     check_deadline,
-    forgotten,
+    check_with_message,
     paced,
-    quoted,
     recomputed,
     retry_delay,
     wait_message,
     wake_if_over,
     with_wait_message,
+    without_retry_count,
 )
 from admittance.workload.moves.eviction import evict
+from admittance.workload.moves.requests import deactivate
+from admittance.workload.pending_reasons import PREEMPTION_REQUIRED, verdict_reason
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
 from admittance.workload.pod_set_updates import merged, pod_set_names
-from admittance.workload.reasons import PREEMPTION_REQUIRED, reason_of
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import CheckRules, TransitionContext
 
@@ -146,7 +146,7 @@ def _stored(
     late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
-    reason, remarks = reason_of(fact, row)
+    reason, remarks = verdict_reason(fact, row)
     new = CheckState(
         name=row.name,
         state=fact.state,
@@ -160,10 +160,10 @@ def _stored(
     if new == row:
         return ignored(workload, "Repeated")
     if ready:
-        workload = forgotten(workload, row.name)
-    rows = placed(workload.status.admission_checks, new)
+        workload = without_retry_count(workload, row.name)
+    rows = with_row(workload.status.admission_checks, new)
     if frozen:
-        change = held(workload, rows, context)
+        change = with_wait(workload, rows, context)
         return change._replace(says=(*remarks, *change.says))
     kept = with_status(workload, admission_checks=rows)
     says: tuple[OutboxEntry, ...] = ()
@@ -299,16 +299,16 @@ def retry(
         # It was not requested, and does not hold the workload.
         if phase(workload, context.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota that could be judged")
-        reason, remarks = reason_of(fact, row)
+        reason, remarks = verdict_reason(fact, row)
         said = replace(row, message=fact.message[:MESSAGE_MAX], reason=reason)
         if said == row:
             return ignored(workload, "Repeated")
-        rows = placed(workload.status.admission_checks, said)
+        rows = with_row(workload.status.admission_checks, said)
         return applied(with_status(workload, admission_checks=rows), *remarks)
     if want.spent:
         return rejected(workload, row, fact, context, want.remark)
     workload, want = paced(workload, fact.check, fact.cycle, want, context)
-    reason, remarks = reason_of(fact, row)
+    reason, remarks = verdict_reason(fact, row)
     new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, context)
     new = replace(new, reason=reason)
     if new == row:
@@ -393,14 +393,14 @@ def retried(
     """T10, T21 and T21b: rows in Retry take the reservation, or make the wait what they ask for."""
     rows = workload.status.admission_checks
     for row in new:
-        rows = placed(rows, row)
+        rows = with_row(rows, row)
     listed = {row.name for row in new}
     counts = {n: c for n, c in workload.status.check_retry_counts.items() if n not in listed}
-    change = held(with_status(workload, check_retry_counts=counts), rows, context)
+    change = with_wait(with_status(workload, check_retry_counts=counts), rows, context)
     return change._replace(says=(*notes, *change.says))
 
 
-def held(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
+def with_wait(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
     """With these rows, some of them in Retry, as long as they ask for it."""
     new = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
     message = wait_message(new)
@@ -424,7 +424,7 @@ def rejected(
     remark: str = "",
 ) -> Change:
     """T11 by a verdict. ``remark``: why it counts as Rejected if it says something else."""
-    reason, remarks = reason_of(fact, row)
+    reason, remarks = verdict_reason(fact, row)
     why = _joined(fact.message, remark)
     change = reject(workload, fact.check, why, context, reason=reason)
     return change._replace(says=(*remarks, *change.says))
@@ -435,7 +435,7 @@ def reject(
 ) -> Change:
     """T11, from any phase: it is never lost to an eviction under way. The row of the check says so
     until the workload is turned on again, also where no flavor asks for that check any more."""
-    message = f"{REJECTED}{quoted(check, why)}"[:MESSAGE_MAX]
+    message = f"{REJECTED}{check_with_message(check, why)}"[:MESSAGE_MAX]
     change = deactivate(workload, REJECTION, message, context, cause="AdmissionCheck")
     assert change.workload is not None, "nothing was deleted"
     row = CheckState(
@@ -446,7 +446,7 @@ def reject(
         last_transition_time=context.now,
         verdict_cycle=workload.status.admission_cycle,
     )
-    rows = placed(change.workload.status.admission_checks, row)
+    rows = with_row(change.workload.status.admission_checks, row)
     with_wait_message = OutboxEntry(
         what="rejected", reason="AdmissionCheckRejected", message=message, detail=check
     )

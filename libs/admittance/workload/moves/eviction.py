@@ -24,8 +24,8 @@ from admittance.workload.check_rows import (
 )
 from admittance.workload.conditions import Type, find, is_true, put, without
 from admittance.workload.moves.backoff import recomputed
+from admittance.workload.pending_reasons import required_now
 from admittance.workload.phase import is_reserved, is_stopping
-from admittance.workload.reasons import required_now
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
@@ -141,7 +141,7 @@ def release(workload: StoredWorkload, context: TransitionContext) -> Change:
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if spec.active and inactive is not None:
         waits_why, message = inactive.reason, inactive.message
-    freed = freed_of(workload, waits_why, message, context)
+    freed = without_reservation(workload, waits_why, message, context)
     back, why = _may_come_back(freed, reason, context)
     conditions = put(freed.status.conditions, Type.REQUEUED, back, why, message, now=context.now)
     what = "requeued" if back and spec.active else "pending"
@@ -151,7 +151,7 @@ def release(workload: StoredWorkload, context: TransitionContext) -> Change:
     )
 
 
-def freed_of(
+def without_reservation(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> StoredWorkload:
     """Without its reservation. Rows of a wait that a check has asked for stay frozen; others are
@@ -227,7 +227,7 @@ def withdraw(
 ) -> Change:
     """A reservation without a job is dropped without an eviction: T09, T18."""
     says = withdrawals(workload, reason)
-    dropped = freed_of(
+    dropped = without_reservation(
         with_status(workload, **fresh_rows(workload, context)), reason, message, context
     )
     if reason in COMES_BACK_AT_ONCE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.check_rows import check_requests, explained, frozen, synced
+from admittance.workload.check_rows import check_requests, frozen, synced, with_request_errors
 from admittance.workload.conditions import Conditions, Type, find, is_true, put
 from admittance.workload.moves.backoff import (
     recomputed,
@@ -16,8 +16,8 @@ from admittance.workload.moves.backoff import (
 from admittance.workload.moves.check_verdicts import contradiction
 from admittance.workload.moves.eviction import RESTARTED, evict, withdraw
 from admittance.workload.moves.reservation import withdraw_if_not_offered
+from admittance.workload.pending_reasons import is_held, pending_reason, required_now
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.reasons import is_held, pending_reason, required_now
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
@@ -62,7 +62,7 @@ def _checks_changed(
     rows, counts = synced(
         status.admission_checks, status.check_retry_counts, required, now=context.now
     )
-    rows, come = explained(rows, context)
+    rows, come = with_request_errors(rows, context)
     again = {row.name for row in rows if row.name in asks and row.state == "Pending"}
     if rows == status.admission_checks and not again:
         return ignored(workload, "Settled")
@@ -123,7 +123,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
         else:
             rows, counts = synced(rows, counts, required, now=context.now)
     if not retrying:
-        rows, _ = explained(rows, context)
+        rows, _ = with_request_errors(rows, context)
     after = with_status(
         workload, conditions=conditions, admission_checks=rows, check_retry_counts=counts
     )

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from admittance.api.meta import ObjectMeta
 from admittance.api.workload import GATED_BY
 from admittance.events import facts
-from admittance.workload.change import (
-    Change,
-    applied,
-    ignored,
-    refused,
-    with_spec,
-    with_status,
-)
-from admittance.workload.conditions import Type, find, is_true, put
+from admittance.events.base import Fact
+from admittance.events.names import uid_of
+from admittance.workload.change import Change, applied, ignored, refused, with_spec, with_status
+from admittance.workload.check_rows import synced
+from admittance.workload.conditions import Type, find, is_true, put, without
 from admittance.workload.moves.backoff import wait_message
-from admittance.workload.moves.eviction import evict, withdrawals
-from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.reasons import gated_by, is_held, pending_reason
-from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.moves.eviction import (
+    DEACTIVATED,
+    closed_gates,
+    evict,
+    fresh_rows,
+    withdrawals,
+)
+from admittance.workload.pending_reasons import gated_by, is_held, pending_reason
+from admittance.workload.phase import holds_quota, is_reserved, is_stopping
+from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
 INT32: Final = range(-(2**31), 2**31)
@@ -43,7 +47,7 @@ def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change
     )
 
 
-def let_go(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
     """The hold is lifted, and with it the gates that the workload's annotation names."""
     if not is_held(workload) and not gated_by(workload):
         return ignored(workload, "NotHeld", "it is not on hold")
@@ -160,3 +164,169 @@ def _is_result(workload: StoredWorkload, revision: int) -> bool:
 def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -> Change:
     """The log knows; the object learns when the pods are ready."""
     return ignored(workload, "Noted")
+
+
+def deactivate(
+    workload: StoredWorkload,
+    reason: str,
+    message: str,
+    context: TransitionContext,
+    *,
+    cause: str = "",
+) -> Change:
+    """Deactivates the workload in one write, so that DeactivationTarget, which Kueue writes in
+    between, never appears.
+
+    An earlier eviction keeps its reason, unless it is itself one that was reactivated since.
+    """
+    off = with_spec(workload, active=False)
+    off = with_status(off, conditions=without(off.status.conditions, Type.DEACTIVATION_TARGET))
+    # A deactivated workload keeps no wait, count or time; what the eviction makes of them is
+    # overwritten below.
+    evicted = find(workload, Type.EVICTED)
+    keeps = (
+        reason == DEACTIVATED
+        and evicted is not None
+        and evicted.status == "True"
+        and not evicted.reason.startswith(DEACTIVATED)
+    )
+    conditions = off.status.conditions
+    if is_reserved(workload) and not is_stopping(workload):
+        change = evict(off, reason, message, context, cause=cause)
+    else:
+        if not keeps:
+            conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
+        if is_stopping(workload):
+            conditions = without(conditions, Type.REQUEUED)
+            change = applied(with_status(off, conditions=conditions))
+        else:
+            conditions = put(
+                conditions, Type.QUOTA_RESERVED, False, DEACTIVATED, message, now=context.now
+            )
+            conditions = put(conditions, Type.REQUEUED, False, reason, message, now=context.now)
+            change = applied(
+                with_status(off, conditions=conditions),
+                OutboxEntry(what="pending", reason=DEACTIVATED, message=message),
+            )
+    assert change.workload is not None, "nothing was deleted"
+    fresh = fresh_rows(workload, context, forget=True)
+    return change._replace(
+        workload=with_status(
+            change.workload,
+            **fresh,
+            requeue_state=None,
+            accumulated_past_execution_time_seconds=None,
+            preemption_gates=closed_gates(change.workload.status.preemption_gates, context),
+        )
+    )
+
+
+def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+    """T16: a user deactivates the workload."""
+    if not head(workload).active:
+        return ignored(workload, "Repeated", "it is not active")
+    return deactivate(workload, DEACTIVATED, "The workload is deactivated", context)
+
+
+def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+    """T22: a user activates the workload, as if it were new. While its job still stops, the release
+    completes the activation."""
+    if head(workload).active:
+        return ignored(workload, "Repeated", "it is active")
+    on = with_spec(workload, active=True)
+    conditions = put(on.status.conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
+    if not holds_quota(on):
+        reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
+        conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
+    # In a new cycle, so that a verdict from before the deactivation is not of the last cycle.
+    fresh = fresh_rows(on, context, forget=True)
+    on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
+    return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
+
+
+class Arrived(Fact, frozen=True, kw_only=True):
+    """A validated submission. Not on the wire: the controller makes it from `Submitted`. ``spec``
+    is canonical: equal specs are equal bytes. ``remark``: a note for the user. ``message_id``:
+    digest of the submission's message id; "": it had none.
+    """
+
+    api_version: str
+    metadata: ObjectMeta
+    spec: msgspec.Raw
+    remark: str = ""
+    message_id: str = ""
+
+
+REPEATED: Final = "Repeated"
+"""Reason of a repeated submission of the same workload; no message follows."""
+
+
+def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
+    """T01, or a refusal: a name is taken until its workload is deleted.
+
+    Identity and creation time come from the log, so that reading the submission again makes the
+    same workload.
+    """
+    if workload is not None:
+        if workload.metadata.deletion_timestamp is not None:
+            return refused(
+                workload,
+                "BeingDeleted",
+                f"the workload {fact.namespace}/{fact.name} is being deleted: "
+                "submit it again when its job has stopped",
+            )
+        return _taken(workload, fact)
+    seed = f"{fact.namespace}/{fact.name}/{context.sequence}/{context.logged_at.isoformat()}"
+    metadata = replace(
+        fact.metadata,
+        name=fact.name,
+        namespace=fact.namespace,
+        generate_name="",
+        uid=fact.uid or uid_of(seed),
+        generation=1,
+        creation_timestamp=context.logged_at,
+        deletion_timestamp=None,
+        resource_version="",
+        managed_fields=None,
+    )
+    new = StoredWorkload(
+        api_version=fact.api_version, kind="Workload", metadata=metadata, spec=fact.spec
+    )
+    spec = head(new)
+    queue = context.queues.cluster_queue(fact.namespace, spec.queue_name)
+    # Only the variants of a parent are queued.
+    asked = queue and spec.role != PARENT
+    required = context.queues.required_checks(queue, None) if asked else ()
+    standing = pending_reason(new, context)
+    says: tuple[OutboxEntry, ...] = ()
+    if not spec.active:
+        reason, message = "Deactivated", "The workload is deactivated"
+    elif standing is not None:
+        reason, message = standing
+        says = (OutboxEntry(what="pending", reason=reason, message=message),)
+    else:
+        reason, message = "PendingEvaluation", ""
+    if fact.remark:
+        says = (*says, OutboxEntry(what="noted", reason="RegularWorkload", message=fact.remark))
+    return applied(
+        with_status(
+            new,
+            conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=context.now),
+            admission_checks=synced((), {}, required, now=context.now).rows,
+            submitted_as=fact.message_id,
+        ),
+        *says,
+    )
+
+
+def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
+    """The name belongs to another workload, or the same workload is submitted again."""
+    about = f"a workload {fact.namespace}/{fact.name} exists"
+    if bytes(workload.spec) != bytes(fact.spec):
+        return refused(workload, "AlreadyExists", f"{about} with another spec")
+    if fact.uid and fact.uid != workload.metadata.uid:
+        return refused(workload, "AlreadyExists", f"{about} with another uid")
+    known = workload.status.submitted_as
+    if fact.uid or (known and known == fact.message_id):
+        return ignored(workload, REPEATED, "the same submission made the workload")
+    return ignored(workload, "Unchanged", "the workload exists and is the same")

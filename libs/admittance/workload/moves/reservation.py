@@ -10,12 +10,12 @@ from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import (
     all_ready,
     check_requests,
-    explained,
     listed,
+    with_request_errors,
     without_counts,
 )
 from admittance.workload.conditions import Conditions, Type, find, is_true, put, revoke
-from admittance.workload.family_info import is_used, others_go, used
+from admittance.workload.family_info import is_used, preempts_workloads, with_use_noted
 from admittance.workload.moves.backoff import no_wait
 from admittance.workload.moves.check_verdicts import contradiction
 from admittance.workload.moves.eviction import evict, release, with_preemption, withdraw
@@ -37,7 +37,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
         conditions = revoke(conditions, old, now=now)
     status = workload.status
     fresh = listed(status.admission_checks, status.check_retry_counts, required, now=now)
-    rows, _ = explained(fresh.rows, context)
+    rows, _ = with_request_errors(fresh.rows, context)
     reserved = with_status(
         workload,
         admission=admission,
@@ -48,7 +48,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
         evicted_revision=0,
         preempted_by=None,
         pending_preemption=fact.pending_preemption,
-        preemption_gates=used(status.preemption_gates, others_go(fact), now),
+        preemption_gates=with_use_noted(status.preemption_gates, preempts_workloads(fact), now),
     )
     says = [OutboxEntry(what="quota_reserved", reason="QuotaReserved", message=message)]
     if not required and fact.pending_preemption is None:
@@ -98,12 +98,12 @@ def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext
     return withdraw(workload, "FlavorsChanged", message, context)
 
 
-def plan_anew(workload: StoredWorkload, fact: facts.Planned, context: TransitionContext) -> Change:
+def replan(workload: StoredWorkload, fact: facts.Planned, context: TransitionContext) -> Change:
     """The planned preemptions of the reservation changed, or were issued (T07)."""
     pending = fact.pending_preemption
     gates = workload.status.preemption_gates
     if pending.victims and pending.issued and not any(map(is_used, gates)):
-        gates = used(gates, True, context.now)
+        gates = with_use_noted(gates, True, context.now)
     kept = pending if pending.victims else None
     return applied(with_status(workload, pending_preemption=kept, preemption_gates=gates))
 

@@ -14,42 +14,42 @@ from admittance.api.workload import RequeueState
 from admittance.events import facts
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Type, find
-from admittance.workload.due import Kind, check_ends, due_times
+from admittance.workload.due_times import TimerKind, check_ends, due_times
 from admittance.workload.limits import PodsReadyLimits
-from admittance.workload.moves.activation import deactivate
 from admittance.workload.moves.backoff import rounded_up, wake, wake_if_over
 from admittance.workload.moves.check_verdicts import overdue
 from admittance.workload.moves.eviction import evict, release, total_seconds
+from admittance.workload.moves.requests import deactivate
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
 OUT_OF_RETRIES: Final = "RequeuingLimitExceeded"
 OUT_OF_TIME: Final = "MaximumExecutionTimeExceeded"
-KINDS: Final = frozenset(str(kind) for kind in Kind)
+TIMER_KINDS: Final = frozenset(str(kind) for kind in TimerKind)
 
 
-def look(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionContext) -> Change:
+def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionContext) -> Change:
     """Applies what is due now, of the timer's kind."""
-    if fact.kind not in KINDS:
+    if fact.kind not in TIMER_KINDS:
         return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind[:64]}")
-    kind = Kind(fact.kind)
+    kind = TimerKind(fact.kind)
     when = due_times(workload, context.now, context.queues).get(kind)
     if when is None:
         return ignored(workload, "NotWaiting", f"it waits for no time of the kind {kind}")
     if context.now < when:
         return ignored(workload, "TooEarly", f"not before {when.isoformat()}")
     match kind:
-        case Kind.REQUEUE:
+        case TimerKind.REQUEUE:
             return wake(workload, context)
-        case Kind.PODS_READY:
+        case TimerKind.PODS_READY:
             return _not_ready(workload, context)
-        case Kind.EXECUTION:
+        case TimerKind.EXECUTION:
             return _ran_out(workload, context)
-        case Kind.DRAIN:
+        case TimerKind.DRAIN:
             return _forced(workload, context)
-        case Kind.CHECKS:
+        case TimerKind.CHECKS:
             return overdue(workload, _late_checks(workload, context), context)
-        case Kind.FAMILY:
+        case TimerKind.FAMILY:
             # The family is settled again with the current time.
             return applied(workload)
 

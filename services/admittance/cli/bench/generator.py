@@ -15,8 +15,7 @@ import msgspec
 import yaml
 
 from admittance.api.units import BadQuantity, amount, render
-from admittance.events.applying import Apply, ApplyReply
-from admittance.events.requests import Queues, QueuesReply
+from admittance.events.requests import Apply, ApplyReply, Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError, Unavailable

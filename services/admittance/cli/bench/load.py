@@ -13,8 +13,8 @@ import nats.errors
 from admittance.api.units import render
 from admittance.cli.bench import generator
 from admittance.cli.bench.generator import RESOURCE, Plan, PlannedWorkload
-from admittance.events.applying import Settled, SettledReply
 from admittance.events.names import token
+from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Ack, Bus
 from admittance.runtime.bus.connection import frame

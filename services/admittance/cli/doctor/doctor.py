@@ -20,7 +20,7 @@ from admittance.cli.support.services import SERVICES
 from admittance.cli.up.readiness import health
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.requests import HealthReply
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus import streams

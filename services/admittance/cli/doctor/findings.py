@@ -15,7 +15,7 @@ from admittance.cli.support import kinds
 from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
 from admittance.events import subjects
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
 from admittance.provisioning.records import Record, State
 from admittance.runtime import clock

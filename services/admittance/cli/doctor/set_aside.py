@@ -11,14 +11,7 @@ from typing import Any, Final
 
 from admittance.events import subjects
 from admittance.events.names import plain
-from admittance.events.reading import (
-    BROKEN,
-    Reader,
-    SetAside,
-    Unreadable,
-    number,
-    reason_of,
-)
+from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of
 from admittance.events.system import Epoch, ObjectApplied
 from admittance.provider_pool.ledger import read_booking
 from admittance.providers.builtin import installation_key
@@ -34,7 +27,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.scheduler.service import read_echo
 from admittance.scheduler.usage_keys import read_usage
-from admittance.workload.reading import names_of, read_manifest, read_whole
+from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload_controller.checkpoints import all_checkpoints
 from admittance.workload_controller.journal import read_commits
 

@@ -17,9 +17,8 @@ from admittance.cli.support.options import Call, Output
 from admittance.control.checkpoint import BadCheckpoint, unpack
 from admittance.control.commit import LogMessage
 from admittance.events import subjects
-from admittance.events.checkpoints import CheckpointMade, Commits, Committed
-from admittance.events.reading import BROKEN, BucketEntry, Unreadable
-from admittance.events.system import Epoch
+from admittance.events.reader import BROKEN, BucketEntry, Unreadable
+from admittance.events.system import CheckpointMade, Commits, Committed, Epoch
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, Start
 from admittance.replay.decision import (
     LoggedDecision,

@@ -17,7 +17,7 @@ from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, pairs
 from admittance.cli.support.times import age, span, stamp
 from admittance.events.codec import encode
 from admittance.events.names import token
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.requests import ProviderQuery
 from admittance.events.shapes import PodSetToProvision
 from admittance.providers.request import PodSet

@@ -25,7 +25,7 @@ from admittance.events.provisioning import (
     ProvisioningRequested,
     ProvisioningStatus,
 )
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, Taken
 from admittance.quota.amounts import UNLIMITED

@@ -87,7 +87,7 @@ def names_of(parent: StoredWorkload, rules: FamilyRules | None) -> list[str]:
 
 def tags_of(parent: StoredWorkload, rules: FamilyRules | None) -> dict[str, str]:
     """Variant by possible workload name."""
-    from admittance.workload.families.shaping import name_of
+    from admittance.workload.families.roles import name_of
 
     found = {row.name: row.variant for row in parent.status.variants}
     for tag in rules.tags if rules is not None else ():

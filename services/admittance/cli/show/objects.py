@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.events.names import BadToken, plain
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.requests import FlavorUsage, QueueStatus
 from admittance.events.subjects import CAPACITY
 from admittance.workload.stored import StoredWorkload
@@ -67,7 +67,7 @@ class Found(NamedTuple):
 
     def workload(self) -> StoredWorkload:
         """The object as a workload. Raises AnswerIsNo if it cannot be decoded."""
-        from admittance.workload.reading import read
+        from admittance.workload.bucket_reader import read
 
         try:
             return read(self.key, self.data)
@@ -77,7 +77,7 @@ class Found(NamedTuple):
     def is_readable(self) -> bool:
         """Whether the services can read it."""
         from admittance.provisioning.records import read_record
-        from admittance.workload.reading import read, read_manifest
+        from admittance.workload.bucket_reader import read, read_manifest
 
         readers: dict[str, Callable[[str, bytes], object]] = {
             "workload": read,

@@ -20,7 +20,7 @@ from admittance.cli.support.kinds import Kind
 from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table
 from admittance.cli.support.times import span, stamp
-from admittance.events.reading import BROKEN
+from admittance.events.reader import BROKEN
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.bookings import (
     Booking,

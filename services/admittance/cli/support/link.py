@@ -16,11 +16,10 @@ import nats.errors
 
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.options import Call
-from admittance.events.applying import Settled, SettledReply
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import token
-from admittance.events.requests import Reply, Request
+from admittance.events.requests import Reply, Request, Settled, SettledReply
 from admittance.events.subjects import BUCKET, STREAM, subject_of
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import bucket

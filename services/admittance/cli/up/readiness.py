@@ -10,9 +10,8 @@ import msgspec
 import nats.errors
 
 from admittance.cli.support.services import SERVICES
-from admittance.events.applying import Settled
-from admittance.events.reading import BROKEN
-from admittance.events.requests import Health, HealthReply
+from admittance.events.reader import BROKEN
+from admittance.events.requests import Health, HealthReply, Settled
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.tasks import set_within
 

@@ -1,6 +1,6 @@
 """The AsyncAPI 3 document of every subject and payload, made from the Structs.
 
-``python -m admittance.events.asyncapi [FILE]`` writes it to ``docs/schema/asyncapi.json``. It is
+``python -m tools.asyncapi [FILE]`` writes it to ``docs/schema/asyncapi.json``. It is
 written from the point of view of Admittance as a whole: it *receives* messages from users, runners
 and check controllers, and *sends* messages that they may read.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from tools.documents import text_of, write
 
-from admittance.documents import text_of, write
-from admittance.events import applying, checkpoints, facts, requests, system, whatif
+from admittance.events import facts, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     ALIVE_CHECK,
@@ -61,9 +61,9 @@ class Channel(NamedTuple):
 
 
 _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], ...]] = (
-    ("apply", applying.Apply, applying.ApplyReply, "both"),
-    ("delete", applying.Delete, applying.DeleteReply, "both"),
-    ("settled", applying.Settled, applying.SettledReply, "all"),
+    ("apply", requests.Apply, requests.ApplyReply, "both"),
+    ("delete", requests.Delete, requests.DeleteReply, "both"),
+    ("settled", requests.Settled, requests.SettledReply, "all"),
     ("events", requests.Events, requests.EventsReply, "both"),
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
     ("fit", requests.Fit, requests.FitReply, "namespace"),
@@ -133,8 +133,8 @@ def channels() -> list[Channel]:
         ),
         Channel("lease.epoch", f"{EPOCH}{{domain}}", system.Epoch, "send"),
         Channel("lease.barrier", f"{BARRIER}{{domain}}", system.Barrier, "send"),
-        Channel("checkpoint.commits", COMMITS, checkpoints.Commits, "send"),
-        Channel("checkpoint.made", f"{CHECKPOINT_MADE}{{id}}", checkpoints.CheckpointMade, "send"),
+        Channel("checkpoint.commits", COMMITS, system.Commits, "send"),
+        Channel("checkpoint.made", f"{CHECKPOINT_MADE}{{id}}", system.CheckpointMade, "send"),
         Channel("deadletter", f"{DEADLETTER}{{service}}", system.DeadLetter, "send"),
     ]
     found += [

@@ -13,7 +13,7 @@ from admittance.api.queues import ClusterQueue, Cohort
 from admittance.api.units import parse
 from admittance.events.codec import UID_MAX
 from admittance.events.names import plain, token
-from admittance.events.reading import (
+from admittance.events.reader import (
     BROKEN,
     SEQUENCE_MAX,
     Unreadable,

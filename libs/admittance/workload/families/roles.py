@@ -23,7 +23,7 @@ from admittance.api.workload import (
     WorkloadSpec,
 )
 from admittance.family.policy import FamilyRules, Tag, variant_name
-from admittance.workload.change import Change, Outcome, applied, with_spec, with_status
+from admittance.workload.change import Change, FactOutcome, applied, with_spec, with_status
 from admittance.workload.conditions import Type, find, is_false, is_true, put
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.family_info import allowed_flavors
@@ -111,7 +111,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
         )
         regular = with_status(regular, conditions=conditions)
     change = transition(regular, QueueChanged(namespace=meta.namespace, name=meta.name), context)
-    return change if change.outcome is Outcome.APPLIED else applied(regular)
+    return change if change.outcome is FactOutcome.APPLIED else applied(regular)
 
 
 def queue_changed(family: FamilyTransition, fact: QueueChanged) -> Change:
@@ -133,7 +133,7 @@ def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
         was_on = head(variant).active
         change = transition(variant, fact, family.context)
         after = change.workload
-        if change.outcome is Outcome.APPLIED:
+        if change.outcome is FactOutcome.APPLIED:
             if was_on and after is not None and not head(after).active:
                 change = change._replace(workload=with_status(after, stopped_by="Rejected"))
             family.put(name, change)

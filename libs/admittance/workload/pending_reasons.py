@@ -70,7 +70,7 @@ _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
 REASON_MAX: Final = 1024
 
 
-def reason_of(
+def verdict_reason(
     fact: facts.CheckReported, row: CheckState | None
 ) -> tuple[str, tuple[OutboxEntry, ...]]:
     """The reason that the row keeps, and notes for users: an unknown reason is kept and noted

@@ -1,5 +1,5 @@
-"""``python -m admittance.workload.diagram`` writes docs/states.md: the states of a workload and its
-transitions, from the table of moves. A test checks that the page is current."""
+"""``python -m tools.states_page`` writes docs/states.md: the states of a workload and its
+transitions, from the table of moves."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from admittance.workload.phase import Phase
 from admittance.workload.stored import PARENT, VARIANT
 from admittance.workload.transitions import MOVES, TRANSITIONS
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "states.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "states.md"
 
 HEAD: Final = """# The states of a workload
 
-Made by `python -m admittance.workload.diagram` from the table of moves
-(`libs/admittance/workload/transitions.py`) and the family steps (`diagram.py`). Do not edit.
+Made by `python -m tools.states_page` from the table of moves
+(`libs/admittance/workload/transitions.py`) and the family steps (`tools/states_page.py`).
+Do not edit.
 
 The phase is derived from conditions (`phase.py`) and never stored. Every edge below is a
 possible result of a move; tests explore the state machine and check that no other occurs. An
@@ -38,7 +39,7 @@ FAMILIES: Final = """
 
 A parent and its variants take the ways above, but no check is requested for a parent, runners
 get no messages about variants, and quota is booked for variants only. Each takes the steps below
-(`workload/diagram.py`). Steps of several members can be one commit.
+(`tools/states_page.py`). Steps of several members can be one commit.
 
 | id | role | from → to | heard | what |
 | --- | --- | --- | --- | --- |

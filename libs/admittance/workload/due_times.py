@@ -18,7 +18,7 @@ WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
 """Reasons of Requeued=False that end by the clock."""
 
 
-class Kind(StrEnum):
+class TimerKind(StrEnum):
     """What a timer is set for; a token of its subject."""
 
     REQUEUE = "requeue"
@@ -35,23 +35,25 @@ class Kind(StrEnum):
     """Of a parent: the desired state of a variant changes."""
 
 
-def due_times(workload: StoredWorkload, now: datetime, queues: TimeRules) -> dict[Kind, datetime]:
+def due_times(
+    workload: StoredWorkload, now: datetime, queues: TimeRules
+) -> dict[TimerKind, datetime]:
     """When the workload is due, by kind. ``now`` only determines the phase.
 
     A variant has no job, so the times of the job belong to its parent."""
     where = phase(workload, now)
-    found: dict[Kind, datetime | None] = {}
+    found: dict[TimerKind, datetime | None] = {}
     if where in (Phase.BACKOFF, Phase.PENDING):
-        found[Kind.REQUEUE] = _requeue(workload)
+        found[TimerKind.REQUEUE] = _requeue(workload)
     if is_stopping(workload) and owns_job(workload):
-        found[Kind.DRAIN] = _since(workload, Type.EVICTED, queues.limits.drain)
+        found[TimerKind.DRAIN] = _since(workload, Type.EVICTED, queues.limits.drain)
     if where in (Phase.ADMITTED, Phase.RUNNING) and owns_job(workload):
-        found[Kind.PODS_READY] = _pods_ready(workload, queues)
-        found[Kind.EXECUTION] = _execution(workload)
+        found[TimerKind.PODS_READY] = _pods_ready(workload, queues)
+        found[TimerKind.EXECUTION] = _execution(workload)
     if where is Phase.QUOTA_RESERVED:
-        found[Kind.CHECKS] = _checks(workload, queues)
+        found[TimerKind.CHECKS] = _checks(workload, queues)
     if workload.status.next_change_at is not None and where is not Phase.FINISHED:
-        found[Kind.FAMILY] = workload.status.next_change_at
+        found[TimerKind.FAMILY] = workload.status.next_change_at
     return {kind: at for kind, at in found.items() if at is not None}
 
 

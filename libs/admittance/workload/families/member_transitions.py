@@ -12,20 +12,20 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.gates import holder_of
 from admittance.family.policy import STOPPED, ActivityReason
-from admittance.workload.change import Change, Outcome, applied, ignored, refused, with_status
+from admittance.workload.change import Change, FactOutcome, applied, ignored, refused, with_status
 from admittance.workload.conditions import Type, is_false, is_true, put
 from admittance.workload.families.family_change import FamilyTransition
-from admittance.workload.families.migrating import begin_migration, promise_quota
+from admittance.workload.families.migration import begin_migration, promise_quota
 from admittance.workload.family_info import (
     allowed_flavors,
     competes,
     gate_of,
     parent_state,
-    shut,
     sibling,
+    with_closed_gate,
 )
-from admittance.workload.moves.activation import deactivate, turn_on
 from admittance.workload.moves.eviction import DEACTIVATED
+from admittance.workload.moves.requests import deactivate, turn_on
 from admittance.workload.moves.reservation import break_promise
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.transitions import transition
@@ -79,7 +79,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
     if (
         was_on
         and after is not None
-        and change.outcome is Outcome.APPLIED
+        and change.outcome is FactOutcome.APPLIED
         and not head(after).active
     ):
         # Only a check deactivates it here.
@@ -123,7 +123,7 @@ def _admittable(
             return promise_quota(family, variant, fact)
     change = transition(variant, fact, family.context)
     after = change.workload
-    if change.outcome is not Outcome.APPLIED or after is None:
+    if change.outcome is not FactOutcome.APPLIED or after is None:
         return change
     if not is_true(after, Type.ADMITTED):
         if is_true(variant, Type.QUOTA_RESERVED) and not head(after).active:
@@ -180,7 +180,7 @@ def switched(
     """The variant activated or deactivated by policy."""
     if active:
         on = turn_on(variant, None, family.context)
-        if on.outcome is not Outcome.APPLIED or on.workload is None:
+        if on.outcome is not FactOutcome.APPLIED or on.workload is None:
             return on
         conditions = put(
             on.workload.status.conditions,
@@ -235,7 +235,7 @@ def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
     opened = GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=family.now)
     for one in list(family.variants.values()):
         if gate_of(one).position == "Open":
-            family.keep(with_status(one, preemption_gates=shut(one)))
+            family.keep(with_status(one, preemption_gates=with_closed_gate(one)))
     holder = GateHolder(holder=variant.metadata.name, since=family.now)
     family.keep(with_status(family.family_head(), preemption_gate=holder))
     return applied(with_status(variant, preemption_gates=(*others, opened)))

@@ -11,13 +11,17 @@ from typing import Final
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.workload.change import Change, Outcome, applied, ignored, with_spec, with_status
+from admittance.workload.change import Change, FactOutcome, applied, ignored, with_spec, with_status
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, put, without
 from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
-from admittance.workload.families.members import parent_transition, switched, variant_transition
-from admittance.workload.families.migrating import OF_PARENT
+from admittance.workload.families.member_transitions import (
+    parent_transition,
+    switched,
+    variant_transition,
+)
+from admittance.workload.families.migration import OF_PARENT, admit_parent, after_stop, reset
 from admittance.workload.families.parent_status import EACH_MAX, update_parent_status
-from admittance.workload.families.shaping import (
+from admittance.workload.families.roles import (
     became_parent,
     became_regular,
     queue_changed,
@@ -26,11 +30,9 @@ from admittance.workload.families.shaping import (
     variants_changed,
     wanted_tags,
 )
-from admittance.workload.families.stopping import admit_parent, after_stop, reset
-from admittance.workload.moves.activation import deactivate
-from admittance.workload.moves.arrival import Arrived
 from admittance.workload.moves.backoff import REJECTED, rejection
 from admittance.workload.moves.eviction import evict, release, withdrawals
+from admittance.workload.moves.requests import Arrived, deactivate
 from admittance.workload.phase import REJECTION, holds_quota
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
@@ -40,7 +42,7 @@ CONTRADICTION = "ConcurrentAdmission"
 """Reason of the eviction of a parent without its admitted variant."""
 
 
-def settle(family: FamilyTransition, *, asked: bool = False) -> None:
+def reconcile(family: FamilyTransition, *, asked: bool = False) -> None:
     """Restores the invariants of the family. Without a parent its variants are deleted. ``asked``:
     update the parent's status in any case."""
     parent = family.parent
@@ -235,7 +237,7 @@ def single_transition(
         return transition(workload, fact, context)
     change = transition(workload, fact, context)
     after = change.workload
-    if change.outcome is not Outcome.APPLIED or after is None:
+    if change.outcome is not FactOutcome.APPLIED or after is None:
         return change
     if workload is None:
         return _told(change, context) if head(after).role == PARENT else change
@@ -248,7 +250,7 @@ def single_transition(
 def _as_parent(parent: StoredWorkload, fact: QueueChanged, context: TransitionContext) -> Change:
     family = FamilyTransition(FamilyMembers(parent, {}), context)
     change = transition(parent, fact, family.parent_context)
-    return _told(change if change.outcome is Outcome.APPLIED else applied(parent), context)
+    return _told(change if change.outcome is FactOutcome.APPLIED else applied(parent), context)
 
 
 def _told(change: Change, context: TransitionContext) -> Change:
@@ -257,7 +259,7 @@ def _told(change: Change, context: TransitionContext) -> Change:
     assert parent is not None, "it is there"
     family = FamilyTransition(FamilyMembers(parent, {}), context)
     family.put(parent.metadata.name, change)
-    settle(family)
+    reconcile(family)
     return family.joint(parent.metadata.name, change).own
 
 
@@ -280,12 +282,12 @@ def family_transition(
         own = queue_changed(family, fact)
     else:
         own = parent_transition(family, member, fact)
-    if own.outcome is Outcome.APPLIED:
+    if own.outcome is FactOutcome.APPLIED:
         family.put(name, own)
         if is_parent and isinstance(fact, facts.Activated) and not family.is_stopping():
             reset(family, forgive=True)
     if is_parent and isinstance(fact, QueueChanged):
         variants_changed(family, fact)
-    if parent is not None and (own.outcome is Outcome.APPLIED or isinstance(fact, LOOKS)):
-        settle(family, asked=isinstance(fact, facts.Aggregated))
+    if parent is not None and (own.outcome is FactOutcome.APPLIED or isinstance(fact, LOOKS)):
+        reconcile(family, asked=isinstance(fact, facts.Aggregated))
     return family.joint(name, own)

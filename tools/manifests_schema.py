@@ -1,6 +1,6 @@
 """JSON Schema (2020-12) of the manifests, made from the Structs.
 
-``python -m admittance.api.schema [FILE]`` writes it to ``docs/schema/manifests.json``. It has the
+``python -m tools.manifests_schema [FILE]`` writes it to ``docs/schema/manifests.json``. It has the
 shapes and the rules of single fields, which validation reads from the same types
 (`validation/field_rules.py`). It lacks the rules about several fields, which are in
 `admittance.api.validation`, and the spellings of older versions.
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
+from tools.documents import text_of, write
 
 from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
 from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA, PREFIX_SCHEMA
@@ -21,7 +22,6 @@ from admittance.api.manifests import STRUCTS
 from admittance.api.reading.upgrade import MODES
 from admittance.api.validation.field_rules import rules_at
 from admittance.api.workload import QUEUE_LABEL
-from admittance.documents import text_of, write
 
 FILE: Final = Path("docs/schema/manifests.json")
 FOREIGN: Final = "Foreign"
