@@ -134,6 +134,10 @@ class Api:
             name = f"ephemeral{self._named}"
         if config.get("ack_policy") == "all" and stream.config["retention"] == "workqueue":
             raise Refusal(400, 10012, "workqueue stream requires explicit ack")
+        if config.get("deliver_policy") == "last_per_subject" and not (
+            config.get("filter_subject") or config.get("filter_subjects")
+        ):
+            raise Refusal(400, 10094, "last per subject needs a filter subject")
         made = Consumer(self._server, stream, name, config)
         stream.add(made)
         return made.info()
@@ -153,7 +157,7 @@ class Api:
             if message.time >= after and matches(message.subject):
                 sent += 1
                 headers = header_block(_placed(name, message))
-                server.deliver(reply, message.subject, "", message.data, headers)
+                server.deliver(reply, reply, "", message.data, headers)
         server.status(reply, "204 EOB" if sent else "404 Message Not Found")
 
 

@@ -22,7 +22,7 @@ _ROUNDING: Final = 1e-9
 class PullRequest:
     """An open request for messages. ``heard``: when the server last sent something for it."""
 
-    __slots__ = ("beat", "bound", "heard", "inbox", "left", "no_wait", "open", "until")
+    __slots__ = ("beat", "heard", "inbox", "left", "no_wait", "open", "until")
 
     def __init__(self, inbox: str, asked: Mapping[str, Any], now: float) -> None:
         self.inbox = inbox
@@ -32,8 +32,6 @@ class PullRequest:
         self.no_wait = bool(asked.get("no_wait"))
         self.heard = now
         self.open = True
-        self.bound = False
-        """Whether it got a message."""
 
 
 class Unacked:
@@ -104,6 +102,7 @@ class Consumer:
         if policy == "last_per_subject":
             found = [m for m in stream.last.values() if self.wants(m.subject)]
             self._next = OrderedDict((m.sequence, m) for m in sorted(found, key=_sequence))
+            self._floor = self._last = min(self._next, default=stream.end + 1) - 1
             return
         if policy == "new":
             start = stream.end + 1
@@ -151,7 +150,8 @@ class Consumer:
         if not request.open:
             return
         if request.no_wait:
-            self._end(request, "408 Request Timeout" if request.bound else "404 No Messages")
+            request.open = False
+            self._server.status(inbox, "404 No Messages")
         else:
             self._watch(request)
 
@@ -184,7 +184,6 @@ class Consumer:
     def _send(self, request: PullRequest, message: Message, deliveries: int) -> None:
         self._delivered += 1
         request.left -= 1
-        request.bound = True
         request.heard = self._loop.now
         if not request.left:
             request.open = False

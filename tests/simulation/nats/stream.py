@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from math import inf
@@ -32,6 +33,8 @@ SCHEDULE_LATE_SECONDS: Final = 0.08
 COPY_SECONDS: Final = 0.002
 """How late a message of a source is copied."""
 START_NANOSECONDS: Final = int(START.timestamp()) * 1_000_000_000
+
+_NEVER: Final = "0001-01-01T00:00:00Z"
 
 _json = msgspec.json.Encoder().encode
 
@@ -101,7 +104,11 @@ class Stream:
         self.loop = loop
         self._late = late
         self._messages: list[Message | None] = []
+        self._newest: Message | None = None
+        self._first = 1
+        """No message is there before this sequence."""
         self._count = 0
+        self._bytes = 0
         self._ids: dict[str, tuple[float, int]] = {}
         self._batches: dict[str, tuple[float, Batch]] = {}
         self._expiry: dict[str, float] = {}
@@ -137,22 +144,26 @@ class Stream:
 
     def since(self, sequence: int) -> Iterator[Message]:
         """All messages from a sequence on."""
-        for message in self._messages[max(0, sequence - 1) :]:
+        for at in range(max(sequence, self._first) - 1, self.end):
+            message = self._messages[at]
             if message is not None:
                 yield message
 
     def info(self, subjects: str = "") -> dict[str, Any]:
         """What STREAM.INFO answers. ``subjects``: count the messages of these."""
         first = next(self.since(1), None)
+        self._first = first.sequence if first is not None else self.end + 1
         state: dict[str, Any] = {
             "messages": self._count,
-            "bytes": sum(len(m.data) + len(m.raw) + len(m.subject) for m in self.since(1)),
-            "first_seq": first.sequence if first is not None else self.end + 1,
-            "first_ts": first.stamp if first is not None else "0001-01-01T00:00:00Z",
+            "bytes": self._bytes,
+            "first_seq": first.sequence if first is not None else self.end and self.end + 1,
+            "first_ts": first.stamp if first is not None else _NEVER,
             "last_seq": self.end,
-            "num_subjects": len(self.last),
+            "last_ts": self._newest.stamp if self._newest is not None else _NEVER,
             "consumer_count": len(self.consumers),
         }
+        if self.last:
+            state["num_subjects"] = len(self.last)
         if subjects:
             matches, counts = matching([subjects]), dict[str, int]()
             for message in self.since(1):
@@ -186,6 +197,8 @@ class Stream:
     def _check(self, subject: str, headers: Mapping[str, str]) -> None:
         if self.full:
             raise Refusal(503, 10077, "maximum bytes exceeded")
+        if TTL in headers and not _DURATION.fullmatch(headers[TTL]):
+            raise Refusal(400, 10165, "invalid per-message TTL")
         if TTL in headers and not self.config.get("allow_msg_ttl"):
             raise Refusal(400, 10166, "per-message TTL is disabled")
         if SCHEDULE in headers and not self.config.get("allow_msg_schedules"):
@@ -251,14 +264,15 @@ class Stream:
             self.remove(self.last[subject])
         self._messages.append(message)
         self._count += 1
-        self.last[subject] = message
+        self._bytes += _size(message)
+        self.last[subject] = self._newest = message
         if subject in self._expiry:
             self._expiry[subject] = inf
         if headers:
             if MESSAGE_ID in headers:
                 self._ids[headers[MESSAGE_ID]] = (now, message.sequence)
             if TTL in headers:
-                self._expire_at(subject, now + float(headers[TTL].removesuffix("s")))
+                self._expire_at(subject, now + _seconds(headers[TTL]))
             if SCHEDULE in headers:
                 self._schedule(message)
         for told in self.on_stored:
@@ -281,6 +295,7 @@ class Stream:
         """Takes a message away."""
         self._messages[message.sequence - 1] = None
         self._count -= 1
+        self._bytes -= _size(message)
         if self.last.get(message.subject) is message:
             del self.last[message.subject]
         for consumer in self._readers_of(message.subject):
@@ -332,7 +347,8 @@ class Stream:
         if MARKER in message.headers or not self._marker_seconds:
             self.remove(message)
             return
-        headers = {MARKER: "MaxAge", TTL: f"{self._marker_seconds}s"}
+        age = _shown(self._marker_seconds)
+        headers = {MARKER: "MaxAge", TTL: age, "Nats-Rollup": "sub"}
         self.store(subject, b"", header_block(headers), headers)
 
     def _schedule(self, message: Message) -> None:
@@ -372,6 +388,26 @@ class Stream:
         return found
 
 
+def _size(message: Message) -> int:
+    return len(message.subject) + len(message.data) + len(message.raw)
+
+
+def _seconds(duration: str) -> float:
+    """The seconds of a duration as Go writes it, such as 1h0m0s; a number alone is seconds."""
+    found = _DURATION.fullmatch(duration)
+    assert found is not None, "it was checked"
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _shown(seconds: int) -> str:
+    """Seconds as Go writes them."""
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    rest = f"{seconds % 60}s"
+    return f"{hours}h{minutes}m{rest}" if hours else f"{minutes}m{rest}" if minutes else rest
+
+
+_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?(?<=.)")
 _LEFT_OUT: Final = ("allow_atomic", "allow_msg_schedules", "allow_msg_ttl")
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "retention": "limits",
