@@ -14,7 +14,7 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import Queues
 from admittance.events.subjects import subject_of, workload_key
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import find, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head

@@ -15,7 +15,7 @@ from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.api.workload import FAMILY_GATE, CheckState, GateHolder, GatePosition
 from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
 from admittance.family.policy import FamilyRules, desired_variants, rules_of
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue_order import in_order
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
@@ -323,7 +323,7 @@ class FamilyStory(Story):
 
     def tried(self, queue: str = "cq") -> list[str]:
         """Who is tried, in the running order."""
-        return [one.key[1] for one in in_order(self.core._world.queues[queue])]
+        return [one.key[1] for one in in_order(self.core._state.queues[queue])]
 
 
 def full(story: FamilyStory, queue: str = "cq", **flavors: str) -> None:

@@ -15,8 +15,8 @@ from admittance.api.units import amount, render
 from admittance.api.workload import FAMILY_GATE, CheckState, GatePosition, ReclaimablePod
 from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from admittance.workload.conditions import Type, is_true
@@ -383,11 +383,11 @@ class Kin(Story):
 
     def member(self, name: str) -> WorkloadInfo:
         """It in the scheduler's picture."""
-        return self.core._world.members["ns", name]
+        return self.core._state.workloads["ns", name]
 
     def queue_of(self, name: str) -> Queue:
         """The queue in the scheduler's picture."""
-        return self.core._world.queues[name]
+        return self.core._state.queues[name]
 
     def used(self, queue: str) -> dict[tuple[str, str], int]:
         """What counts there, in accounting units; nothing is left out."""

@@ -23,8 +23,8 @@ from admittance.events.names import token
 from admittance.events.requests import SettledReply
 from admittance.events.subjects import applied_subject, subject_of, workload_key
 from admittance.events.system import ObjectApplied
-from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config
 from admittance.workload import stored
 from admittance.workload.conditions import find
 from admittance.workload.limits import Limits

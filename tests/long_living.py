@@ -18,7 +18,7 @@ from admittance.events import facts
 from admittance.events.codec import encode as encode_fact
 from admittance.events.requests import Queues, SettledReply
 from admittance.events.subjects import subject_of, workload_key
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.timers.core import Timers
 from admittance.timers.schedules import SetTimer, Slot, due
 from admittance.variants.core import Families

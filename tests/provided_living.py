@@ -22,7 +22,7 @@ from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
 from admittance.provisioning.steps import Step, Tell
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from long_living import LongLife

@@ -14,8 +14,8 @@ from admittance.api.reading.manifest import decode_object
 from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.events.shapes import Admission
-from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from admittance.events.facts import CheckReported
 from admittance.events.reader import BucketEntry
 from admittance.events.requests import Delete
 from admittance.events.whatif import Simulate, SimulateReply
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, perform, simulate
 from admittance.workload import stored

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from admittance.events.requests import PendingQuery
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 
 from .bench import MIX, START, Bench, a_workload, an_admission, condition, with_status
 

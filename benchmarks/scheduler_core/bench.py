@@ -12,8 +12,8 @@ import msgspec
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.manifest import decode_object
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 clock = time.process_time

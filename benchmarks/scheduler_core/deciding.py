@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from admittance.events.facts import Assigned
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 from .bench import START, Bench, a_workload, clock, condition, with_status
 

@@ -19,8 +19,8 @@ import msgspec
 from admittance.api.units import render
 from admittance.cli.bench.generator import Plan, PlannedWorkload, plan, read
 from admittance.events.facts import Assigned, Preempted, Refused
-from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.outcomes import Decided
+from admittance.scheduling.state.config import Config
 from admittance.workload.stored import StoredWorkload
 
 from .bench import START, Core, a_workload, clock, condition, with_status

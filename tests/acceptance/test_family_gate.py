@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.api.configuration import Configuration
-from admittance.scheduling.config import config_of
+from admittance.scheduling.state.config import config_of
 from admittance.workload.limits import limits_of
 from admittance.workload.stored import head
 from family_living import FamilyLife, a_family_life

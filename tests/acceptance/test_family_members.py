@@ -14,7 +14,7 @@ from admittance.api.workload import PARENT_VARIANT
 from admittance.control.manifest_changes import cautions, plan
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
-from admittance.scheduling.config import config_of
+from admittance.scheduling.state.config import config_of
 from admittance.scheduling.state.queue_order import in_order
 from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
@@ -802,7 +802,7 @@ def pods_of(count: int, least: int) -> dict[str, Any]:
 def families_of(life: FamilyLife, tags: list[str]) -> list[str]:
     """Who waits, in order: families by their parent's name. Siblings stand side by side, in the
     order of their tags."""
-    order = [member.key[1] for member in in_order(life.core._world.queues["cq"])]
+    order = [member.key[1] for member in in_order(life.core._state.queues["cq"])]
     found: list[str] = []
     while order:
         name, middle, _ = order[0].partition("-variant-")

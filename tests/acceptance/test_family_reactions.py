@@ -10,7 +10,7 @@ import pytest
 from admittance.api.configuration import Configuration, RequeuingStrategy, WaitForPodsReady
 from admittance.events import facts
 from admittance.events.requests import Queues
-from admittance.scheduling.config import Config, FairSharing, config_of
+from admittance.scheduling.state.config import Config, FairSharing, config_of
 from admittance.workload.conditions import find
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import head

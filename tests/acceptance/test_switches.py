@@ -12,7 +12,7 @@ import pytest
 
 from admittance.api.configuration import Configuration, RequeuingStrategy, WaitForPodsReady
 from admittance.events import facts
-from admittance.scheduling.config import config_of
+from admittance.scheduling.state.config import config_of
 from admittance.workload.conditions import find
 from admittance.workload.limits import limits_of
 from admittance.workload.stored import head

@@ -25,7 +25,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BucketEntry
 from admittance.events.shapes import Admission
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy, decisions
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status

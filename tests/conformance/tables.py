@@ -13,8 +13,8 @@ import pytest
 
 from admittance.api.reading.manifest import decode_object
 from admittance.quota.cell import Cell
-from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from admittance.workload import stored
@@ -49,7 +49,7 @@ class Given:
 
     def __init__(self, given: Mapping[str, Any], config: Config) -> None:
         self.core = Scheduler(config)
-        self.world = self.core._world
+        self.world = self.core._state
         self.now = time_of(given.get("now"))
         self.revision = 0
         for group in (*KINDS, "localQueues"):
@@ -74,7 +74,7 @@ class Given:
         meta = workload.metadata
         self.revision += 1
         self.core.apply_workload(meta.namespace, meta.name, workload, self.revision, now=self.now)
-        return self.world.members[(meta.namespace, meta.name)]
+        return self.world.workloads[(meta.namespace, meta.name)]
 
     def queue(self, name: str) -> Queue:
         """The queue of a ClusterQueue."""

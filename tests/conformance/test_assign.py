@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from admittance.quota.cell import Cell
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.cycle.flavor_assigner import _better, assign, examine
 from admittance.scheduling.cycle.nominate import most_of
 from admittance.scheduling.cycle.reasons import refusal_of
 from admittance.scheduling.state.assignment import Assignment, Mode
-from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from conformance.differences import ASSIGN
@@ -85,7 +85,7 @@ class Scan:
         return self.given.workload(workload)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> FlavorPlan:
         """The queue, ready for assigning."""
         plan = self.given.queue(self.name).plan
         assert plan is not None
@@ -200,7 +200,7 @@ def test_the_reason_of_a_flavor_is_that_of_kueue(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("flavorassigner/TestIsPreferred"))
 def test_the_better_flavor_is_the_one_that_kueue_prefers(case: dict[str, Any]) -> None:
     config = case["given"].get("config", {})
-    plan = Plan(
+    plan = FlavorPlan(
         queue="cq",
         groups={},
         covers_pods=False,

@@ -14,7 +14,7 @@ from admittance.api.units import amount
 from admittance.events.requests import Queues, QueueStatus
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import available, potential
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from conformance.differences import CACHE as CACHE_CASES
 from conformance.tables import Given, cases, needs_data
 

@@ -10,10 +10,10 @@ import pytest
 
 from admittance.api.meta import Condition
 from admittance.events.facts import Assigned
-from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.cycle import _order
-from admittance.scheduling.cycle.process import Entry, Outcome, held_back
+from admittance.scheduling.cycle.process import CycleEntry, EntryOutcome, held_back
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import Inadmissible
 from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
@@ -62,9 +62,9 @@ def test_entries_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
         assignment = Assignment()
         assignment.mode = FIT
         assignment.level = one.get("assignment", {}).get("borrowing", 0)
-        entries.append(Entry(queue, given.workload(one["obj"]), (assignment, ())))
+        entries.append(CycleEntry(queue, given.workload(one["obj"]), (assignment, ())))
     entries.sort(key=_order)
-    assert [entry.member.key[1] for entry in entries] == case["want"]["order"]
+    assert [entry.workload.key[1] for entry in entries] == case["want"]["order"]
 
 
 @needs_data
@@ -122,12 +122,12 @@ def test_the_second_cycle_goes_on_where_the_first_stopped_as_in_kueue(
 
 
 OUTCOMES = {
-    "FailedAfterNomination": Outcome.SKIPPED,
-    "PendingPreemption": Outcome.WAITS,
-    "NoFit": Outcome.NOTHING,
-    "PreemptionNoCandidates": Outcome.NOTHING,
-    "PreemptionGated": Outcome.GATED,
-    "": Outcome.NOTHING,
+    "FailedAfterNomination": EntryOutcome.SKIPPED,
+    "PendingPreemption": EntryOutcome.WAITS,
+    "NoFit": EntryOutcome.NOTHING,
+    "PreemptionNoCandidates": EntryOutcome.NOTHING,
+    "PreemptionGated": EntryOutcome.GATED,
+    "": EntryOutcome.NOTHING,
 }
 
 
@@ -146,7 +146,7 @@ def _settled(case: dict[str, Any], strategy: str) -> Story:
         )
         story.cycle()
         return story
-    queue = story.core._world.queues["cq"]
+    queue = story.core._state.queues["cq"]
     member = queue.head()
     assert member is not None and queue.domain is not None
     assignment = Assignment()
@@ -154,7 +154,7 @@ def _settled(case: dict[str, Any], strategy: str) -> Story:
     last = table.get("lastAssignment", {}).get("lastTriedFlavorIdx", [])
     if any(at != -1 for of in last for at in of.values()):
         assignment.cursor = tuple({0: max(of.values())} for of in last)
-    entry = Entry(queue, member, (assignment, ()))
+    entry = CycleEntry(queue, member, (assignment, ()))
     outcome = OUTCOMES[table.get("reason", "")]
     story.core._cycle.settle(queue.domain, entry, outcome, story.now)
     return story
@@ -177,7 +177,7 @@ def test_a_head_goes_back_to_where_kueue_puts_it(case: dict[str, Any], strategy:
     story = _settled(case, strategy)
     assert (story.parked() == ["one"]) is case["want"].get("inadmissible", False)
     if "sticky" in case["want"]:
-        queue = story.core._world.queues["cq"]
+        queue = story.core._state.queues["cq"]
         assert (queue.preemptor is not None) is case["want"]["sticky"]
 
 
@@ -189,10 +189,10 @@ def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> 
         story = Story(Config(as_kueue=True))
         story.queue("cq", resourceGroups=groups(default="0"))
         story.submit("one", "cq", "1")
-        queue = story.core._world.queues["cq"]
+        queue = story.core._state.queues["cq"]
         member = queue.head()
         assert member is not None
-        queue.set_aside(member, Inadmissible("PendingEvaluation", ""), story.now)
+        queue.park_workload(member, Inadmissible("PendingEvaluation", ""), story.now)
     else:
         story = _settled(case, "BestEffortFIFO")
     story.submit("same", "cq", "1")

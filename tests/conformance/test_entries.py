@@ -11,16 +11,16 @@ import pytest
 from admittance.events.facts import Preempted
 from admittance.quota.cell import FlavorResource
 from admittance.quota.tree import Node
-from admittance.scheduling.config import Config
-from admittance.scheduling.cycle.process import Entry, Outcome
+from admittance.scheduling.cycle.process import CycleEntry, EntryOutcome
 from admittance.scheduling.fairsharing import fair_sharing_iterator
 from admittance.scheduling.fairsharing.shares import Share
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
-from admittance.scheduling.state.equivalence import EqClass
+from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.equivalence import EquivalenceClass
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import SavedCursor
-from admittance.scheduling.state.workload_view import facts_of
+from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
 from conformance.differences import ENTRIES
 from conformance.tables import Given, cases, needs_data
@@ -28,18 +28,18 @@ from conformance.tables import Given, cases, needs_data
 from scheduling import Story, groups
 
 
-def a_head() -> tuple[Story, Queue, Entry]:
+def a_head() -> tuple[Story, Queue, CycleEntry]:
     """The head of a queue, as it is dealt with."""
     story = Story(Config(as_kueue=True, preemption=True))
     story.queue("cq", resourceGroups=groups(default="0"))
     story.submit("one", "cq", "1")
-    queue = story.core._world.queues["cq"]
+    queue = story.core._state.queues["cq"]
     member = queue.head()
     assert member is not None
     assignment = Assignment()
     assignment.mode = PREEMPT
     assignment.cursor = ({0: 1},)
-    return story, queue, Entry(queue, member, (assignment, ()))
+    return story, queue, CycleEntry(queue, member, (assignment, ()))
 
 
 @needs_data
@@ -47,11 +47,11 @@ def a_head() -> tuple[Story, Queue, Entry]:
 def test_a_search_goes_on_unless_kueue_begins_anew(case: dict[str, Any]) -> None:
     args = case["given"]["args"]
     story, queue, entry = a_head()
-    member, domain = entry.member, queue.domain
+    member, domain = entry.workload, queue.domain
     assert domain is not None and member.cls is not None
     last = args["last"]
     same = args.get("currentSchedulingHash") == last.get("schedulingHash")
-    owner = member.cls if same else EqClass((0, member.cls.key[1]))
+    owner = member.cls if same else EquivalenceClass((0, member.cls.key[1]))
     then = queue.generation + domain.generation
     member.cursor = SavedCursor(({0: 1},), last["schedulingCycle"], then, owner)
     queue.generation += args.get("currentCQGeneration", 0)
@@ -64,8 +64,8 @@ def test_a_search_goes_on_unless_kueue_begins_anew(case: dict[str, Any]) -> None
 def test_who_loses_to_another_goes_on_with_its_search(case: dict[str, Any]) -> None:
     story, queue, entry = a_head()
     assert queue.domain is not None
-    story.core._cycle.settle(queue.domain, entry, Outcome.SKIPPED, story.now)
-    assert (entry.member.cursor is None) is case["want"]["lastAssignmentNil"]
+    story.core._cycle.settle(queue.domain, entry, EntryOutcome.SKIPPED, story.now)
+    assert (entry.workload.cursor is None) is case["want"]["lastAssignmentNil"]
 
 
 @needs_data
@@ -74,9 +74,9 @@ def test_who_preempts_keeps_its_place_and_begins_its_search_anew(case: dict[str,
     assert case["want"]["requeueReason"] == "PendingPreemption"
     story, queue, entry = a_head()
     assert queue.domain is not None
-    story.core._cycle.settle(queue.domain, entry, Outcome.PREEMPTS, story.now)
-    assert (entry.member.cursor is None) is case["want"]["lastAssignmentNil"]
-    assert queue.preemptor is entry.member
+    story.core._cycle.settle(queue.domain, entry, EntryOutcome.PREEMPTS, story.now)
+    assert (entry.workload.cursor is None) is case["want"]["lastAssignmentNil"]
+    assert queue.preemptor is entry.workload
 
 
 @needs_data
@@ -86,9 +86,9 @@ def test_an_entry_goes_back_to_where_kueue_puts_it(case: dict[str, Any]) -> None
     assert queue.domain is not None
     entry.assignment.cursor = None
     outcome = {
-        "": Outcome.NOTHING,
-        "skipped": Outcome.SKIPPED,
-        "preemptionGated": Outcome.GATED,
+        "": EntryOutcome.NOTHING,
+        "skipped": EntryOutcome.SKIPPED,
+        "preemptionGated": EntryOutcome.GATED,
     }[case["given"]["entry"]["status"]]
     story.core._cycle.settle(queue.domain, entry, outcome, story.now)
     assert bool(story.active()) is bool(case["want"]["workloads"])
@@ -127,7 +127,7 @@ def test_two_entries_compare_by_shares_as_in_kueue(
         member = given.workload({**obj, "spec": {"podSets": []}})
         keys.append(
             fair_sharing_iterator._key(
-                Entry(given.world.queue("cq"), member, (assignment, ())), node
+                CycleEntry(given.world.queue("cq"), member, (assignment, ())), node
             )
         )
     assert (keys[0] < keys[1]) is case["want"]["less"]
@@ -200,7 +200,7 @@ def test_a_boost_counts_as_in_kueue(case: dict[str, Any]) -> None:
 def test_as_much_is_asked_for_as_in_kueue(case: dict[str, Any]) -> None:
     places = case["given"]["fields"]["podSets"]
     obj = case["given"]["args"]["wl"]["obj"]
-    facts = facts_of(stored.decode(msgspec.json.encode(obj)), Shapes(), Config())
+    facts = view_of(stored.decode(msgspec.json.encode(obj)), Shapes(), Config())
     scaled = facts.needs.shape.scaled([place["count"] for place in places])
     total: dict[tuple[str, str], int] = {}
     for place, amounts in zip(places, scaled.totals, strict=True):

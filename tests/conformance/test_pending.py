@@ -9,9 +9,9 @@ import pytest
 
 from admittance.events.requests import PendingQuery
 from admittance.events.shapes import Refusal
-from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.cycle import flush, refusal_for
 from admittance.scheduling.state.assignment import Cursor
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import Inadmissible, SavedCursor, WorkloadInfo
 from conformance.differences import PENDING
 from conformance.tables import Given, cases, needs_data
@@ -51,8 +51,8 @@ def waiting(given: Given) -> list[str]:
 def park(given: Given, member: WorkloadInfo) -> None:
     """It was looked at and is not to be looked at again until something changes."""
     assert member.queue is not None
-    member.queue.set_aside(member, GENERIC, given.now)
-    given.world.changed(member.queue)
+    member.queue.park_workload(member, GENERIC, given.now)
+    given.world.queue_changed(member.queue)
 
 
 def flush_all(given: Given, queues: Iterable[str]) -> int:
@@ -92,7 +92,7 @@ def test_who_competes_after_what_happened(case: dict[str, Any]) -> None:
         member = workload_in(given, one["obj"])
         if waits:
             given.world.requeue(member, given.now)  # It waits already, and so once.
-        elif member.aside is None:
+        elif member.inadmissible is None:
             park(given, member)
     for one in table.get("admissibleWorkloadsToRequeue", []):
         member = workload_in(given, one["obj"])
@@ -218,7 +218,7 @@ def a_story(classes: dict[str, str]) -> Story:
 
 def park_class(story: Story, name: str, reason: str = "WaitingForQuota") -> None:
     """The workload's class found no place."""
-    member = story.core._world.members["ns", name]
+    member = story.core._state.workloads["ns", name]
     assert member.queue is not None and member.cls is not None
     member.queue.park_class(member.cls, Refusal(reason=reason, message=""), story.now)
 
@@ -254,15 +254,15 @@ def test_a_class_remembers_why(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
     story = a_story({"first": "hash"})
     if table["requeueReason"] == "NamespaceMismatch":
-        member = story.core._world.members["ns", "first"]
+        member = story.core._state.workloads["ns", "first"]
         assert member.queue is not None
-        member.queue.set_aside(member, Inadmissible("Misconfigured", ""), story.now)
+        member.queue.park_workload(member, Inadmissible("Misconfigured", ""), story.now)
     else:
         park_class(story, "first", table["conditionReason"])
     if table["deleteFromInadmissible"]:
         story.gone("first")
     story.submit("second", "cq", "1")
-    why = refusal_for(story.core._world.members["ns", "second"])
+    why = refusal_for(story.core._state.workloads["ns", "second"])
     assert (why is not None) is want["ok"]
     assert why is None or why.reason == want["reason"]
 
@@ -305,7 +305,7 @@ CURSOR: Cursor = ({0: 1},)
 def test_an_update_leaves_a_search_where_it_stopped(case: dict[str, Any]) -> None:
     table = case["given"]
     story = a_story({"one": "hash"})
-    member = story.core._world.members["ns", "one"]
+    member = story.core._state.workloads["ns", "one"]
     if table["inadmissible"]:
         park_class(story, "one")
     assert member.cls is not None

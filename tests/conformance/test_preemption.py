@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from admittance.quota.cell import Cell
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.preemption import fair_sharing
 from admittance.scheduling.preemption.classical import search
 from admittance.scheduling.preemption.targets import Targets
 from admittance.scheduling.preemption.victims import allows, leaving_first
+from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from conformance.differences import ORDERING, POLICIES
 from conformance.tables import Given, cases, needs_data, read
@@ -55,7 +55,7 @@ def test_victims_are_those_that_kueue_takes(case: dict[str, Any]) -> None:
     queue = given.queue(case["given"]["targetCQ"])
     victims = search(given.world.queues, queue, member, need, contested)
     assert given.usage() == before, "the search leaves the picture as it was"
-    found = sorted((f"{one.member.key[0]}/{one.member.key[1]}", one.reason) for one in victims)
+    found = sorted((f"{one.workload.key[0]}/{one.workload.key[1]}", one.reason) for one in victims)
     want = case["want"].get("observedTargets", [])
     assert found == sorted((one["workload"], one["reason"]) for one in want)
 
@@ -83,9 +83,9 @@ def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
     ]
     others, mine = (
         sorted(
-            one.ranked
+            one.candidate
             for one in members
-            if one.ranked is not None
+            if one.candidate is not None
             and one.charge is not None
             and (one.charge.queue.name == own) is is_own
         )
@@ -127,7 +127,7 @@ def test_shares_give_up_whom_kueue_takes(case: dict[str, Any]) -> None:
         config.fair_sharing.strategies,
     )
     assert given.usage() == before, "the search leaves the picture as it was"
-    found = [f"{one.member.key[0]}/{one.member.key[1]}:{one.reason}" for one in victims]
+    found = [f"{one.workload.key[0]}/{one.workload.key[1]}:{one.reason}" for one in victims]
     assert sorted(found) == sorted(case["want"].get("preempted", []))
 
 
@@ -137,7 +137,7 @@ def test_queues_are_taken_from_in_the_order_of_kueue(case: dict[str, Any]) -> No
     table = case["given"]
     given = Given(table, Config(as_kueue=True, preemption=True, fair_sharing=FairSharing()))
     nodes = given.core.catalog.tree.queues
-    candidates = {nodes[name]: list(given.queue(name).ranked) for name in table["candidateCQs"]}
+    candidates = {nodes[name]: list(given.queue(name).candidates) for name in table["candidateCQs"]}
     targets = Targets(nodes[table["preemptorCQ"]], candidates, share_of)
     actions = iter(table.get("actions", []))
     order = []

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_view import facts_of
+from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
 
 from scheduling import Story, groups
@@ -55,7 +55,7 @@ def test_a_backoff_is_over_when_kueue_says_so(case: dict[str, Any]) -> None:
     given = case["given"]
     obj = given["workloadInfo"]
     obj = obj.get("obj", obj.get("workload", obj))
-    facts = facts_of(stored.decode(msgspec.json.encode(obj)), Shapes(), Config())
+    facts = view_of(stored.decode(msgspec.json.encode(obj)), Shapes(), Config())
     now = _time(given["now"])
-    over = not facts.waits and (facts.requeue_at is None or now >= facts.requeue_at)
+    over = not facts.requeue_blocked and (facts.requeue_at is None or now >= facts.requeue_at)
     assert over is bool(case["want"].get("result", False))

@@ -9,7 +9,7 @@ import pytest
 
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 from conformance.differences import SCHEDULE
 from conformance.tables import Given, needs_data, read
 

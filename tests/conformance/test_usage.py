@@ -11,7 +11,6 @@ import pytest
 from admittance.api.units import amount, seconds
 from admittance.events.facts import Assigned
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduling.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.fairsharing.usage import (
     Account,
     Nanos,
@@ -22,6 +21,7 @@ from admittance.scheduling.fairsharing.usage import (
     status_of,
     weighed,
 )
+from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from conformance.differences import CONSUMED
 from conformance.tables import START, Given, cases, needs_data, read, time_of
 
@@ -234,5 +234,5 @@ def test_victims_of_the_local_queue_that_used_more_come_first() -> None:
     world = by_usage(told, config)
     queue = world.queue(own)
     assert queue.lanes is not None
-    found = queue.lanes.used_most_first(queue.ranked)
+    found = queue.lanes.used_most_first(queue.candidates)
     assert [entry[3][1] for entry in found] == case["want"]["candidates"]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from admittance.api.units import amount
 from admittance.events import facts
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 from living import NS, Life
 
 from scheduling import groups, quota
@@ -171,7 +171,7 @@ def counted(life: Life) -> dict[tuple[str, str], int]:
 def check(life: Life) -> None:
     """Where nothing is on its way, every queue counts what is written and every cohort what
     overflows out of its children."""
-    if any(domain.inflight for domain in life.core._world.domains.values()):
+    if any(domain.in_flight for domain in life.core._state.domains.values()):
         return
     tree = life.core.catalog.tree
     written = counted(life)

@@ -22,27 +22,27 @@ STEPS = st.lists(workloads, min_size=1, max_size=12)
 def heads(story: Story) -> list[WorkloadInfo]:
     """Whom the next cycle looks at; nobody where it wakes others first."""
     found: list[WorkloadInfo] = []
-    for domain in story.core._world.domains.values():
+    for domain in story.core._state.domains.values():
         if domain.flush:
             return []
         for queue in domain.ready:
             head = queue.head()
-            if head is not None and not head.inflight:
+            if head is not None and not head.in_flight:
                 found.append(head)
     return found
 
 
 def trace(story: Story) -> list[Any]:
     """All that a search could leave behind."""
-    world = story.core._world
+    world = story.core._state
     cells = [
         (name, fr, cell.usage)
         for name, node in (*world.catalog.tree.queues.items(), *world.catalog.tree.cohorts.items())
         for fr, cell in node.cells.items()
     ]
     members = [
-        (one.key, one.cursor, one.entry, one.aside, one.inflight, one.queue)
-        for one in world.members.values()
+        (one.key, one.cursor, one.entry, one.inadmissible, one.in_flight, one.queue)
+        for one in world.workloads.values()
     ]
     queued = [(name, queue.head(), queue.preemptor) for name, queue in world.queues.items()]
     return [cells, members, queued, world.busy.copy()]

@@ -11,10 +11,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events.facts import Assigned, Decision
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.families import siblings
+from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo, place
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo, age_key
 from family_scheduling import FamilyStory
 
 FLAVORS = ("best", "mid", "worst")
@@ -48,8 +49,8 @@ class Families(RuleBasedStateMachine):
         self.comes(1, 1, 2, 1)
         self.rests(3)
 
-    def world(self) -> Any:
-        return self.story.core._world
+    def world(self) -> SchedulerState:
+        return self.story.core._state
 
     def queue(self) -> Queue:
         found = self.world().queues["cq"]
@@ -57,7 +58,7 @@ class Families(RuleBasedStateMachine):
         return found
 
     def members(self) -> list[WorkloadInfo]:
-        return list(self.world().members.values())
+        return list(self.world().workloads.values())
 
     @rule(
         order=st.permutations(FLAVORS),
@@ -121,7 +122,7 @@ class Families(RuleBasedStateMachine):
         about += [(of.namespace, of.name, of.revision) for of in (source, *givers) if of]
         taken = taken and one.seen >= self.edited
         for namespace, name, revision in about:
-            member = self.world().members.get((namespace, name))
+            member = self.world().workloads.get((namespace, name))
             taken = taken and member is not None and member.revision == revision
         if taken:
             self.story.write(one)
@@ -174,8 +175,8 @@ class Families(RuleBasedStateMachine):
             if one.family is None or one.charge is None:
                 continue
             runs[one.family.uid] += one.state in ("Admitted", "Evicting")
-            taking = one.family.moving is not None and one.family.moving[0] is one
-            confirmed = one.inflight is InFlight.CONFIRMED
+            taking = one.family.migration is not None and one.family.migration[0] is one
+            confirmed = one.in_flight is InFlight.CONFIRMED
             heirs[one.family.uid] += taking or confirmed or one.state == "Promised"
         assert max(runs.values(), default=0) <= 1
         assert max(heirs.values(), default=0) <= 1
@@ -187,7 +188,7 @@ class Families(RuleBasedStateMachine):
         assert rules is not None
         places: dict[str, int] = {}
         for name in self.story.tried():
-            member = self.world().members["ns", name]
+            member = self.world().workloads["ns", name]
             if self.queue().is_first(member):
                 continue
             family = member.family
@@ -208,7 +209,7 @@ class Families(RuleBasedStateMachine):
         assert queue.variants == sum(one.is_variant for one in waiting)
         parents = [one for one in waiting if one.is_parent]
         assert [entry[4] for entry in queue.parents] == sorted(
-            parents, key=lambda one: (-one.priority, place(one))
+            parents, key=lambda one: (-one.priority, age_key(one))
         )
         assert queue.pending == sum(not one.is_variant for one in waiting)
 
@@ -216,7 +217,7 @@ class Families(RuleBasedStateMachine):
     def nobody_is_kept_back_for_nothing(self) -> None:
         world, queue = self.world(), self.queue()
         for one in self.members():
-            if one.aside is not None and one.aside.stays:
+            if one.inadmissible is not None and one.inadmissible.ignores_flush:
                 assert siblings.hindrance(world, queue, one) is not None or world.timers
 
     def teardown(self) -> None:
@@ -224,7 +225,7 @@ class Families(RuleBasedStateMachine):
         for one in self.flying:
             self.story.core.forget(one.namespace, one.name, one.revision)
         for one in self.members():
-            if one.inflight:
+            if one.in_flight:
                 self.story.core.forget(*one.key, one.revision)
         for _ in range(20):
             self.story.settle()

@@ -17,8 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from admittance.quota.cell import Cell, available
 from admittance.quota.tree import Node
-from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
+from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.shared_quota import (
+    remove_all_usage,
+    remove_usage,
+    restore_all_usage,
+    restore_usage,
+)
 from kin import Kin, both, explicit
 from simulation import naive
 
@@ -94,7 +99,7 @@ class Ledger(RuleBasedStateMachine):
             if name not in self.kin.stored or self.kin.holds(name):
                 continue
             drawn = [{"gpu": flavor, "cpu": "c"} for flavor in flavors[2 * at : 2 * at + 2]]
-            queue = self.kin.member(name).local[1]
+            queue = self.kin.member(name).local_queue[1]
             if kept and name in VARIANTS:
                 self.kin.change(name, promised=self.kin.as_admission(name, queue, *drawn))
             else:
@@ -156,12 +161,12 @@ class Ledger(RuleBasedStateMachine):
         going = here[:many]
         before = self._usages()
         for at, name in enumerate(going):
-            take_out(self.kin.member(name))
+            remove_usage(self.kin.member(name))
             self._as_added_up(going[: at + 1])
         left = list(going)
         back.shuffle(left)
         while left:
-            put_back(self.kin.member(left.pop()))
+            restore_usage(self.kin.member(left.pop()))
             self._as_added_up(left)
         assert self._usages() == before
 
@@ -171,12 +176,12 @@ class Ledger(RuleBasedStateMachine):
         first = [self.kin.member(one) for one in here[:many]]
         rest = [self.kin.member(one) for one in here[many : many + more]]
         before = self._usages()
-        of_first = take_all(first)
-        of_rest = take_all(rest)
+        of_first = remove_all_usage(first)
+        of_rest = remove_all_usage(rest)
         self._as_added_up(here[: many + more])
-        put_all(first, of_first)
+        restore_all_usage(first, of_first)
         self._as_added_up(here[many : many + more])
-        put_all(rest, of_rest)
+        restore_all_usage(rest, of_rest)
         assert self._usages() == before
 
     # What holds. ------------------------------------------------------------------------------
@@ -202,13 +207,13 @@ class Ledger(RuleBasedStateMachine):
         if not hasattr(self, "kin"):
             return
         for name in NAMES:
-            member = self.kin.core._world.members.get(("ns", name))
-            overlap = member.overlap if member is not None else None
+            member = self.kin.core._state.workloads.get(("ns", name))
+            overlap = member.family_quota if member is not None else None
             if member is None or member.charge is None or overlap is None:
                 continue
             with_it = self._usages()
             freed = dict(overlap.frees(member))
-            take_out(member)
+            remove_usage(member)
             without = self._usages()
             assert {
                 cell: with_it[cell] - without[cell]
@@ -216,7 +221,7 @@ class Ledger(RuleBasedStateMachine):
                 if with_it[cell] != without[cell]
             } == freed
             adds = overlap.adds(dict(member.charge.cells))
-            put_back(member)
+            restore_usage(member)
             assert {cell: much for cell, much in adds.items() if much} == freed
 
     def teardown(self) -> None:
@@ -225,7 +230,7 @@ class Ledger(RuleBasedStateMachine):
             return
         for name in list(self.kin.stored):
             self.kin.gone(name)
-        world = self.kin.core._world
+        world = self.kin.core._state
         assert not world.families
         for cell in self._usages():
             assert cell.usage == 0 and cell.spare == 0 and not cell.lighter

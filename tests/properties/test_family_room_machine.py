@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from admittance.events.facts import Assigned, Preempted
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from kin import Kin, both, explicit
 from simulation import naive
@@ -200,8 +200,8 @@ class Room(RuleBasedStateMachine):
             raise AssertionError("it does not come to an end")
         for cells in self.kin.core.catalog.tree.queues.values():
             assert not any(cell.usage for cell in cells.cells.values())
-        world = self.kin.core._world
-        assert not (world.planned or world.planning or world.joints)
+        world = self.kin.core._state
+        assert not (world.planners_by_victim or world.planning_domains or world.handovers)
 
     # Help. ------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from admittance.events import facts
 from admittance.quota.cell import Cell
-from admittance.scheduling.config import Config, FairSharing
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.workload.phase import holds_quota
 from living import Life
 from simulation import naive
@@ -171,16 +171,16 @@ class HandOver(RuleBasedStateMachine):
     def with_nothing_on_its_way_the_picture_is_what_is_written(self) -> None:
         if not hasattr(self, "life") or self.under_way:
             return
-        world = self.life.core._world
-        assert not world.joints
-        assert not [member.key for member in world.members.values() if member.inflight]
+        world = self.life.core._state
+        assert not world.handovers
+        assert not [member.key for member in world.workloads.values() if member.in_flight]
         written = self._written()
         for name, node in world.catalog.tree.queues.items():
             used = {fr: cell.usage + twice(world, cell) for fr, cell in node.cells.items()}
             used = {fr: much for fr, much in used.items() if much}
             assert used == {fr: much for fr, much in written.get(name, {}).items() if much}
             holders = {m.key[1] for m in world.queues[name].holding}
-            ranked = {entry[3][1] for entry in world.queues[name].ranked}
+            ranked = {entry[3][1] for entry in world.queues[name].candidates}
             assert ranked == holders
 
     def teardown(self) -> None:
@@ -232,8 +232,8 @@ def twice(world: SchedulerState, cell: Cell) -> int:
     """What planners and their victims hold both, and counts once."""
     return sum(
         off
-        for domain in world.planning
-        for tie in domain.ties
+        for domain in world.planning_domains
+        for tie in domain.plan_quotas
         for one, off in tie.taken_off()
         if one is cell
     )

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, example, given, settings
 
 from admittance.events import facts
-from admittance.scheduling.config import (
+from admittance.scheduling.state.config import (
     FINAL_SHARE,
     INITIAL_SHARE,
     Config,

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from admittance.events import facts
 from admittance.quota.cell import available
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from living import Life
@@ -211,12 +211,12 @@ class Planned(RuleBasedStateMachine):
     def with_nothing_on_its_way_nothing_is_assumed(self) -> None:
         if not hasattr(self, "life") or self.under_way:
             return
-        world = self.life.core._world
-        assert not world.joints and not world.replanned
-        assert not [member.key for member in world.members.values() if member.inflight]
-        for member in world.members.values():
+        world = self.life.core._state
+        assert not world.handovers and not world.replaced_plans
+        assert not [member.key for member in world.workloads.values() if member.in_flight]
+        for member in world.workloads.values():
             written = self.life.stored(member.key[1]).status.pending_preemption
-            assert member.pending == written
+            assert member.pending_preemption == written
 
     def teardown(self) -> None:
         """In the end every check passes, all jobs stop that are told to, and then they end."""
@@ -240,8 +240,8 @@ class Planned(RuleBasedStateMachine):
                         self.life.verdict(name, row.name, "Ready")
         else:
             raise AssertionError("some plan does not come to an end")
-        world = self.life.core._world
-        assert not (world.planned or world.planning or world.replanned)
+        world = self.life.core._state
+        assert not (world.planners_by_victim or world.planning_domains or world.replaced_plans)
         for node in world.catalog.tree.queues.values():
             assert not any(cell.usage for cell in node.cells.values())
         assert not any(c.usage for c in world.catalog.tree.cohorts["co"].cells.values())

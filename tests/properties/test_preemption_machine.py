@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from admittance.api.units import amount
 from admittance.events.facts import Preempted
 from admittance.quota.cell import available
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 
 from scheduling import Story, groups
 
@@ -72,20 +72,20 @@ def charged(story: Story) -> dict[tuple[str, str], int]:
 
 def is_given_up(story: Story, one: Preempted) -> bool:
     """Some policy of the preemptor's queue gives up the victim."""
-    members = story.core._world.members
+    members = story.core._state.workloads
     preemptor = members[("ns", one.by.removeprefix("ns/"))]
     victim = members[("ns", one.name)]
-    queue = story.core.catalog.cluster_queues[preemptor.local[1]]
+    queue = story.core.catalog.cluster_queues[preemptor.local_queue[1]]
     policy = queue.spec.preemption
     if one.reason == "InClusterQueue":
-        assert victim.local == preemptor.local
+        assert victim.local_queue == preemptor.local_queue
         rule: str = policy.within_cluster_queue
     else:
-        assert victim.local != preemptor.local
+        assert victim.local_queue != preemptor.local_queue
         rule = policy.reclaim_within_cohort
-    assert victim.stamp is not None and preemptor.stamp is not None
+    assert victim.queued_at is not None and preemptor.queued_at is not None
     if rule == "LowerOrNewerEqualPriority" and victim.priority == preemptor.priority:
-        return victim.stamp > preemptor.stamp
+        return victim.queued_at > preemptor.queued_at
     return rule == "Any" or (rule != "Never" and victim.priority < preemptor.priority)
 
 

@@ -19,7 +19,7 @@ from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kue
 from admittance.replay.scenario import perform_step, settle
 from admittance.scheduling.cycle.outcomes import Decided
 from admittance.scheduling.preemption.victims import allows
-from admittance.scheduling.state.shared_quota import put_back, take_out
+from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
 
 from side_by_side import in_shape
 from twin.cycle import Cycle, Entry
@@ -72,9 +72,9 @@ class ExactingTwin(Play):
 def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, Any], int]:
     """By how much each ClusterQueue, or the tree above it, is over quota, where it is, once these
     workloads have gone. (Kueue gives away what they will leave in the same cycle.)"""
-    members = [world.core._world.members["default", name] for name in going]
+    members = [world.core._state.workloads["default", name] for name in going]
     for one in members:
-        take_out(one)
+        remove_usage(one)
     found = {
         (name, cell.fr): available(cell)
         for name, node in world.core.catalog.tree.queues.items()
@@ -82,13 +82,13 @@ def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, An
         if available(cell) < 0
     }
     for one in members:
-        put_back(one)
+        restore_usage(one)
     return found
 
 
 def is_given_up(world: MinimalSystem, one: Preempted) -> bool:
     """A policy of the preemptor's ClusterQueue gives up the victim."""
-    members = world.core._world.members
+    members = world.core._state.workloads
     preemptor, victim = members["default", one.by.partition("/")[2]], members["default", one.name]
     assert preemptor.queue is not None and victim.charge is not None
     spec = world.core.catalog.cluster_queues[preemptor.queue.name].spec
@@ -154,7 +154,7 @@ class Twins(RuleBasedStateMachine):
     def nobody_is_lost(self) -> None:
         """Who waits stands in exactly one place; whoever was decided about waits no more."""
         rows = [row.name for row in self.world.core.pending(PendingQuery(limit=NEVER)).rows]
-        held = {key[1] for key, one in self.world.core._world.members.items() if one.charge}
+        held = {key[1] for key, one in self.world.core._state.workloads.items() if one.charge}
         wants = {name for name in self.world.stored if self.waits(name)}
         assert len(rows) == len(set(rows))
         assert set(rows) | held >= wants

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events.requests import PendingQuery
-from admittance.scheduling.config import AdmissionFairSharing, Config
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, weighed
+from admittance.scheduling.state.config import AdmissionFairSharing, Config
 
 from scheduling import NOON, Story, groups
 
@@ -120,7 +120,7 @@ class UsageMachine(RuleBasedStateMachine):
         assert self._values() == before, "what was not taken costs nothing"
 
     def _values(self) -> dict[str, float]:
-        accounts = self.story.core._world.accounts
+        accounts = self.story.core._state.accounts
         assert accounts is not None
         found = {}
         for name in LOCALS:
@@ -142,7 +142,7 @@ class UsageMachine(RuleBasedStateMachine):
                 row.position
             )
         competing = [row for row in rows if not row.parked]
-        head = self.story.core._world.queues["cq"].head()
+        head = self.story.core._state.queues["cq"].head()
         assert (head.key[1] if head is not None else None) == (
             competing[0].name if competing else None
         )
@@ -151,7 +151,7 @@ class UsageMachine(RuleBasedStateMachine):
     def a_successor_comes_to_the_same_sums(self) -> None:
         if not hasattr(self, "story"):
             return
-        mine = self.story.core._world.accounts
+        mine = self.story.core._state.accounts
         assert mine is not None
         other = Story(Config(admission_fair_sharing=SHARING))
         scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
@@ -167,7 +167,7 @@ class UsageMachine(RuleBasedStateMachine):
         for name in self.running:
             other._write("ns", name, self.story.stored[name])
         later = self.story.now + 60 * MINUTE
-        theirs = other.core._world.accounts
+        theirs = other.core._state.accounts
         assert theirs is not None
         for name in LOCALS:
             one, two = mine.of(("ns", name)), theirs.of(("ns", name))

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from admittance.events import facts
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits, PodsReadyLimits
 from simulation.actors.checks import Outage, Tempers
 from simulation.checked_queues import Checked

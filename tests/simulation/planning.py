@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from admittance.events import facts
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 from simulation.actors.checks import Tempers
 from simulation.checked import healing, meddling, reviving
 from simulation.checked_queues import Checked

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 from simulation.checked import checked
 from simulation.configuration import NAMESPACE, Queues, manifest
 from simulation.families import exclusive, families

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.events.base import Fact
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits
 from simulation.actors.checks import Outage, Tempers
 from simulation.configuration import NAMESPACE, manifest

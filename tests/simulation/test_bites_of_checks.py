@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from admittance.control.objects import Objects
 from admittance.events.facts import CheckReported, TimerDue
-from admittance.scheduling.config import Config
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.state.in_flight import Starting
+from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.in_flight import PodsReadyTracker
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.families import reconcile
@@ -169,7 +169,7 @@ def test_without_waiting_for_pods_others_would_get_quota_meanwhile(
             limits=Limits(pods_ready=waiting),
         )
 
-    monkeypatch.setattr(Starting, "blocks", lambda *_: False)
+    monkeypatch.setattr(PodsReadyTracker, "blocks", lambda *_: False)
     seed = _broken_as("gets quota while the pods of", Mechanisms(), slow)
     monkeypatch.undo()
     assert not run(seed, plot=slow).broken

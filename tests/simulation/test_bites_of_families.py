@@ -14,7 +14,7 @@ import pytest
 from admittance.events.facts import Deleted, Submitted
 from admittance.family.gates import Opening, Sibling
 from admittance.scheduling.families import siblings
-from admittance.scheduling.state.shared_quota import Overlap
+from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.variants import required_acts
 from admittance.workload.families import member_transitions
 from simulation.configuration import NAMESPACE
@@ -65,9 +65,9 @@ def deleted(rng: Random) -> Scenario:
             id="others would go for two siblings at once",
         ),
         pytest.param(
-            Overlap,
+            FamilyQuota,
             "backed",
-            Overlap.largest,
+            FamilyQuota.largest,
             exclusive,
             "over quota",
             id="a sibling would take what another has only once others have gone",

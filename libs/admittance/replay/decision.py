@@ -15,9 +15,8 @@ from admittance.control.commit import LogMessage
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Assigned, Decision, Preempted, Refused
 from admittance.events.reader import BucketEntry
-from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.outcomes import Decided
-from admittance.scheduling.explain.decision_replay import (
+from admittance.scheduling.decision_replay import (
     Again,
     Turn,
     is_recheck,
@@ -27,6 +26,7 @@ from admittance.scheduling.explain.decision_replay import (
     turns_of,
     usages_of,
 )
+from admittance.scheduling.state.config import Config
 from admittance.workload import stored
 from admittance.workload.bucket_reader import names_of
 

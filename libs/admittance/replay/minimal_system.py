@@ -19,8 +19,8 @@ from admittance.api.reading.manifest import decode_object
 from admittance.api.units import amount
 from admittance.api.workload import CheckState
 from admittance.events.facts import Assigned
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 NEVER: Final = 1_000_000

@@ -26,20 +26,20 @@ from admittance.events.requests import (
 )
 from admittance.events.shapes import ConsumedUsage, Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduling import configuration, intake
-from admittance.scheduling.config import Config
+from admittance.scheduling import configuration_updates, workload_updates
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.cycle.cycle import Cycle, flush
 from admittance.scheduling.cycle.outcomes import Decided, Outcomes
 from admittance.scheduling.cycle.refusals import due, earliest
 from admittance.scheduling.explain import explain as answers
 from admittance.scheduling.explain import pending as waiting
-from admittance.scheduling.fit import fit
+from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
 from admittance.scheduling.state import planned
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import Domain
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Key
 from admittance.workload.stored import StoredWorkload
 
@@ -51,14 +51,14 @@ class Scheduler:
 
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
-        self._world = SchedulerState(self._config)
-        self._cycle = Cycle(self._world)
+        self._state = SchedulerState(self._config)
+        self._cycle = Cycle(self._state)
         self._counted = 0
 
     @property
     def catalog(self) -> Catalog:
         """The configuration, to be read only."""
-        return self._world.catalog
+        return self._state.catalog
 
     # What happened. -------------------------------------------------------------------------
 
@@ -69,8 +69,10 @@ class Scheduler:
         workload-controller refuses them by the same rule.
         """
         self.seen(revision)
-        world = self._world
-        configuration.apply_object(world, kind, namespace, name, obj, revision, now=world.now)
+        state = self._state
+        configuration_updates.apply_object(
+            state, kind, namespace, name, obj, revision, now=state.now
+        )
 
     def apply_workload(
         self,
@@ -83,157 +85,161 @@ class Scheduler:
     ) -> None:
         """A workload as it is stored, as of revision; None: deleted."""
         self.seen(revision)
-        self._world.now = max(self._world.now, now)
+        self._state.now = max(self._state.now, now)
         key = intern(namespace), name
-        intake.apply_workload(self._world, key, stored, revision, now=now)
+        workload_updates.apply_workload(self._state, key, stored, revision, now=now)
 
     def apply_usage(self, namespace: str, name: str, record: ConsumedUsage | None) -> None:
         """What was written down of a LocalQueue's consumption; None: nothing any more."""
-        self._world.remember_usage((namespace, name), record)
+        self._state.remember_usage((namespace, name), record)
 
     def seen(self, revision: int) -> None:
-        """The picture is as new as this revision of the bucket."""
-        self._world.seen = max(self._world.seen, revision)
+        """The state is as new as this revision of the bucket."""
+        self._state.seen = max(self._state.seen, revision)
 
     def flush(self, cluster_queue: str) -> None:
         """Whoever is parked in the ClusterQueue's tree competes again, as if room had come free."""
-        queue = self._world.queues.get(cluster_queue)
+        queue = self._state.queues.get(cluster_queue)
         if queue is not None:
-            self._world.flush(queue.domain)
+            self._state.flush(queue.domain)
 
     # Who decides. ---------------------------------------------------------------------------
 
     def own(self, domain: str) -> None:
         """Decide for the domain from now on. One that is owned already is left as it is."""
-        if domain in self._world.owned:
+        if domain in self._state.owned:
             return
-        self._world.owned.add(domain)
-        found = self._world.domains.get(domain)
+        self._state.owned.add(domain)
+        found = self._state.domains.get(domain)
         if found is not None:
             found.owned = True
-            self._world.flush(found)
+            self._state.flush(found)
 
     def disown(self, domain: str) -> None:
         """Decide no longer for the domain; whatever was assumed there is forgotten."""
-        world = self._world
-        world.owned.discard(domain)
-        found = world.domains.get(domain)
+        state = self._state
+        state.owned.discard(domain)
+        found = state.domains.get(domain)
         if found is not None:
-            for member in list(found.inflight):
-                intake.undo(world, member, found, self._world.now)
+            for workload in list(found.in_flight):
+                workload_updates.undo(state, workload, found, self._state.now)
             found.owned = False
-            world.busy.pop(found, None)
+            state.busy.pop(found, None)
 
     def domains(self) -> set[str]:
         """Every domain that has a ClusterQueue now."""
-        return {name for name, domain in self._world.domains.items() if domain.queues}
+        return {name for name, domain in self._state.domains.items() if domain.queues}
 
     def owned(self) -> frozenset[str]:
         """The domains that it decides for, whether they have ClusterQueues now or not."""
-        return frozenset(self._world.owned)
+        return frozenset(self._state.owned)
 
     # Decisions. -----------------------------------------------------------------------------
 
     def cycle(self, *, now: datetime) -> list[Decided]:
         """One cycle over the owned domains in which something happened: at most one head of each
         ClusterQueue. What is returned is assumed already: quota of merely reserved workloads is
-        handed on with it, and who else is preempted keeps its quota until the picture hears that it
+        handed on with it, and who else is preempted keeps its quota until the state hears that it
         has none."""
         return [decision for decided in self.by_domain(now=now) for decision in decided]
 
     def by_domain(self, *, now: datetime) -> Iterator[list[Decided]]:
-        """The same, domain by domain. Between two of them anything may happen to the picture."""
-        world = self._world
+        """The same, domain by domain. Between two of them anything may happen to the state."""
+        state = self._state
         # Only a cycle with heads counts: how old a cursor is must not depend on idle calls.
         self._cycle.number += self.rouse(now=now)
-        for domain in list(world.busy):
-            if domain in world.busy and domain.owned:
+        for domain in list(state.busy):
+            if domain in state.busy and domain.owned:
                 decided: list[Decided] = []
-                cut = domain.cut
+                cut = domain.quota_reduced
                 if cut:
-                    decided += quota_reduction.due(world, domain, now)
+                    decided += quota_reduction.due(state, domain, now)
                 if domain.rechecks:
-                    decided += recheck.due(world, domain, self._cycle, now)
+                    decided += recheck.due(state, domain, self._cycle, now)
                 if cut or domain.ready:
                     self._one(domain, decided, now)
                 else:
-                    world.busy.pop(domain, None)
+                    state.busy.pop(domain, None)
                 yield decided
-        if world.parted:
-            LoopGuard(world).let_go(now)
-        if not world.busy:
+        if state.loop_guarded:
+            LoopGuard(state).let_go(now)
+        if not state.busy:
             self._cycle.number = max(self._cycle.number, self._counted)
 
     def rouse(self, *, now: datetime) -> bool:
         """Wakes whoever a flush or its time is due for. True: somebody competes, so that a cycle
         would look at heads."""
-        world = self._world
+        state = self._state
         self.wake(now=now)
-        for domain in list(world.busy):
+        for domain in list(state.busy):
             if domain.flush:
-                flush(domain, world.catalog, now)
-            if not domain.ready and not domain.cut and not domain.rechecks:
-                world.busy.pop(domain)
-        return any(domain.ready for domain in world.busy)
+                flush(domain, state.catalog, now)
+            if not domain.ready and not domain.quota_reduced and not domain.rechecks:
+                state.busy.pop(domain)
+        return any(domain.ready for domain in state.busy)
 
     def _one(self, domain: Domain, decided: list[Decided], now: datetime) -> None:
-        world = self._world
+        state = self._state
 
-        if domain in world.joints:
-            world.busy.pop(domain, None)
+        if domain in state.handovers:
+            state.busy.pop(domain, None)
             return
-        outcomes = Outcomes(world, domain, decided, now)
+        outcomes = Outcomes(state, domain, decided, now)
         moved = self._cycle.run(
             domain, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now
         )
-        if domain.bent:
+        if domain.plan_quota_varies:
             # What was held for others during the cycle is not any more.
-            planned.settle(world, domain)
+            planned.share_quota(state, domain)
         if moved:
-            domain.idle = 0
+            domain.idle_cycles = 0
         else:
-            domain.idle += 1
-            if domain.still:
+            domain.idle_cycles += 1
+            if domain.is_settled:
                 # Whatever made a difference would stir the domain: the idle cycles that are left
                 # would all go like this one. They are counted, since cursors elsewhere age by
                 # their number, and not run.
-                left = max(0, self._config.idle_cycles - domain.idle)
+                left = max(0, self._config.idle_cycles - domain.idle_cycles)
                 self._counted = max(self._counted, self._cycle.number + left)
-                domain.idle += left
-        if not domain.ready or domain.idle >= self._config.idle_cycles or domain.is_waiting():
-            world.busy.pop(domain, None)
+                domain.idle_cycles += left
+        if (
+            not domain.ready
+            or domain.idle_cycles >= self._config.idle_cycles
+            or domain.is_waiting()
+        ):
+            state.busy.pop(domain, None)
 
     def wake(self, *, now: datetime) -> None:
         """Workloads whose time has come compete again, and usages are compared anew where it is
         time to. To be called whenever the time of `next_wake` has come."""
-        world = self._world
-        world.now = max(world.now, now)
-        while world.timers and world.timers[0][0] <= now:
-            _, key = heappop(world.timers)
-            member = world.members.get(key)
-            if member is not None and member.aside is not None and member.is_due(now):
-                world.requeue(member, now)
-        world.compare_usages(now)
+        state = self._state
+        state.now = max(state.now, now)
+        while state.timers and state.timers[0][0] <= now:
+            _, key = heappop(state.timers)
+            workload = state.workloads.get(key)
+            if workload is not None and workload.inadmissible is not None and workload.is_due(now):
+                state.requeue(workload, now)
+        state.compare_usages(now)
 
     def has_work(self) -> bool:
         """A cycle now could bring something."""
-        return bool(self._world.busy)
+        return bool(self._state.busy)
 
     def refusals(self, *, now: datetime) -> list[Refused]:
         """What is to be said to workloads that have been parked for a while, and whose status does
         not say it yet. Each is on its way from now on, and not decided about meanwhile."""
-        self._world.now = max(self._world.now, now)
-        return due(self._world, now)
+        self._state.now = max(self._state.now, now)
+        return due(self._state, now)
 
     def forget(self, namespace: str, name: str, revision: int) -> None:
         """The log did not take what was decided about the workload at that revision: as if it had
         not been decided."""
-        member = self._world.members.get((namespace, name))
-        if member is None or member.revision != revision or not member.inflight:
+        workload = self._state.workloads.get((namespace, name))
+        if workload is None or workload.revision != revision or not workload.in_flight:
             return
-        queue = member.charge.queue if member.charge is not None else member.queue
+        queue = workload.charge.queue if workload.charge is not None else workload.queue
         if queue is not None and queue.domain is not None:
-            intake.undo(self._world, member, queue.domain, self._world.now)
+            workload_updates.undo(self._state, workload, queue.domain, self._state.now)
 
     def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
         """Who takes quota from whom once too often by the decision: victim, preemptor, times."""
@@ -241,11 +247,11 @@ class Scheduler:
 
     def next_wake(self) -> datetime | None:
         """When something is to be done even if nothing happens; None: never."""
-        times = [self._world.timers[0][0]] if self._world.timers else []
-        refusal = earliest(self._world)
+        times = [self._state.timers[0][0]] if self._state.timers else []
+        refusal = earliest(self._state)
         if refusal is not None:
             times.append(refusal)
-        usage = self._world.accounts.next_wake() if self._world.accounts is not None else None
+        usage = self._state.accounts.next_wake() if self._state.accounts is not None else None
         if usage is not None:
             times.append(usage)
         return min(times, default=None)
@@ -256,7 +262,7 @@ class Scheduler:
         """What LocalQueues of our domains have consumed, where that has changed, to be written
         down for whoever leads after us; None: the LocalQueue is gone. ``at_once``: also what
         changed just now."""
-        accounts = self._world.accounts
+        accounts = self._state.accounts
         return [] if accounts is None else list(accounts.to_write(now, at_once=at_once))
 
     # Answers. -------------------------------------------------------------------------------
@@ -264,20 +270,20 @@ class Scheduler:
     def explain(self, namespace: str, name: str, *, now: datetime) -> ExplainReply:
         """Why the workload waits, as the next cycle would see it. Costs a nomination, and a look at
         each of its flavors, at some of who holds what is short, and at each class of its queue."""
-        return answers.explain(self._world, self._cycle, (namespace, name), now=now)
+        return answers.explain(self._state, self._cycle, (namespace, name), now=now)
 
     def fit(self, request: Fit, namespace: str) -> FitReply:
         """Whether a workload that is not submitted could start if nothing else ran."""
-        return fit(self._world, namespace, request.workload)
+        return fit(self._state, namespace, request.workload)
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
         """Who waits, in order; of one namespace, or ("") of all."""
-        return answers.pending(self._world, query, namespace)
+        return answers.pending(self._state, query, namespace)
 
     def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
         """Everybody that waits, in order, each with what it was refused with."""
-        return waiting.everybody(self._world)
+        return waiting.everybody(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Counters, usage and activity of the queues."""
-        return answers.queues(self._world, query, namespace)
+        return answers.queues(self._state, query, namespace)

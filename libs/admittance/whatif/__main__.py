@@ -23,7 +23,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import logs
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from
 

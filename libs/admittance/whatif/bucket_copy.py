@@ -29,8 +29,8 @@ from admittance.events.requests import SettledReply
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import USAGE, subject_of, workload_key
 from admittance.lease.lease_state import Fence
-from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config
 from admittance.variants.core import Families
 from admittance.workload.bucket_reader import names_of
 from admittance.workload.conditions import Type, find, is_true

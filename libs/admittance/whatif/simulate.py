@@ -35,7 +35,7 @@ from admittance.events.reader import BucketEntry
 from admittance.events.requests import Applied, Delete
 from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate, SimulateReply
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.difference import Difference, baseline, health, new_problems
 from admittance.workload.limits import Limits

@@ -47,8 +47,8 @@ from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.simulating import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
-from admittance.scheduling.config import Config, config_of, differing
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config, config_of, differing
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.conditions import Type, is_true
 

@@ -21,7 +21,7 @@ from admittance.events.whatif import Errand, Simulate
 from admittance.runtime.bus.micro import Parts
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.workload.limits import differing, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")

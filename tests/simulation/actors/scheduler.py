@@ -14,8 +14,8 @@ from admittance.events.facts import Decision
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.events.system import BarrierEcho
-from admittance.scheduling.config import Config
 from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state.config import Config
 from admittance.workload import stored as workloads
 from simulation.actors.leading import BEAT, Leading, fence
 from simulation.actors.service import Service

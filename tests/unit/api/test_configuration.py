@@ -12,7 +12,7 @@ import pytest
 from admittance.api.configuration import GATES
 from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import read_configuration
-from admittance.scheduling.config import Config, config_of
+from admittance.scheduling.state.config import Config, config_of
 
 TABLE = Path(__file__).parents[4] / "shared/conformance/defaults/TestSetDefaults_Configuration.json"
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

@@ -9,8 +9,8 @@ import msgspec
 
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import PendingQuery, Queues
-from admittance.scheduling.config import Config
 from admittance.scheduling.cycle.refusals import UNDER_WAY_MAX
+from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups, quota
 

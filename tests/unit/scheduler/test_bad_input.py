@@ -13,7 +13,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.quota.cell import available, potential
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 from living import NS, Life
 
 from scheduling import Story, groups, quota

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events import facts
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from living import Life
 
 from scheduling import groups, quota
@@ -182,12 +182,12 @@ def test_nothing_is_looked_at_as_long_as_no_quota_is_edited() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
-    (domain,) = life.core._world.domains.values()
-    assert not domain.cut
+    (domain,) = life.core._state.domains.values()
+    assert not domain.quota_reduced
     life.put("Namespace", "ns")
     life.put("LocalQueue", "more", {"clusterQueue": "cq"}, namespace="ns")
     life.check("c")
-    assert not domain.cut
+    assert not domain.quota_reduced
 
 
 def test_played_as_kueue_the_reservation_stays() -> None:
@@ -567,6 +567,6 @@ def test_a_standby_learns_what_others_reserved_and_cuts_it_once_it_takes_over() 
         known = life.controller.workloads.get("workload.ns.w")
         standby.core.apply_workload("ns", "w", known.workload, known.revision, now=life.now)
         life.settle()
-    (queue,) = standby.core._world.queues.values()
-    assert [entry[3] for entry in queue.ranked] == [("ns", "w")]
+    (queue,) = standby.core._state.queues.values()
+    assert [entry[3] for entry in queue.candidates] == [("ns", "w")]
     assert [one.state for one in queue.holding] == ["QuotaReserved"]

@@ -12,8 +12,8 @@ from test_loops import a_pair
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests import ExplainReply
 from admittance.events.shapes import PreemptedBy
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.explain import flavor_report, preemption_blockers
+from admittance.scheduling.state.config import Config, FairSharing
 
 from scheduling import NOON, Story, groups, quota
 

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events.facts import Preempted, Refused
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from family_scheduling import FamilyStory
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
@@ -164,7 +164,7 @@ def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> N
 
 @pytest.mark.parametrize("shares", [True, False])
 def test_a_refusal_of_a_gate_is_said_once(shares: bool) -> None:
-    from admittance.scheduling.config import FairSharing
+    from admittance.scheduling.state.config import FairSharing
 
     story = FamilyStory(Config(fair_sharing=FairSharing() if shares else None))
     story.families(flavors={"best": "4"}, **LOWER)

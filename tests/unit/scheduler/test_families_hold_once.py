@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Queues
-from admittance.scheduling.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.cycle.outcomes import named
 from admittance.scheduling.cycle.recheck import is_too_much
 from admittance.scheduling.fairsharing.shares import share_of
+from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.state.workload_info import Victim
 from kin import Kin, both, explicit
 
@@ -223,7 +223,7 @@ def test_no_sibling_goes_for_a_sibling() -> None:
     kin.family("k", "q", TAGS, PODS, priority=1)
     search = kin.core._cycle.search(kin.queue_of("q"), kin.member("k.reservation"))
     found = search.victims(need, {("cpu-only", "cpu"): None})
-    assert [one.member.key[1] for one in found] == ["j.on-demand"], "but it does for others"
+    assert [one.workload.key[1] for one in found] == ["j.on-demand"], "but it does for others"
 
 
 def test_variants_that_go_together_are_told_as_one_workload() -> None:
@@ -359,13 +359,13 @@ def test_what_a_variant_asks_for_counts_in_place_of_what_its_family_has(fair: Ki
     fair.reserve("j.worst", "q", {"cpu": "worst"})
     fair.admit("j.worst")
     node = fair.queue_of("q").node
-    overlap = fair.member("j.worst").overlap
+    overlap = fair.member("j.worst").family_quota
     assert node is not None and overlap is not None
     best, worst = node.cells["best", "cpu"], node.cells["worst", "cpu"]
-    overlap.suppose({best: 6_000})
+    overlap.assume({best: 6_000})
     assert (best.usage, worst.usage) == (6_000, 4_000)
     assert share(fair) == pytest.approx(300)
-    overlap.suppose_not()
+    overlap.end_assumption()
     assert (best.usage, worst.usage) == (0, 4_000)
     assert share(fair) == pytest.approx(200)
 
@@ -374,7 +374,7 @@ def test_a_share_counts_the_best_reservation_before_anybody_is_admitted(fair: Ki
     fair.family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
     fair.reserve("j.best", "q", {"cpu": "best"})
     fair.reserve("j.worst", "q", {"cpu": "worst"})
-    overlap = fair.member("j.best").overlap
+    overlap = fair.member("j.best").family_quota
     assert overlap is not None and overlap.counts is fair.member("j.best")
     assert share(fair) == pytest.approx(200)
     fair.reserve("k.worst", "q", {"cpu": "worst"})
@@ -406,7 +406,7 @@ def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> No
         config=config, admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"}
     )
     runs_on_demand_and_reserved_better(kin)
-    accounts = kin.core._world.accounts
+    accounts = kin.core._state.accounts
     assert accounts is not None
     account = accounts.of(("ns", "q"))
     assert account is not None
@@ -429,7 +429,7 @@ def test_two_reservations_of_a_family_are_charged_as_one() -> None:
     )
     kin = story_7(config=config, admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"})
     kin.family("j", "q", TAGS, PODS)
-    accounts = kin.core._world.accounts
+    accounts = kin.core._state.accounts
     assert accounts is not None
     account = accounts.of(("ns", "q"))
     assert account is not None

@@ -30,7 +30,7 @@ def runs_on_mid(**spec: Any) -> FamilyStory:
 
 
 def member(story: FamilyStory, name: str) -> WorkloadInfo:
-    return story.core._world.members["ns", name]
+    return story.core._state.workloads["ns", name]
 
 
 def used(story: FamilyStory) -> dict[str, int]:
@@ -92,11 +92,11 @@ def test_who_takes_over_and_who_gives_way_are_on_their_way_together() -> None:
     story.finish("r-best")
     assert story.cycle(confirm=False) == ["a-best"]
     (told,) = story.decided
-    assert member(story, "a-mid").inflight is InFlight.MIGRATED
+    assert member(story, "a-mid").in_flight is InFlight.MIGRATED
     assert member(story, "a-mid").is_leaving
     assert story.cycle() == []
     story.core.forget("ns", "a-best", told.revision)
-    assert member(story, "a-mid").inflight is InFlight.NOTHING
+    assert member(story, "a-mid").in_flight is InFlight.NOTHING
     assert member(story, "a-best").charge is None
     assert story.cycle() == ["a-best"], "decided anew"
 
@@ -107,7 +107,7 @@ def test_an_edit_of_the_queue_ends_both(name: str) -> None:
     story.finish("r-best")
     story.cycle(confirm=False)
     story.families(flavors={"best": "4", "mid": "4", "worst": "5"})
-    assert member(story, name).inflight is InFlight.NOTHING
+    assert member(story, name).in_flight is InFlight.NOTHING
     assert story.cycle() == ["a-best"]
 
 
@@ -116,7 +116,7 @@ def test_a_decision_that_was_not_taken_ends_with_the_first_news_of_its_workload(
     story.finish("r-best")
     story.cycle(confirm=False)
     story.change("a-best", conditions={"QuotaReserved": (False, "PendingEvaluation")})
-    assert member(story, "a-mid").inflight is InFlight.NOTHING
+    assert member(story, "a-mid").in_flight is InFlight.NOTHING
     assert story.cycle() == ["a-best"]
 
 

@@ -235,8 +235,10 @@ def test_room_that_comes_free_does_not_wake_who_waits_for_its_family() -> None:
     story.settle()
     story.core.flush("cq")
     story.core.rouse(now=story.now)
-    aside = {name: story.core._world.members["ns", name].aside for name in ("a-best", "a-worst")}
-    assert all(one is not None and one.stays for one in aside.values())
+    aside = {
+        name: story.core._state.workloads["ns", name].inadmissible for name in ("a-best", "a-worst")
+    }
+    assert all(one is not None and one.ignores_flush for one in aside.values())
 
 
 def test_what_there_is_too_little_of_for_one_family_may_do_for_another_that_has_some() -> None:
@@ -276,7 +278,7 @@ def test_what_there_is_too_little_of_for_one_family_may_do_for_another_that_has_
 
 
 def test_without_the_gate_of_the_feature_nobody_of_a_family_is_tried() -> None:
-    from admittance.scheduling.config import Config
+    from admittance.scheduling.state.config import Config
 
     story = FamilyStory(Config(concurrent_admission=False))
     story.follows = False

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admittance.events.requests import Fit, FitReply
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups, quota
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Queues
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import InFlight
 
 from scheduling import Story, groups
@@ -44,15 +44,15 @@ def reserved(story: Story, queue: str = "cq") -> int:
 
 def picture(story: Story) -> dict[str, Any]:
     """All that is charged, and to whom, and who may be a victim in which order."""
-    world = story.core._world
+    world = story.core._state
     cells = {
         (name, *fr): cell.usage
         for name, node in world.catalog.tree.queues.items()
         for fr, cell in node.cells.items()
     }
     held = {name: sorted(m.key[1] for m in q.holding) for name, q in world.queues.items()}
-    ranked = {name: [entry[3][1] for entry in q.ranked] for name, q in world.queues.items()}
-    inflight = {m.key[1]: m.inflight for m in world.members.values() if m.inflight}
+    ranked = {name: [entry[3][1] for entry in q.candidates] for name, q in world.queues.items()}
+    inflight = {m.key[1]: m.in_flight for m in world.workloads.values() if m.in_flight}
     return {"cells": cells, "held": held, "ranked": ranked, "inflight": inflight}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.cycle.process import Turn
+from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import Nomination
 from living import Life
 
@@ -66,7 +66,7 @@ def test_what_is_held_for_the_rest_of_a_cycle_is_given_back_also_when_it_fails(
     sound = Turn.take
 
     def fails(self, entry):  # type: ignore[no-untyped-def]
-        if entry.member.key[1] == "last":
+        if entry.workload.key[1] == "last":
             raise RuntimeError("a bug")
         return sound(self, entry)
 

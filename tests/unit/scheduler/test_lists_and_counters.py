@@ -10,7 +10,7 @@ import pytest
 
 from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, Queues
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 from scheduling import NOON, Story, groups, quota
 
@@ -38,7 +38,7 @@ def test_the_list_is_in_the_order_in_which_they_are_considered() -> None:
     assert [at for at, _ in listed] == list(range(1, 13))
     assert [story.why(name).position for _, name in listed] == list(range(1, 13))
     considered: list[str] = []
-    queue = story.core._world.queues["cq"]
+    queue = story.core._state.queues["cq"]
     while (head := queue.head()) is not None:
         considered.append(head.key[1])
         queue.remove(head)

@@ -12,7 +12,7 @@ import pytest
 
 from admittance.api.workload import PreemptionCount, RequeueState
 from admittance.events import facts
-from admittance.scheduling.config import Config, FairSharing, PreemptionLoops
+from admittance.scheduling.state.config import Config, FairSharing, PreemptionLoops
 from living import Life
 
 from scheduling import groups

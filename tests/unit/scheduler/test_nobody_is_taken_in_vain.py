@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from admittance.scheduling.config import Config
 from admittance.scheduling.preemption import candidates, classical
 from admittance.scheduling.preemption.room import Taken
+from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups
 

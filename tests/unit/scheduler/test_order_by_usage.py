@@ -11,9 +11,9 @@ from admittance.api.workload import ReclaimablePod
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduling.config import AdmissionFairSharing, Config, FairSharing
-from admittance.scheduling.explain.decision_replay import Again, turns_of, usages_of
+from admittance.scheduling.decision_replay import Again, turns_of, usages_of
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, penalty_of, weighed
+from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 
 from scheduling import NOON, Story, groups
 
@@ -241,7 +241,7 @@ def test_usage_is_compared_anew_once_in_every_interval() -> None:
 def test_what_was_found_for_a_head_is_found_anew_once_usages_are_compared() -> None:
     story = a_story()
     had_used(story, "a", "4")
-    domain = story.core._world.domains["queue-cq"]
+    domain = story.core._state.domains["queue-cq"]
     before = domain.version
     story.now += HOUR
     story.core.wake(now=story.now)

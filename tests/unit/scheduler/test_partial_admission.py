@@ -8,7 +8,7 @@ import pytest
 
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import Queues
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups
 

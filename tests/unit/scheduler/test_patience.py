@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups
 
@@ -87,4 +87,4 @@ def test_as_kueue_does_it_every_cycle_looks() -> None:
     story.settle()
     story.submit("high", "cq", "5", priority=1)
     story.cycle(confirm=False)
-    assert story.core._world.members["ns", "high"].patience is None
+    assert story.core._state.workloads["ns", "high"].saved_search is None

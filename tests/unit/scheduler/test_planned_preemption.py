@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events import facts
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from living import Life
 
 from scheduling import groups, quota
@@ -317,8 +317,8 @@ def test_undone_a_reservation_with_a_plan_leaves_no_trace() -> None:
     assert isinstance(one, facts.Assigned) and one.pending_preemption is not None
     assert used(life) == 10
     life.core.forget("ns", "j", one.revision)
-    world = life.core._world
-    assert (used(life), world.planned, world.planning) == (10, {}, {})
+    world = life.core._state
+    assert (used(life), world.planners_by_victim, world.planning_domains) == (10, {}, {})
     life.settle()
     assert life.phase("j") == "QuotaReserved"
 

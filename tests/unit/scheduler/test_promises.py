@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from admittance.events.shapes import PreemptedBy
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups
 

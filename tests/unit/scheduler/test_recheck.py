@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events import facts
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from living import Life
 
 from scheduling import groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 
 from scheduling import Story, groups
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups
 
@@ -62,7 +62,7 @@ def test_in_another_tree_no_search_goes_on_where_it_stopped() -> None:
     story = Story()
     for nominal in "123456":
         story.queue("cq", "old", resourceGroups=groups(default=nominal))
-    queue = story.core._world.queues["cq"]
+    queue = story.core._state.queues["cq"]
     assert queue.domain is not None
     before = queue.generation + queue.domain.generation
     story.queue("cq", "new", resourceGroups=groups(default="6"))

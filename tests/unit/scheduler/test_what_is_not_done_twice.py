@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.cycle import cycle
 from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
 from admittance.scheduling.state.assignment import Cursor
+from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.workload_info import Nomination, WorkloadInfo
 
@@ -110,7 +110,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         nominator: Nominator, queue: Queue, member: WorkloadInfo, at: Cursor | None
     ) -> Nomination:
         assert member.cls is not None
-        before = member.cls.memo
+        before = member.cls.saved_nomination
         taken = nominated(nominator, queue, member, at)
         counted["remembered"] += before is not None and before.nomination is taken
         counted["all"] += 1
@@ -186,9 +186,9 @@ def test_what_an_older_workload_may_preempt_is_not_remembered_for_its_younger_eq
     story.settle()
     story.submit("older", "alone", age=20)
     story.submit("younger", "alone", age=5)
-    nominator, world = story.core._cycle._nominator, story.core._world
+    nominator, world = story.core._cycle._nominator, story.core._state
     found = [
-        bool(nominated(nominator, world.queues["alone"], world.members["ns", name], None)[1])
+        bool(nominated(nominator, world.queues["alone"], world.workloads["ns", name], None)[1])
         for name in ("older", "younger")
     ]
     assert found == [True, False]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.scheduling.config import Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing
 
 from scheduling import Story, groups, quota
 

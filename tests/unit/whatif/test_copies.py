@@ -14,7 +14,7 @@ from admittance.events.reader import BucketEntry
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.events.whatif import Delete, Simulate, SimulateReply, WouldWait
-from admittance.scheduling.config import AdmissionFairSharing, Config
+from admittance.scheduling.state.config import AdmissionFairSharing, Config
 from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole
 from admittance.whatif.bucket_copy import BucketCopy

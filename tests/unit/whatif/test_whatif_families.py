@@ -6,7 +6,7 @@ from typing import Any
 
 from admittance.events.requests import Delete
 from admittance.events.whatif import Simulate
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import simulate
 from admittance.workload.limits import Limits
 

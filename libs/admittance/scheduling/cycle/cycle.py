@@ -21,8 +21,8 @@ from admittance.scheduling.cycle.nominate import (
 from admittance.scheduling.cycle.process import (
     Accept,
     Checks,
-    Entry,
-    Outcome,
+    CycleEntry,
+    EntryOutcome,
     Preempt,
     Turn,
     park_behind_gate,
@@ -34,10 +34,10 @@ from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.preemption.loop_guard import REASON as LOOP
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, admission_of
-from admittance.scheduling.state.equivalence import Scanned
+from admittance.scheduling.state.equivalence import ScanRecord
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import (
     Inadmissible,
     Nomination,
@@ -52,14 +52,14 @@ DEFERS: Final = "AfterCheckPassedOrOnDemand"
 class Cycle:
     """What a cycle needs to know, and its number."""
 
-    def __init__(self, world: SchedulerState) -> None:
-        config = world.config
-        self.catalog = world.catalog
+    def __init__(self, state: SchedulerState) -> None:
+        config = state.config
+        self.catalog = state.catalog
         self.number = 0
-        self._world = world
-        self._loops = LoopGuard(world)
-        self._joint_of = world.joint_of
-        self._nominator = Nominator(world.queues, config, self._loops)
+        self._state = state
+        self._loops = LoopGuard(state)
+        self._joint_of = state.handover_of
+        self._nominator = Nominator(state.queues, config, self._loops)
         self._shares_count = config.fair_sharing is not None
         self._as_kueue = config.as_kueue
 
@@ -73,49 +73,51 @@ class Cycle:
         now: datetime,
     ) -> bool:
         """One cycle. True: something came of it."""
-        domain.still = False
+        domain.is_settled = False
         if domain.flush:
             flush(domain, self.catalog, now)
-        domain.began.clear()
-        domain.beside.clear()
+        domain.scan_cursors.clear()
+        domain.unlogged_heads.clear()
         # 1. One head of each queue, whatever it holds.
         heads = [
-            (queue, member)
+            (queue, workload)
             for queue in domain.ready
-            if (member := queue.head()) is not None and not member.inflight
+            if (workload := queue.head()) is not None and not workload.in_flight
         ]
-        if any(member.family is not None for _, member in heads):
+        if any(workload.family is not None for _, workload in heads):
             heads = [
                 (queue, first)
-                for queue, member in heads
-                if (first := self._first_that_may(domain, queue, member, now)) is not None
+                for queue, workload in heads
+                if (first := self._first_that_may(domain, queue, workload, now)) is not None
             ]
         if not heads:
-            domain.still = True
+            domain.is_settled = True
             return False
         # 2. What each would get, as if it were alone.
         moved = False
-        before = [(queue.preemptor, member.cursor) for queue, member in heads]
-        entries: list[Entry] = []
-        for queue, member in heads:
-            hindrance = self._hindrance(queue, member)
+        before = [(queue.preemptor, workload.cursor) for queue, workload in heads]
+        entries: list[CycleEntry] = []
+        for queue, workload in heads:
+            hindrance = self._hindrance(queue, workload)
             if hindrance is not None:
-                queue.set_aside(member, hindrance, now)
+                queue.park_workload(workload, hindrance, now)
                 if hindrance.reason == LOOP:
-                    self._loops.wait(member)
+                    self._loops.wait(workload)
                 moved = True
                 continue
-            cursor = self._cursor(domain, queue, member, self.number)
+            cursor = self._cursor(domain, queue, workload, self.number)
             if cursor is not None:
-                domain.began[member] = cursor
-            found = still_waits(queue, member) if member.patience is not None else None
-            entry = Entry(queue, member, found or nominated(self._nominator, queue, member, cursor))
+                domain.scan_cursors[workload] = cursor
+            found = still_waits(queue, workload) if workload.saved_search is not None else None
+            entry = CycleEntry(
+                queue, workload, found or nominated(self._nominator, queue, workload, cursor)
+            )
             if entry.assignment.mode == NO_FIT and not (self._shares_count and in_bracket(queue)):
                 moved |= self._rest(domain, entry, now)
             else:
                 entries.append(entry)
         # 3. Who borrows least, then who matters most, then who waited longest; or by shares.
-        ordered: Iterable[Entry] = entries
+        ordered: Iterable[CycleEntry] = entries
         if len(entries) > 1:
             if self._shares_count:
                 ordered = in_turn(entries)
@@ -138,38 +140,38 @@ class Cycle:
                 for entry in ordered:
                     outcome = turn.take(entry)
                     if self._leaves_a_mark(outcome):
-                        domain.beside.append(entry.member)
+                        domain.unlogged_heads.append(entry.workload)
                     moved |= self.settle(domain, entry, outcome, now)
             finally:
                 turn.end()
         # 5. The next head of each queue.
         for queue, _ in heads:
-            domain.note(queue)
+            domain.update_queue(queue)
         # A cursor that stays goes round, so that the next cycle would begin elsewhere.
-        domain.still = not moved and all(
-            cursor is None and member.cursor is None and queue.preemptor is preemptor
-            for (preemptor, cursor), (queue, member) in zip(before, heads, strict=True)
+        domain.is_settled = not moved and all(
+            cursor is None and workload.cursor is None and queue.preemptor is preemptor
+            for (preemptor, cursor), (queue, workload) in zip(before, heads, strict=True)
         )
         return moved
 
     def consider(
-        self, queue: Queue, member: WorkloadInfo
+        self, queue: Queue, workload: WorkloadInfo
     ) -> tuple[Inadmissible | None, Nomination, Search]:
-        """What the next cycle would make of the member if it looked at it, and nobody before it:
+        """What the next cycle would make of the workload if it looked at it, and nobody before it:
         why it would not, else what it would get. Nothing is changed. ``Search``: to ask more."""
-        search = self._nominator.search(queue, member)
-        hindrance = self._hindrance(queue, member)
-        if hindrance is None and member.family is not None:
-            hindrance = siblings.hindrance(self._world, queue, member)
+        search = self._nominator.search(queue, workload)
+        hindrance = self._hindrance(queue, workload)
+        if hindrance is None and workload.family is not None:
+            hindrance = siblings.hindrance(self._state, queue, workload)
         domain = queue.domain
         cursor = None
         if hindrance is None and domain is not None and queue in domain.ready:
-            cursor = self._cursor(domain, queue, member, self.number + 1)
-        return hindrance, self._nominator.nominate(queue, member, cursor, search=search), search
+            cursor = self._cursor(domain, queue, workload, self.number + 1)
+        return hindrance, self._nominator.nominate(queue, workload, cursor, search=search), search
 
-    def search(self, queue: Queue, member: WorkloadInfo) -> Search:
+    def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
         """The searches for victims of somebody that holds quota there."""
-        return self._nominator.search(queue, member)
+        return self._nominator.search(queue, workload)
 
     def _checks_of(self, queue: Queue, assignment: Assignment) -> Checks:
         """What an assignment would have to pass before it is an admission."""
@@ -179,51 +181,53 @@ class Cycle:
         defers = any(one.spec.preemption_policy == DEFERS for one in required.values())
         return Checks.DEFER if defers else Checks.ANYTIME
 
-    def settle(self, domain: Domain, entry: Entry, outcome: Outcome, now: datetime) -> bool:
+    def settle(
+        self, domain: Domain, entry: CycleEntry, outcome: EntryOutcome, now: datetime
+    ) -> bool:
         """Where the entry waits from now on, if it still does. True: that is news."""
-        if outcome in (Outcome.ACCEPTED, Outcome.PREEMPTS):
+        if outcome in (EntryOutcome.ACCEPTED, EntryOutcome.PREEMPTS):
             domain.version += 1
-        entry.member.patience = None
-        if outcome is Outcome.ACCEPTED:
+        entry.workload.saved_search = None
+        if outcome is EntryOutcome.ACCEPTED:
             return True
-        if outcome is Outcome.NOTHING:
+        if outcome is EntryOutcome.NOTHING:
             return self._rest(domain, entry, now)
-        if outcome is Outcome.BLOCKED:
-            entry.member.cursor = None
+        if outcome is EntryOutcome.BLOCKED:
+            entry.workload.cursor = None
             return self._rest(domain, entry, now, WAITS_FOR_PODS_READY)
-        entry.queue.standing = None
-        if outcome is Outcome.SKIPPED:
+        entry.queue.blocked_head = None
+        if outcome is EntryOutcome.SKIPPED:
             self._save_cursor(domain, entry)
             return False
-        if outcome is Outcome.LATER:
+        if outcome is EntryOutcome.LATER:
             return False
-        if outcome is Outcome.GATED:
-            if entry.member.family is not None:
-                siblings.hurry(self._world, entry.member.family)
+        if outcome is EntryOutcome.GATED:
+            if entry.workload.family is not None:
+                siblings.hurry(self._state, entry.workload.family)
             return park_behind_gate(entry, now)
         keep_place(entry)
         if not (self._as_kueue or self._shares_count):
-            remember_search(entry.queue, entry.member, entry.assignment, entry.victims)
-        return outcome is Outcome.PREEMPTS
+            remember_search(entry.queue, entry.workload, entry.assignment, entry.victims)
+        return outcome is EntryOutcome.PREEMPTS
 
-    def _leaves_a_mark(self, outcome: Outcome) -> bool:
+    def _leaves_a_mark(self, outcome: EntryOutcome) -> bool:
         """Nothing need have been stated of it, and yet it means something to those behind it: by
         the room that is held for it, or, where shares count, by whom it kept back."""
-        if outcome is Outcome.NOTHING or outcome is Outcome.WAITS:
+        if outcome is EntryOutcome.NOTHING or outcome is EntryOutcome.WAITS:
             return True
-        return self._shares_count and outcome in (Outcome.SKIPPED, Outcome.GATED)
+        return self._shares_count and outcome in (EntryOutcome.SKIPPED, EntryOutcome.GATED)
 
-    def _hindrance(self, queue: Queue, member: WorkloadInfo) -> Inadmissible | None:
+    def _hindrance(self, queue: Queue, workload: WorkloadInfo) -> Inadmissible | None:
         """Why the head is not even considered; None: it is."""
-        if member.problem is not None:
-            return member.problem
+        if workload.problem is not None:
+            return workload.problem
         if queue.in_cycle:
             return Inadmissible("Suspended", f"ClusterQueue {queue.name} is in a cycle of cohorts")
-        namespace = member.key[0]
+        namespace = workload.key[0]
         if not self.catalog.selects_namespace(queue.name, namespace):
             return namespace_mismatch(namespace)
-        if member.preemptions:
-            return self._loops.hindrance(member)
+        if workload.preemptions:
+            return self._loops.hindrance(workload)
         return None
 
     def _first_that_may(
@@ -232,24 +236,24 @@ class Cycle:
         """The head, or the first behind it that its family lets try. The others are set aside
         without a word, so that they keep nobody back."""
         found: WorkloadInfo | None = head
-        while found is not None and not found.inflight:
-            hindrance = siblings.hindrance(self._world, queue, found)
+        while found is not None and not found.in_flight:
+            hindrance = siblings.hindrance(self._state, queue, found)
             if hindrance is None:
                 return found
-            queue.set_aside(found, hindrance, now)
-            siblings.wait(self._world, queue, found)
+            queue.park_workload(found, hindrance, now)
+            siblings.wait(self._state, queue, found)
             found = queue.head()
-        domain.note(queue)
+        domain.update_queue(queue)
         return None
 
     def _cursor(
-        self, domain: Domain, queue: Queue, member: WorkloadInfo, number: int
+        self, domain: Domain, queue: Queue, workload: WorkloadInfo, number: int
     ) -> Cursor | None:
-        """Where the member's last scan stopped, if that still counts."""
-        saved = member.cursor
+        """Where the workload's last scan stopped, if that still counts."""
+        saved = workload.cursor
         if (
             saved is not None
-            and saved.owner is member.cls
+            and saved.owner is workload.cls
             and (
                 saved.cycle >= number - 1
                 or saved.generation == queue.generation + domain.generation
@@ -258,34 +262,36 @@ class Cycle:
             return saved.at
         return None
 
-    def _save_cursor(self, domain: Domain, entry: Entry) -> bool:
+    def _save_cursor(self, domain: Domain, entry: CycleEntry) -> bool:
         """Remembers where the scan stopped. True: there are flavors left to try."""
         at = entry.assignment.cursor
-        member = entry.member
-        if at is None or member.cls is None:
-            member.cursor = None
+        workload = entry.workload
+        if at is None or workload.cls is None:
+            workload.cursor = None
             return False
         generation = entry.queue.generation + domain.generation
-        member.cursor = SavedCursor(at, self.number, generation, member.cls)
+        workload.cursor = SavedCursor(at, self.number, generation, workload.cls)
         return True
 
     def _rest(
-        self, domain: Domain, entry: Entry, now: datetime, refusal: Refusal | None = None
+        self, domain: Domain, entry: CycleEntry, now: datetime, refusal: Refusal | None = None
     ) -> bool:
         """After a scan that gave nothing, or (``refusal``) whose outcome it may not have now. True:
         the class is parked for it."""
         pending = refusal is None and self._save_cursor(domain, entry)
-        cls = entry.member.cls
+        cls = entry.workload.cls
         if pending or cls is None:
             return False
-        scanned = Scanned(domain.seen, now, entry.member, domain.began.get(entry.member))
+        scanned = ScanRecord(
+            domain.seen, now, entry.workload, domain.scan_cursors.get(entry.workload)
+        )
         if entry.queue.strict:
-            stand(entry.queue, entry.member, entry.assignment, scanned, refusal)
+            stand(entry.queue, entry.workload, entry.assignment, scanned, refusal)
             return False
-        if self._loops.park(entry.queue, entry.member, now):
+        if self._loops.park(entry.queue, entry.workload, now):
             return True
-        cls.scanned = scanned
-        told = refusal_of(entry.assignment, entry.member.told_of)
+        cls.scan = scanned
+        told = refusal_of(entry.assignment, entry.workload.reported_flavors)
         entry.queue.park_class(cls, refusal or told, now)
         return True
 
@@ -299,11 +305,11 @@ def in_bracket(queue: Queue) -> bool:
     return node is not None and node.parent is not None and node.parent.parent is not None
 
 
-def keep_place(entry: Entry) -> None:
+def keep_place(entry: CycleEntry) -> None:
     """It is the head of its queue until it gets the room that others leave for it. A StrictFIFO
     queue needs no such help."""
-    entry.member.cursor = None
-    entry.queue.preemptor = None if entry.queue.strict else entry.member
+    entry.workload.cursor = None
+    entry.queue.preemptor = None if entry.queue.strict else entry.workload
 
 
 def namespace_mismatch(namespace: str) -> Inadmissible:
@@ -313,32 +319,32 @@ def namespace_mismatch(namespace: str) -> Inadmissible:
     )
 
 
-def _order(entry: Entry) -> tuple[int, int, datetime, str]:
-    member = entry.member
-    stamp = member.stamp
+def _order(entry: CycleEntry) -> tuple[int, int, datetime, str]:
+    workload = entry.workload
+    stamp = workload.queued_at
     assert stamp is not None
-    return entry.assignment.level, -member.priority, stamp, member.uid
+    return entry.assignment.level, -workload.priority, stamp, workload.uid
 
 
 def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
     """What was parked in the domain competes again, but for what waits for something of its own."""
     domain.flush = False
-    for queue in list(domain.resting):
-        for cls in list(queue.parked):
+    for queue in list(domain.parked_queues):
+        for cls in list(queue.parked_classes):
             queue.wake(cls)
-        queue.parked.clear()
-        for member in list(queue.asides):
-            if member.aside is not None and member.aside.stays:
+        queue.parked_classes.clear()
+        for workload in list(queue.parked_workloads):
+            if workload.inadmissible is not None and workload.inadmissible.ignores_flush:
                 continue
-            if member.is_due(now) and catalog.selects_namespace(queue.name, member.key[0]):
-                queue.add(member, now)
-        domain.note(queue)
+            if workload.is_due(now) and catalog.selects_namespace(queue.name, workload.key[0]):
+                queue.add(workload, now)
+        domain.update_queue(queue)
 
 
-def refusal_for(member: WorkloadInfo) -> Refusal | None:
-    """Why the member is parked; None: it is not, or what it waits for is in its status."""
-    if member.aside is not None:
-        return Refusal(reason=member.aside.reason, message=member.aside.message)
-    if member.cls is not None and member.cls.parked is not None:
-        return member.cls.parked
+def refusal_for(workload: WorkloadInfo) -> Refusal | None:
+    """Why the workload is parked; None: it is not, or what it waits for is in its status."""
+    if workload.inadmissible is not None:
+        return Refusal(reason=workload.inadmissible.reason, message=workload.inadmissible.message)
+    if workload.cls is not None and workload.cls.parked is not None:
+        return workload.cls.parked
     return None

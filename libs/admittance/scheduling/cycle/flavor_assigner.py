@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from admittance.quota.cell import Cell, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle, PodSetPlace
-from admittance.scheduling.state.flavor_plan import Group, Option, Plan
+from admittance.scheduling.state.flavor_plan import FlavorPlan, Group, Option
 from admittance.scheduling.state.requests import PodSetNeeds, Shape
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.shared_quota import Overlap
+    from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 # Plain ints compare faster than members of the enumeration, and this is the innermost loop.
@@ -41,14 +41,14 @@ TRIES_MAX: Final = 16
 
 
 def assign(
-    plan: Plan,
+    plan: FlavorPlan,
     shape: Shape,
     cursor: Cursor | None = None,
     *,
     oracle: Oracle | None = None,
     only: Only | None = None,
     ignore_undeclared: bool = False,
-    overlap: Overlap[Any] | None = None,
+    overlap: FamilyQuota[Any] | None = None,
 ) -> Assignment:
     """The flavors that shape would get now, starting behind the cursor; ``only`` of these, if
     any. ``overlap``: what its family has already is not asked for again.
@@ -74,14 +74,14 @@ def assign(
 
 
 def _attempt(
-    plan: Plan,
+    plan: FlavorPlan,
     shape: Shape,
     cursor: Cursor | None,
     oracle: Oracle | None,
     only: Only | None,
     ignore_undeclared: bool,
     avoided: frozenset[str],
-    overlap: Overlap[Any] | None,
+    overlap: FamilyQuota[Any] | None,
 ) -> Assignment:
     """The scan, passing over flavors that bring one of the checks to be avoided."""
     result = Assignment(avoided, overlap)
@@ -181,11 +181,11 @@ class Verdict(NamedTuple):
 
 
 def examine(
-    plan: Plan,
+    plan: FlavorPlan,
     shape: Shape,
     oracle: Oracle | None = None,
     before: Sequence[Mapping[Cell, int]] = (),
-    overlap: Overlap[Any] | None = None,
+    overlap: FamilyQuota[Any] | None = None,
 ) -> list[Verdict]:
     """What every flavor says to every pod set, wherever a scan would have stopped. ``before``: per
     pod set, what those before it would take. ``overlap``: as in `assign`."""
@@ -220,7 +220,7 @@ def examine(
 
 
 def _scan(
-    plan: Plan,
+    plan: FlavorPlan,
     group: Group,
     shape: Shape,
     ps: PodSetNeeds,
@@ -305,7 +305,7 @@ def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:
 
 
 def _room(
-    plan: Plan,
+    plan: FlavorPlan,
     option: Option,
     resource: str,
     amount: int,
@@ -318,8 +318,8 @@ def _room(
     before = result.usage.get(cell, 0)
     wanted = lacking = before + amount
     free = available(cell)
-    if result.overlap is not None:
-        lacking = max(0, wanted - result.overlap.backed(cell))
+    if result.family_quota is not None:
+        lacking = max(0, wanted - result.family_quota.backed(cell))
     if lacking <= (free if free > 0 else 0):
         within = cell.usage + lacking <= cell.subtree
         return _FIT, 0 if within else borrow_level(cell, lacking)[0]
@@ -348,7 +348,7 @@ def _room(
     return _NO_FIT, level
 
 
-def _better(plan: Plan, mode: int, level: int, other: int, other_level: int) -> bool:
+def _better(plan: FlavorPlan, mode: int, level: int, other: int, other_level: int) -> bool:
     """(mode, level) is better than (other, other_level); `docs/spec/scheduling.md#5.4`."""
     if mode == _NO_FIT:
         return False
@@ -361,7 +361,7 @@ def _better(plan: Plan, mode: int, level: int, other: int, other_level: int) -> 
     return mode > other if mode != other else level < other_level
 
 
-def _goes_on(plan: Plan, mode: int, level: int) -> bool:
+def _goes_on(plan: FlavorPlan, mode: int, level: int) -> bool:
     """The scan looks at the next flavor too, rather than stop at this one."""
     if mode <= _NO_CANDIDATES:
         return True

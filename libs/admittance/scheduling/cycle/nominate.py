@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
-from admittance.scheduling.config import Config, FairSharing
 from admittance.scheduling.cycle.flavor_assigner import Only, assign
 from admittance.scheduling.preemption import classical
 from admittance.scheduling.preemption import fair_sharing as fair
@@ -24,17 +23,23 @@ from admittance.scheduling.state.assignment import (
     Assignment,
     Cursor,
 )
-from admittance.scheduling.state.equivalence import Memo
-from admittance.scheduling.state.flavor_plan import NOBODY
+from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.equivalence import SavedNomination
+from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shape
-from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
+from admittance.scheduling.state.shared_quota import (
+    remove_all_usage,
+    remove_usage,
+    restore_all_usage,
+    restore_usage,
+)
 from admittance.scheduling.state.workload_info import (
     Nomination,
-    Patience,
+    SavedSearch,
     Victim,
     WorkloadInfo,
-    held_for,
+    family_quota_of,
 )
 
 if TYPE_CHECKING:
@@ -64,39 +69,40 @@ class Nominator:
         # Usages of LocalQueues decide about victims too, and move with time.
         self._remembers = config.admission_fair_sharing is None
 
-    def may_remember(self, member: WorkloadInfo) -> bool:
-        """What the member would get depends on nothing that moves without its domain's version."""
-        return self._remembers and (self._loops is None or not self._loops.barred(member))
+    def may_remember(self, workload: WorkloadInfo) -> bool:
+        """What the workload would get depends on nothing that moves without its domain's
+        version."""
+        return self._remembers and (self._loops is None or not self._loops.barred(workload))
 
-    def search(self, queue: Queue, member: WorkloadInfo) -> Search:
+    def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
         """The searches of one nomination, for whoever wants to ask more of them."""
         gone = self.gone
-        if self._loops is not None and (barred := self._loops.barred(member)):
+        if self._loops is not None and (barred := self._loops.barred(workload)):
             gone = gone | barred
-        held = held_for(member) if member.family is not None else None
+        held = family_quota_of(workload) if workload.family is not None else None
         if held is not None:
             # Siblings make room for each other by other means.
             gone = gone | held.members.keys()
-        return Search(self._queues, queue, member, gone, self._fair)
+        return Search(self._queues, queue, workload, gone, self._fair)
 
     def nominate(
         self,
         queue: Queue,
-        member: WorkloadInfo,
+        workload: WorkloadInfo,
         cursor: Cursor | None = None,
         only: Only | None = None,
         search: Search | None = None,
     ) -> Nomination:
         """The best there is now: all of it; else all of it once others have gone; else as much of
         it as there is, now or once others have gone; else what stands in the way of all of it."""
-        shape = member.shape
+        shape = workload.shape
         assert shape is not None
-        whole = self._try(queue, member, shape, cursor, only, search)
+        whole = self._try(queue, workload, shape, cursor, only, search)
         if not self._partial or not shape.is_flexible or _serves(whole):
             return whole
 
         def attempt(counts: list[int]) -> Nomination | None:
-            tried = self._try(queue, member, shape.scaled(counts), cursor, only, search)
+            tried = self._try(queue, workload, shape.scaled(counts), cursor, only, search)
             return tried if _serves(tried) else None
 
         return most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt) or whole
@@ -104,7 +110,7 @@ class Nominator:
     def _try(
         self,
         queue: Queue,
-        member: WorkloadInfo,
+        workload: WorkloadInfo,
         shape: Shape,
         cursor: Cursor | None,
         only: Only | None,
@@ -113,13 +119,13 @@ class Nominator:
         plan = queue.plan
         assert plan is not None
         undeclared = self._ignore_undeclared
-        held = held_for(member) if member.family is not None else None
-        if plan.policy is NOBODY:
+        held = family_quota_of(workload) if workload.family is not None else None
+        if plan.policy is NO_PREEMPTION:
             found = assign(
                 plan, shape, cursor, only=only, ignore_undeclared=undeclared, overlap=held
             )
             return found, NO_VICTIMS
-        search = search or self.search(queue, member)
+        search = search or self.search(queue, workload)
         found = assign(
             plan,
             shape,
@@ -168,20 +174,20 @@ def most_of(
 class Search:
     """The searches of one nomination. They all see the same picture, so none is made twice."""
 
-    __slots__ = ("_fair", "_found", "_gone", "_member", "_queue", "_queues")
+    __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_workload")
 
     def __init__(
         self,
         queues: Mapping[str, Queue],
         queue: Queue,
-        member: WorkloadInfo,
+        workload: WorkloadInfo,
         gone: set[WorkloadInfo],
         fair: FairSharing | None,
     ) -> None:
         self._fair = fair
         self._queues = queues
         self._queue = queue
-        self._member = member
+        self._workload = workload
         self._gone = gone
         self._found: dict[tuple[Cell, int], list[Victim]] = {}
 
@@ -194,12 +200,12 @@ class Search:
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
-        going = [one.member for one in victims]
-        held = take_all(going)
+        going = [one.workload for one in victims]
+        held = remove_all_usage(going)
         level = borrow_level(cell, amount)[0]
-        put_all(going, held)
+        restore_all_usage(going, held)
         own = any(
-            one.member.charge is not None and one.member.charge.queue is self._queue
+            one.workload.charge is not None and one.workload.charge.queue is self._queue
             for one in victims
         )
         return (PREEMPT if own else RECLAIM), level
@@ -228,22 +234,22 @@ class Search:
         if self._fair is not None:
             strategies = self._fair.strategies
             return fair.search(
-                self._queues, self._queue, self._member, need, contested, strategies, self._gone
+                self._queues, self._queue, self._workload, need, contested, strategies, self._gone
             )
         return classical.search(
-            self._queues, self._queue, self._member, need, contested, self._gone
+            self._queues, self._queue, self._workload, need, contested, self._gone
         )
 
 
 def nominated(
-    nominator: Nominator, queue: Queue, member: WorkloadInfo, cursor: Cursor | None
+    nominator: Nominator, queue: Queue, workload: WorkloadInfo, cursor: Cursor | None
 ) -> Nomination:
     """What the head would get now, looked at anew only if something moved since its class was."""
-    cls, domain, plan = member.cls, queue.domain, queue.plan
-    if cls is None or domain is None or plan is None or not nominator.may_remember(member):
-        return nominator.nominate(queue, member, cursor)
-    stamp = member.stamp if plan.policy.within == "LowerOrNewerEqualPriority" else None
-    known = cls.memo
+    cls, domain, plan = workload.cls, queue.domain, queue.plan
+    if cls is None or domain is None or plan is None or not nominator.may_remember(workload):
+        return nominator.nominate(queue, workload, cursor)
+    stamp = workload.queued_at if plan.policy.within == "LowerOrNewerEqualPriority" else None
+    known = cls.saved_nomination
     if (
         known is not None
         and known.version == domain.version
@@ -252,10 +258,10 @@ def nominated(
         and known.stamp == stamp
     ):
         return known.nomination
-    found = nominator.nominate(queue, member, cursor)
+    found = nominator.nominate(queue, workload, cursor)
     # What fits is mostly taken at once, and moves the domain.
     if found[0].mode != FIT:
-        cls.memo = Memo(domain.version, plan, cursor, stamp, found)
+        cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, found)
     return found
 
 
@@ -265,33 +271,33 @@ def nominated(
 
 
 def remember_search(
-    queue: Queue, member: WorkloadInfo, assignment: Assignment, victims: Sequence[Victim]
+    queue: Queue, workload: WorkloadInfo, assignment: Assignment, victims: Sequence[Victim]
 ) -> None:
     """Notes the victims that the preemptor waits for from now on."""
-    plan, shape = queue.plan, member.shape
-    member.patience = None
+    plan, shape = queue.plan, workload.shape
+    workload.saved_search = None
     if not victims or plan is None or shape is None or shape.is_flexible:
         return
-    if assignment.overlap is not None:
+    if assignment.family_quota is not None:
         return  # What it asks for depends on who of its family goes first.
     if all(len(group.options) == 1 for group in plan.groups.values()):
-        member.patience = Patience(plan, shape, assignment, victims)
+        workload.saved_search = SavedSearch(plan, shape, assignment, victims)
 
 
-def still_waits(queue: Queue, member: WorkloadInfo) -> Nomination | None:
+def still_waits(queue: Queue, workload: WorkloadInfo) -> Nomination | None:
     """Returns what a search would find for a preemptor that waits; None: a search is needed."""
-    saved = member.patience
-    if saved is None or saved.plan is not queue.plan or saved.shape is not member.shape:
+    saved = workload.saved_search
+    if saved is None or saved.plan is not queue.plan or saved.shape is not workload.shape:
         return None
     going = [
-        one for one in saved.victims if one.member.charge is not None and one.member.is_leaving
+        one for one in saved.victims if one.workload.charge is not None and one.workload.is_leaving
     ]
     usage = saved.assignment.usage
     if not going or fits(usage, borrowing=True):
         return None
     for one in going:
-        take_out(one.member)
+        remove_usage(one.workload)
     enough = fits(usage, borrowing=True)
     for one in going:
-        put_back(one.member)
+        restore_usage(one.workload)
     return (saved.assignment, going) if enough else None

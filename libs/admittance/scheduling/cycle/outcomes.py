@@ -26,9 +26,9 @@ from admittance.scheduling.preemption.quota_handover import hand_on
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
 from admittance.scheduling.state.pending_preemptors import WAITING
-from admittance.scheduling.state.planned import keep, plan_of
+from admittance.scheduling.state.planned import pending_preemption_of, set_plan
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import InFlight, Key, Victim, WorkloadInfo
 
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
@@ -45,18 +45,18 @@ class Outcomes:
     in order."""
 
     def __init__(
-        self, world: SchedulerState, domain: Domain, decided: list[Decided], now: datetime
+        self, state: SchedulerState, domain: Domain, decided: list[Decided], now: datetime
     ) -> None:
-        self._world = world
+        self._state = state
         self._domain = domain
         self._decided = decided
         self._now = now
-        domain.seen = world.seen
+        domain.seen = state.seen
 
     def accept(
         self,
         queue: Queue,
-        member: WorkloadInfo,
+        workload: WorkloadInfo,
         assignment: Assignment,
         victims: Sequence[Victim],
         *,
@@ -64,43 +64,43 @@ class Outcomes:
     ) -> None:
         """The assignment is charged, and what the victims hold is handed on with it; or, with
         plans, they are to give it up later."""
-        world = self._world
-        queue.remove(member)
-        queue.forget_preemptor(member)
-        member.cursor = None
+        state = self._state
+        queue.remove(workload)
+        queue.forget_preemptor(workload)
+        workload.cursor = None
         admission = admission_of(queue.name, assignment)
         taken = decision_inputs.taken(assignment)
         preempts: tuple[HandedOn, ...] = ()
         message = ""
-        scan = self._scan(member, bool(victims))
-        usage = queue.lanes.told(member) if queue.lanes is not None else None
+        scan = self._scan(workload, bool(victims))
+        usage = queue.lanes.recorded_usage(workload) if queue.lanes is not None else None
         pending: PendingPreemption | None = None
         if plans:
-            pending = plan_of(victims, issued=False)
+            pending = pending_preemption_of(victims, issued=False)
             message = f"Quota reserved in ClusterQueue {queue.name}, once {named(victims)} went"
         elif victims:
-            preempts = self._handed_on(queue, member, victims, assignment)
+            preempts = self._handed_on(queue, workload, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
-            hand_on(world, self._domain, member, [one.member for one in victims])
-        giver = migration.gives_way(world, member, queue.name, admission)
-        charging.charge(world, member, queue, admission, list(assignment.whole.items()))
-        keep(world, member, pending)
+            hand_on(state, self._domain, workload, [one.workload for one in victims])
+        giver = migration.gives_way(state, workload, queue.name, admission)
+        charging.charge(state, workload, queue, admission, list(assignment.whole.items()))
+        set_plan(state, workload, pending)
         migrates_from: HandedOn | None = None
         if giver is not None:
-            migrates_from = migration.begin(world, self._domain, member, giver)
+            migrates_from = migration.begin(state, self._domain, workload, giver)
             message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
         else:
-            world.begins(member, queue, admission)
-            world.rank(member, self._now)
-        self._under_way(member, InFlight.ASSIGNED)
+            state.assume_admitted(workload, queue, admission)
+            state.add_candidate(workload, self._now)
+        self._under_way(workload, InFlight.ASSIGNED)
         self._decided.append(
             Assigned(
-                **self._about(member),
+                **self._about(workload),
                 admission=admission,
                 message=message,
                 taken=taken,
                 level=assignment.level,
-                waited_seconds=decision_inputs.waited(member, self._now),
+                waited_seconds=decision_inputs.waited(workload, self._now),
                 preempts=preempts,
                 pending_preemption=pending,
                 local_usage=usage,
@@ -108,57 +108,67 @@ class Outcomes:
                 migrates_from=migrates_from,
             )
         )
-        if member.family is not None:
-            siblings.touched(world, member.family, self._now)
+        if workload.family is not None:
+            siblings.touched(state, workload.family, self._now)
 
     def is_blocked(self) -> bool:
         """Nobody may get quota afresh now."""
-        return self._world.starting.blocks(self._domain)
+        return self._state.pods_ready.blocks(self._domain)
 
     def preempt(
-        self, queue: Queue, member: WorkloadInfo, victims: Sequence[Victim], assignment: Assignment
+        self,
+        queue: Queue,
+        workload: WorkloadInfo,
+        victims: Sequence[Victim],
+        assignment: Assignment,
     ) -> bool:
-        """The victims are told to go, and the member's status tells for whom it waits."""
-        staying = [one for one in victims if not one.member.is_leaving]
+        """The victims are told to go, and the workload's status tells for whom it waits."""
+        staying = [one for one in victims if not one.workload.is_leaving]
         for one in victims:
-            one.member.awaited = True
-        if any(one.member.inflight for one in staying):
+            one.workload.preemptor_waits = True
+        if any(one.workload.in_flight for one in staying):
             # What was decided of it is not written yet: said now, it would name a revision that
             # is about to move.
             return False
-        scans = self._scans(member)
-        loops = LoopGuard(self._world)
+        scans = self._scans(workload)
+        loops = LoopGuard(self._state)
         for victim, why, message in reasons(
-            queue, member, staying, decision_inputs.short(assignment)
+            queue, workload, staying, decision_inputs.short(assignment)
         ):
-            self._under_way(victim.member, InFlight.PREEMPTED)
+            self._under_way(victim.workload, InFlight.PREEMPTED)
             self._decided.append(
                 Preempted(
-                    **self._about(victim.member),
+                    **self._about(victim.workload),
                     reason=victim.reason,
-                    message=loops.told(member, victim, message),
-                    by=f"{member.key[0]}/{member.key[1]}",
-                    by_uid=member.uid,
+                    message=loops.told(workload, victim, message),
+                    by=f"{workload.key[0]}/{workload.key[1]}",
+                    by_uid=workload.uid,
                     scan=next(scans),
                     grounds=why,
-                    times=loops.times(member, victim.member),
+                    times=loops.times(workload, victim.workload),
                 )
             )
-        if member.said != WAITING and not self._world.config.as_kueue:
+        if workload.status_reason != WAITING and not self._state.config.as_kueue:
             refusal = waiting(victims, assignment)
-            self._under_way(member, InFlight.REFUSED)
-            self._decided.append(Refused(**self._about(member), refusal=refusal, scan=next(scans)))
+            self._under_way(workload, InFlight.REFUSED)
+            self._decided.append(
+                Refused(**self._about(workload), refusal=refusal, scan=next(scans))
+            )
         return bool(staying)
 
     def _handed_on(
-        self, queue: Queue, member: WorkloadInfo, victims: Sequence[Victim], assignment: Assignment
+        self,
+        queue: Queue,
+        workload: WorkloadInfo,
+        victims: Sequence[Victim],
+        assignment: Assignment,
     ) -> tuple[HandedOn, ...]:
-        loops = LoopGuard(self._world)
+        loops = LoopGuard(self._state)
         found: list[HandedOn] = []
         for victim, why, message in reasons(
-            queue, member, victims, decision_inputs.short(assignment)
+            queue, workload, victims, decision_inputs.short(assignment)
         ):
-            other = victim.member
+            other = victim.workload
             found.append(
                 HandedOn(
                     namespace=other.key[0],
@@ -166,27 +176,27 @@ class Outcomes:
                     uid=other.uid,
                     revision=other.revision,
                     reason=victim.reason,
-                    message=loops.told(member, victim, message),
+                    message=loops.told(workload, victim, message),
                     grounds=why,
-                    times=loops.times(member, other),
+                    times=loops.times(workload, other),
                 )
             )
         return tuple(found)
 
-    def _scans(self, member: WorkloadInfo) -> Iterator[Scan | None]:
+    def _scans(self, workload: WorkloadInfo) -> Iterator[Scan | None]:
         """For the statements of one turn: only the first one tells how it came about."""
-        yield self._scan(member, True)
+        yield self._scan(workload, True)
         yield from repeat(None)
 
-    def _scan(self, member: WorkloadInfo, preempts: bool) -> Scan | None:
-        """What the log must know of this turn beside the picture."""
-        began, beside = self._domain.began, self._domain.beside
-        cursor = began.get(member)
+    def _scan(self, workload: WorkloadInfo, preempts: bool) -> Scan | None:
+        """What the log must know of this turn beside the state."""
+        began, beside = self._domain.scan_cursors, self._domain.unlogged_heads
+        cursor = began.get(workload)
         usages: dict[str, float] = {}
-        if preempts and self._world.accounts is not None:
+        if preempts and self._state.accounts is not None:
             for queue in self._domain.queues:
                 if queue.lanes is not None:
-                    usages |= queue.lanes.told_all()
+                    usages |= queue.lanes.recorded_usages()
         if cursor is None and not beside and not usages:
             return None
         lost = len(beside) > HEADS_MAX
@@ -194,16 +204,16 @@ class Outcomes:
         beside.clear()
         return Scan(cursor=told(cursor), heads=heads, lost=lost, usages=usages)
 
-    def _under_way(self, member: WorkloadInfo, what: InFlight) -> None:
-        self._world.under_way(member, self._domain, what)
+    def _under_way(self, workload: WorkloadInfo, what: InFlight) -> None:
+        self._state.set_in_flight(workload, self._domain, what)
 
-    def _about(self, member: WorkloadInfo) -> dict[str, Any]:
-        return self._world.about(member, self._domain, self._now)
+    def _about(self, workload: WorkloadInfo) -> dict[str, Any]:
+        return self._state.decision_fields(workload, self._domain, self._now)
 
 
-def head(member: WorkloadInfo, cursor: Cursor | None) -> Head:
-    """The member as one that had its turn."""
-    return Head(name=f"{member.key[0]}/{member.key[1]}", cursor=told(cursor))
+def head(workload: WorkloadInfo, cursor: Cursor | None) -> Head:
+    """The workload as one that had its turn."""
+    return Head(name=f"{workload.key[0]}/{workload.key[1]}", cursor=told(cursor))
 
 
 def told(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
@@ -218,9 +228,9 @@ def reasons(
     shares were compared, it is the same for all of one queue and priority, however many."""
     known: dict[tuple[str, int, str], tuple[Grounds, str]] = {}
     for victim in victims:
-        held = victim.member.charge
+        held = victim.workload.charge
         assert held is not None
-        key = (held.queue.name, victim.member.priority, victim.reason)
+        key = (held.queue.name, victim.workload.priority, victim.reason)
         found = known.get(key) if victim.shares is None else None
         if found is None:
             why = decision_inputs.grounds(queue, preemptor, victim, short)
@@ -248,7 +258,7 @@ def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
 def named(victims: Sequence[Victim]) -> str:
     """Who has to go, with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``. A
     family is one, whichever of its variants go."""
-    going = {_household(one.member): one.member.priority for one in victims}
+    going = {_household(one.workload): one.workload.priority for one in victims}
     names = [
         f"{namespace}/{name} at priority {priority}"
         for (namespace, name), priority in islice(going.items(), NAMED_MAX)
@@ -259,10 +269,10 @@ def named(victims: Sequence[Victim]) -> str:
     return f"{number} ({', '.join(names)})"
 
 
-def _household(member: WorkloadInfo) -> Key:
+def _household(workload: WorkloadInfo) -> Key:
     """The name that people know it by: of a variant, its parent's."""
-    family = member.family
-    return family.parent.key if family is not None and family.parent is not None else member.key
+    family = workload.family
+    return family.parent.key if family is not None and family.parent is not None else workload.key
 
 
 def _lacking(one: Taken) -> str:

@@ -16,9 +16,14 @@ from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.preemption.room import fits
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
-from admittance.scheduling.state.in_flight import Joint
+from admittance.scheduling.state.in_flight import QuotaHandover
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
+from admittance.scheduling.state.shared_quota import (
+    remove_all_usage,
+    remove_usage,
+    restore_all_usage,
+    restore_usage,
+)
 from admittance.scheduling.state.workload_info import Inadmissible, Nomination, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import GATED
 
@@ -30,7 +35,7 @@ class Accept(Protocol):
     def __call__(
         self,
         queue: Queue,
-        member: WorkloadInfo,
+        workload: WorkloadInfo,
         assignment: Assignment,
         victims: Sequence[Victim],
         *,
@@ -54,18 +59,18 @@ Preempt = Callable[[Queue, WorkloadInfo, Sequence[Victim], Assignment], bool]
 victims of its own it waits for those of others. True: there were any to tell."""
 
 
-class Entry:
+class CycleEntry:
     """A head with what it would get, and who has to go for it."""
 
-    __slots__ = ("assignment", "member", "queue", "victims")
+    __slots__ = ("assignment", "queue", "victims", "workload")
 
-    def __init__(self, queue: Queue, member: WorkloadInfo, nomination: Nomination) -> None:
+    def __init__(self, queue: Queue, workload: WorkloadInfo, nomination: Nomination) -> None:
         self.queue = queue
-        self.member = member
+        self.workload = workload
         self.assignment, self.victims = nomination
 
 
-class Outcome(IntEnum):
+class EntryOutcome(IntEnum):
     """What becomes of an entry.
 
     NOTHING: no flavor, or nobody to preempt, so that it is parked unless there are flavors left to
@@ -89,9 +94,9 @@ class Outcome(IntEnum):
 class Turn:
     """What the entries of one cycle have taken so far: room, and victims.
 
-    Victims stay out of the picture from one entry that asks for room without them to the next, so
+    Victims stay out of the state from one entry that asks for room without them to the next, so
     that a cycle with many preemptors does not take all of them out for each. Unless ``by_shares``:
-    then who is next is found between the turns, by what is in the picture.
+    then who is next is found between the turns, by what is in the state.
     """
 
     def __init__(
@@ -101,7 +106,7 @@ class Turn:
         preempt: Preempt,
         is_blocked: Callable[[], bool],
         checks_of: ChecksOf,
-        joint_of: Mapping[WorkloadInfo, Joint],
+        joint_of: Mapping[WorkloadInfo, QuotaHandover],
         may_begin: Callable[[WorkloadInfo], bool],
         *,
         as_kueue: bool = False,
@@ -119,29 +124,29 @@ class Turn:
         self._claimed: dict[WorkloadInfo, None] = {}
         self._out = False
         self._by_shares = by_shares
-        self._handed_on: Entry | None = None
+        self._handed_on: CycleEntry | None = None
         self._accepted: list[WorkloadInfo] = []
 
-    def take(self, entry: Entry) -> Outcome:
+    def take(self, entry: CycleEntry) -> EntryOutcome:
         """The next entry takes what it can."""
         outcome = self._take(entry)
         if self._by_shares:
             self._put_back()
         return outcome
 
-    def _take(self, entry: Entry) -> Outcome:
+    def _take(self, entry: CycleEntry) -> EntryOutcome:
         assignment = entry.assignment
         if assignment.mode == FIT and not self._claimed and not self._handed_on:
             if not fits(assignment.takes(), borrowing=True):
-                return Outcome.SKIPPED
+                return EntryOutcome.SKIPPED
             return self._admit(entry)
-        waits = any(one.member in self._claimed for one in entry.victims)
+        waits = any(one.workload in self._claimed for one in entry.victims)
         if waits or self._takes_what_is_given(entry):
             self._again(entry)
             assignment = entry.assignment
             waits = waits and assignment.mode == FIT
         if assignment.mode == NO_FIT:
-            return Outcome.NOTHING
+            return EntryOutcome.NOTHING
         if assignment.mode != FIT and not entry.victims:
             # It is entitled to this room and cannot force anybody to leave it, so nobody else may
             # take it in this cycle. Who may reclaim it from anybody needs no such help.
@@ -149,33 +154,33 @@ class Turn:
             if entry.queue.plan.policy.reclaim != "Any":
                 self._put_back()
                 self._hold(held_back(assignment))
-            return Outcome.NOTHING
-        if assignment.mode != FIT and entry.member.closed_gate:
-            return Outcome.GATED
+            return EntryOutcome.NOTHING
+        if assignment.mode != FIT and entry.workload.closed_gate:
+            return EntryOutcome.GATED
         if waits:
             self._hold(assignment.takes().items())
-            self._preempt(entry.queue, entry.member, (), assignment)
-            return Outcome.WAITS
+            self._preempt(entry.queue, entry.workload, (), assignment)
+            return EntryOutcome.WAITS
         if not self._fits(entry):
-            return Outcome.SKIPPED
+            return EntryOutcome.SKIPPED
         if assignment.mode == FIT:
-            return self._admit(entry) if self._fits_now(entry) else Outcome.LATER
+            return self._admit(entry) if self._fits_now(entry) else EntryOutcome.LATER
         checks = Checks.NONE if self._as_kueue else self._checks_of(entry.queue, assignment)
         if checks is not Checks.DEFER and self._merely_reserved(entry, checks):
             if self._handed_on is not None:
-                return Outcome.LATER
+                return EntryOutcome.LATER
             if self._fits_now(entry):
                 return self._admit(entry, hands_on=True)
         if checks is not Checks.NONE and planned.may_plan(entry.queue.domain):
             return self._plan(entry)
         for one in entry.victims:
-            if one.member not in self._claimed:
-                self._claimed[one.member] = None
+            if one.workload not in self._claimed:
+                self._claimed[one.workload] = None
                 if self._out:
-                    take_out(one.member)
+                    remove_usage(one.workload)
         self._hold(assignment.takes().items())
-        told = self._preempt(entry.queue, entry.member, entry.victims, assignment)
-        return Outcome.PREEMPTS if told else Outcome.WAITS
+        told = self._preempt(entry.queue, entry.workload, entry.victims, assignment)
+        return EntryOutcome.PREEMPTS if told else EntryOutcome.WAITS
 
     def end(self) -> None:
         """Gives back what was held."""
@@ -187,58 +192,60 @@ class Turn:
         """As if all victims so far had gone."""
         if not self._out:
             self._out = True
-            for member in self._claimed:
-                take_out(member)
+            for workload in self._claimed:
+                remove_usage(workload)
 
     def _put_back(self) -> None:
         """Undoes `_take_out`: they hold what they hold."""
         if self._out:
             self._out = False
-            for member in self._claimed:
-                put_back(member)
+            for workload in self._claimed:
+                restore_usage(workload)
 
-    def _plan(self, entry: Entry) -> Outcome:
+    def _plan(self, entry: CycleEntry) -> EntryOutcome:
         """It is reserved before its victims have gone: its checks come first, or at the same
         time."""
-        moving = [one.member for one in entry.victims if one.member.inflight]
-        for member in moving:
+        moving = [one.workload for one in entry.victims if one.workload.in_flight]
+        for workload in moving:
             # Whether it holds quota, and since when, is not written yet. It stirs when it lands.
-            member.awaited = True
+            workload.preemptor_waits = True
         if moving or not self._fits_now(entry):
-            return Outcome.LATER
+            return EntryOutcome.LATER
         return self._admit(entry, plans=True)
 
-    def _admit(self, entry: Entry, *, plans: bool = False, hands_on: bool = False) -> Outcome:
+    def _admit(
+        self, entry: CycleEntry, *, plans: bool = False, hands_on: bool = False
+    ) -> EntryOutcome:
         self._put_back()
-        if entry.member.family is not None and not self._may_begin(entry.member):
+        if entry.workload.family is not None and not self._may_begin(entry.workload):
             # Whom it would take over from was told to go since it was its turn.
-            return Outcome.LATER
+            return EntryOutcome.LATER
         if self._is_blocked():
-            return Outcome.BLOCKED
+            return EntryOutcome.BLOCKED
         if hands_on:
             self._handed_on = entry
-        self._accept(entry.queue, entry.member, entry.assignment, entry.victims, plans=plans)
-        self._accepted.append(entry.member)
-        return Outcome.ACCEPTED
+        self._accept(entry.queue, entry.workload, entry.assignment, entry.victims, plans=plans)
+        self._accepted.append(entry.workload)
+        return EntryOutcome.ACCEPTED
 
     def _hold(self, amounts: Iterable[tuple[Cell, int]]) -> None:
         for cell, amount in amounts:
             cell.charge(amount)
             self._held.append((cell, amount))
 
-    def _fits(self, entry: Entry) -> bool:
+    def _fits(self, entry: CycleEntry) -> bool:
         """It has room once its victims and those of the entries before it have gone."""
         if not (self._claimed or self._accepted or self._held):
             # Nothing has moved since its victims were found to make room enough.
             return True
         self._take_out()
-        going = [one.member for one in entry.victims if one.member not in self._claimed]
-        held = take_all(going)
+        going = [one.workload for one in entry.victims if one.workload not in self._claimed]
+        held = remove_all_usage(going)
         has_room = fits(entry.assignment.takes(), borrowing=True)
-        put_all(going, held)
+        restore_all_usage(going, held)
         return has_room
 
-    def _fits_now(self, entry: Entry) -> bool:
+    def _fits_now(self, entry: CycleEntry) -> bool:
         """It has room once its own victims have gone, while those of others still hold theirs; and
         that whether or not quota is handed on as it was decided in this cycle."""
         if self._as_kueue:
@@ -246,44 +253,45 @@ class Turn:
         self._put_back()
         for cell, amount in self._held:
             cell.charge(-amount)
-        going = [one.member for one in entry.victims]
-        held = take_all(going)
+        going = [one.workload for one in entry.victims]
+        held = remove_all_usage(going)
         has_room = fits(entry.assignment.takes(), borrowing=True)
-        handed_on = self._joint_of.get(self._handed_on.member) if self._handed_on else None
+        handed_on = self._joint_of.get(self._handed_on.workload) if self._handed_on else None
         if has_room and handed_on is not None:
-            handed_on.turn_back()
+            handed_on.pretend_failed()
             has_room = fits(entry.assignment.takes(), borrowing=True)
-            handed_on.turn_back(again=True)
-        put_all(going, held)
+            handed_on.pretend_failed(again=True)
+        restore_all_usage(going, held)
         for cell, amount in self._held:
             cell.charge(amount)
         return has_room
 
-    def _takes_what_is_given(self, entry: Entry) -> bool:
+    def _takes_what_is_given(self, entry: CycleEntry) -> bool:
         """One of its victims hands on what it held to somebody else."""
         if self._handed_on is None:
             return False
-        given = {one.member for one in self._handed_on.victims}
-        return any(one.member in given for one in entry.victims)
+        given = {one.workload for one in self._handed_on.victims}
+        return any(one.workload in given for one in entry.victims)
 
-    def _merely_reserved(self, entry: Entry, checks: Checks) -> bool:
+    def _merely_reserved(self, entry: CycleEntry, checks: Checks) -> bool:
         """None of its victims has started anything, and nothing is on its way to any of them: what
         they hold can be handed on at once. Not to whoever waits for its own sibling's job."""
-        family = entry.member.family
+        family = entry.workload.family
         if family is not None and checks is Checks.NONE and family.admitted() is not None:
             return False
         return not self._as_kueue and all(
-            one.member.state == "QuotaReserved" and not one.member.inflight for one in entry.victims
+            one.workload.state == "QuotaReserved" and not one.workload.in_flight
+            for one in entry.victims
         )
 
-    def _again(self, entry: Entry) -> None:
+    def _again(self, entry: CycleEntry) -> None:
         """Somebody before it took its victims: what it would get with them gone, in the flavors
         that it was nominated for."""
         only = [place.flavors for place in entry.assignment.places]
         self._take_out()
         self._nominator.gone.update(self._claimed, self._accepted)
         entry.assignment, entry.victims = self._nominator.nominate(
-            entry.queue, entry.member, only=only
+            entry.queue, entry.workload, only=only
         )
         self._nominator.gone.clear()
 
@@ -304,19 +312,19 @@ def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
     return held
 
 
-def park_behind_gate(entry: Entry, now: datetime) -> bool:
+def park_behind_gate(entry: CycleEntry, now: datetime) -> bool:
     """Parks an entry that would have to preempt while its preemption gate is closed.
 
     The workload waits alone, since equal workloads may have no gate; in a StrictFIFO queue it stays
     the head. Returns whether the queue has another head now. Source:
     `docs/spec/scheduling.md#6.8`.
     """
-    member, queue = entry.member, entry.queue
-    member.cursor = None
+    workload, queue = entry.workload, entry.queue
+    workload.cursor = None
     if queue.strict:
         return False
     message = (
-        f"Others would have to go for it, and its preemption gate {member.closed_gate} is closed"
+        f"Others would have to go for it, and its preemption gate {workload.closed_gate} is closed"
     )
-    queue.set_aside(member, Inadmissible(GATED, message), now)
+    queue.park_workload(workload, Inadmissible(GATED, message), now)
     return True

@@ -24,8 +24,13 @@ from admittance.scheduling.preemption.room import Need, fits, lacking
 from admittance.scheduling.preemption.victims import allows, is_over_any
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain
-from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.shared_quota import (
+    remove_all_usage,
+    remove_usage,
+    restore_all_usage,
+    restore_usage,
+)
 from admittance.scheduling.state.workload_info import InFlight, Victim, WorkloadInfo
 
 READY: Final = "Ready"
@@ -34,62 +39,62 @@ Pursued = Planned | Preempted | Revoked
 
 
 def pursue(
-    world: SchedulerState, domain: Domain, cycle: Cycle, member: WorkloadInfo, now: datetime
+    state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo, now: datetime
 ) -> list[Pursued] | None:
     """What is to be stated of the reservation and its victims, each on its way from now on. None:
     it has room, and nobody has to go for it."""
-    victims, short = _sought(world, domain, cycle, member)
+    victims, short = _sought(state, domain, cycle, workload)
     if not short:
         return None
     if not victims:
-        return [_revoked(world, domain, member, short, now)]
-    touches = (member.pending is not None and member.pending.issued) or not is_deferred(
-        world, member
-    )
-    staying = [one for one in victims if not one.member.is_leaving] if touches else []
-    if staying and member.family is not None and member.closed_gate:
+        return [_revoked(state, domain, workload, short, now)]
+    touches = (
+        workload.pending_preemption is not None and workload.pending_preemption.issued
+    ) or not is_deferred(state, workload)
+    staying = [one for one in victims if not one.workload.is_leaving] if touches else []
+    if staying and workload.family is not None and workload.closed_gate:
         # A sibling got the gate since: it has to ask again before anybody goes for it.
-        return [_revoked(world, domain, member, short, now)]
-    if any(one.member.inflight for one in staying):
+        return [_revoked(state, domain, workload, short, now)]
+    if any(one.workload.in_flight for one in staying):
         # What was decided of it is not written yet: said now, it would name a revision that is
         # about to move. It stirs the domain when it lands.
         for one in staying:
-            one.member.awaited = True
-        world.look_again(member)
+            one.workload.preemptor_waits = True
+        state.schedule_recheck(workload)
         return []
     stated: list[Pursued] = []
-    plan = planned.plan_of(victims, issued=touches)
-    before = member.pending
+    plan = planned.pending_preemption_of(victims, issued=touches)
+    before = workload.pending_preemption
     same = before is not None and before.issued == plan.issued
     if not same or before is None or set(before.victims) != set(plan.victims):
-        stated.append(replan(world, domain, member, plan, now))
-    assert member.charge is not None
-    queue = member.charge.queue
-    loops = LoopGuard(world)
-    for victim, why, message in reasons(queue, member, staying, short):
-        world.under_way(victim.member, domain, InFlight.PREEMPTED)
+        stated.append(replan(state, domain, workload, plan, now))
+    assert workload.charge is not None
+    queue = workload.charge.queue
+    loops = LoopGuard(state)
+    for victim, why, message in reasons(queue, workload, staying, short):
+        state.set_in_flight(victim.workload, domain, InFlight.PREEMPTED)
         stated.append(
             Preempted(
-                **world.about(victim.member, domain, now),
+                **state.decision_fields(victim.workload, domain, now),
                 reason=victim.reason,
-                message=loops.told(member, victim, message),
-                by=f"{member.key[0]}/{member.key[1]}",
-                by_uid=member.uid,
+                message=loops.told(workload, victim, message),
+                by=f"{workload.key[0]}/{workload.key[1]}",
+                by_uid=workload.uid,
                 grounds=why,
-                times=loops.times(member, victim.member),
+                times=loops.times(workload, victim.workload),
                 planned=True,
             )
         )
     return stated
 
 
-def is_deferred(world: SchedulerState, member: WorkloadInfo) -> bool:
+def is_deferred(state: SchedulerState, workload: WorkloadInfo) -> bool:
     """Its victims are not to be touched yet."""
-    assert member.charge is not None
-    admission = member.charge.admission
-    states = dict(member.checks)
-    checks = world.catalog.checks_to_pass(admission.cluster_queue, admission)
-    if any(name in member.asking for name in checks):
+    assert workload.charge is not None
+    admission = workload.charge.admission
+    states = dict(workload.checks)
+    checks = state.catalog.checks_to_pass(admission.cluster_queue, admission)
+    if any(name in workload.preemption_required_by for name in checks):
         return False
     return any(
         check.spec.preemption_policy == DEFERS and states.get(name) != READY
@@ -98,29 +103,29 @@ def is_deferred(world: SchedulerState, member: WorkloadInfo) -> bool:
 
 
 def replan(
-    world: SchedulerState,
+    state: SchedulerState,
     domain: Domain,
-    member: WorkloadInfo,
+    workload: WorkloadInfo,
     plan: PendingPreemption,
     now: datetime,
 ) -> Planned:
     """The plan is this one from now on, as far as is assumed."""
-    world.under_way(member, domain, InFlight.PLANNED)
-    planned.suppose(world, member, plan)
-    return Planned(**world.about(member, domain, now), pending_preemption=plan)
+    state.set_in_flight(workload, domain, InFlight.PLANNED)
+    planned.assume_plan(state, workload, plan)
+    return Planned(**state.decision_fields(workload, domain, now), pending_preemption=plan)
 
 
 def _sought(
-    world: SchedulerState, domain: Domain, cycle: Cycle, member: WorkloadInfo
+    state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo
 ) -> tuple[list[Victim], tuple[Taken, ...]]:
     """Who has to go for it as things are now, and of what there is too little without that."""
-    charge = member.charge
+    charge = workload.charge
     assert charge is not None
     need = dict(charge.cells)
-    kept = _still_good(world, member)
-    planned.without(world, domain, member)
-    if member.overlap is not None:
-        need = member.overlap.adds(need)
+    kept = _still_good(state, workload)
+    planned.remove_planner_usage(state, domain, workload)
+    if workload.family_quota is not None:
+        need = workload.family_quota.adds(need)
     lack = lacking(need)
     short = tuple(
         [
@@ -138,68 +143,68 @@ def _sought(
     if lack and kept:
         victims = _no_more_than_need_be(kept, need)
     elif lack and charge.queue.plan is not None:
-        victims = cycle.search(charge.queue, member).victims(need, dict.fromkeys(lack))
-    planned.with_it(world, domain, member)
+        victims = cycle.search(charge.queue, workload).victims(need, dict.fromkeys(lack))
+    planned.restore_planner_usage(state, domain, workload)
     return victims, short
 
 
-def _still_good(world: SchedulerState, member: WorkloadInfo) -> list[Victim]:
+def _still_good(state: SchedulerState, workload: WorkloadInfo) -> list[Victim]:
     """Those of the plan that have not gone, if they are enough and each may still be preempted;
     empty: others have to be sought."""
-    pending = member.pending
+    pending = workload.pending_preemption
     if pending is None:
         return []
     rules = {(one.namespace, one.name): one.reason for one in pending.victims}
-    found = [Victim(one, rules[one.key]) for one in planned.outstanding(world, member)]
-    if not all(_may_go(member, one.member) for one in found):
+    found = [Victim(one, rules[one.key]) for one in planned.outstanding_victims(state, workload)]
+    if not all(_may_go(workload, one.workload) for one in found):
         return []
     # Asked as it will be: there may be more in use than there is, until they have gone.
-    going = [one.member for one in found]
-    held = take_all(going)
-    enough = burdened(member, guilty=False) is None
-    put_all(going, held)
+    going = [one.workload for one in found]
+    held = remove_all_usage(going)
+    enough = burdened(workload, guilty=False) is None
+    restore_all_usage(going, held)
     return found if enough else []
 
 
-def _may_go(member: WorkloadInfo, victim: WorkloadInfo) -> bool:
-    assert member.charge is not None and victim.charge is not None
+def _may_go(workload: WorkloadInfo, victim: WorkloadInfo) -> bool:
+    assert workload.charge is not None and victim.charge is not None
     if victim.is_leaving:
         return True
-    queue, theirs = member.charge.queue, victim.charge.queue
+    queue, theirs = workload.charge.queue, victim.charge.queue
     if queue.plan is None or theirs.node is None:
         return False
     policy = queue.plan.policy
     if theirs is queue:
-        return allows(policy.within, member, victim)
-    contested = [cell.fr for cell, _ in member.charge.cells]
-    return allows(policy.reclaim, member, victim) and is_over_any(theirs.node, contested)
+        return allows(policy.within, workload, victim)
+    contested = [cell.fr for cell, _ in workload.charge.cells]
+    return allows(policy.reclaim, workload, victim) and is_over_any(theirs.node, contested)
 
 
 def _no_more_than_need_be(victims: list[Victim], need: Need) -> list[Victim]:
-    """Spares whoever need not go any more since others have; the picture is as before."""
+    """Spares whoever need not go any more since others have; the state is as before."""
     left = list(victims)
     for one in left:
-        take_out(one.member)
+        remove_usage(one.workload)
     if fits(need, borrowing=True):
         for one in reversed(victims):
-            put_back(one.member)
+            restore_usage(one.workload)
             if len(left) > 1 and fits(need, borrowing=True):
                 left.remove(one)
             else:
-                take_out(one.member)
+                remove_usage(one.workload)
     for one in left:
-        put_back(one.member)
+        restore_usage(one.workload)
     return left
 
 
 def _revoked(
-    world: SchedulerState,
+    state: SchedulerState,
     domain: Domain,
-    member: WorkloadInfo,
+    workload: WorkloadInfo,
     short: tuple[Taken, ...],
     now: datetime,
 ) -> Revoked:
-    world.under_way(member, domain, InFlight.REVOKED)
+    state.set_in_flight(workload, domain, InFlight.REVOKED)
     lack = ", ".join(
         f"{one.resource} in flavor {one.flavor}, {render(one.resource, one.amount)} reserved, "
         f"{render(one.resource, one.available)} free"
@@ -207,7 +212,7 @@ def _revoked(
     )
     message = f"There is nobody left to preempt for it: {lack}"
     return Revoked(
-        **world.about(member, domain, now),
+        **state.decision_fields(workload, domain, now),
         reason=QUOTA_CHANGED,
         message=message,
         shortfalls=tuple(

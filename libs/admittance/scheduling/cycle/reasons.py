@@ -12,9 +12,9 @@ from admittance.events.shapes import Refusal, Shortfall
 from admittance.quota.amounts import plus
 from admittance.scheduling.cycle.flavor_assigner import examine
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Obstacle
-from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shape
-from admittance.scheduling.state.shared_quota import Overlap
+from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.scheduling.state.workload_info import WorkloadInfo
 
 SEVERITY: Final = {
@@ -79,11 +79,11 @@ def _among(obstacles: Sequence[Obstacle], flavors: frozenset[str] | None) -> Seq
 
 def complete(
     refusal: Refusal,
-    plan: Plan,
+    plan: FlavorPlan,
     shape: Shape,
     *,
     own: bool = False,
-    held: Overlap[WorkloadInfo] | None = None,
+    held: FamilyQuota[WorkloadInfo] | None = None,
 ) -> Refusal:
     """The refusal with the numbers of all flavors, those first that it was decided from. ``own``:
     of those only that the shape allows. ``held``: what the family of a variant has already."""

@@ -21,49 +21,49 @@ from admittance.scheduling.families import siblings
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.shared_quota import put_all, take_all
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.shared_quota import remove_all_usage, restore_all_usage
 from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
 
 
-def note(world: SchedulerState, member: WorkloadInfo) -> None:
+def note(state: SchedulerState, workload: WorkloadInfo) -> None:
     """The workload is stored anew: it is to be looked at, or no longer."""
-    charge = member.charge
-    if charge is None or world.config.as_kueue:
+    charge = workload.charge
+    if charge is None or state.config.as_kueue:
         return
-    if member.state == "QuotaReserved" and (
-        member.pending is not None or has_passed(world.catalog, member)
+    if workload.state == "QuotaReserved" and (
+        workload.pending_preemption is not None or has_passed(state.catalog, workload)
     ):
-        world.look_again(member)
+        state.schedule_recheck(workload)
     elif charge.queue.domain is not None:
-        charge.queue.domain.rechecks.pop(member, None)
+        charge.queue.domain.rechecks.pop(workload, None)
 
 
-def note_all(world: SchedulerState, queue: Queue) -> None:
+def note_all(state: SchedulerState, queue: Queue) -> None:
     """What its reservations have to pass may be something else now."""
-    for member in queue.holding:
-        if member.state == "QuotaReserved":
-            note(world, member)
+    for workload in queue.holding:
+        if workload.state == "QuotaReserved":
+            note(state, workload)
 
 
-def has_passed(catalog: Catalog, member: WorkloadInfo) -> bool:
+def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
     """Every check that its reservation has to pass says Ready, by name."""
-    assert member.charge is not None
-    admission = member.charge.admission
-    states = dict(member.checks)
+    assert workload.charge is not None
+    admission = workload.charge.admission
+    states = dict(workload.checks)
     names = catalog.checks_to_pass(admission.cluster_queue, admission)
     return all(states.get(name) == READY for name in names)
 
 
-def may_go_on(world: SchedulerState, member: WorkloadInfo) -> bool:
+def may_go_on(state: SchedulerState, workload: WorkloadInfo) -> bool:
     """The queues admit what is reserved there. One that is inactive because a check cannot judge at
     the moment makes no new reservation, but a verdict that was given counts; without its flavor or
     check a workload waits for that to come back."""
-    charge = member.charge
+    charge = workload.charge
     assert charge is not None
-    catalog = world.catalog
+    catalog = state.catalog
     queue = catalog.cluster_queues.get(charge.queue.name)
-    local = catalog.local_queues.get(member.local)
+    local = catalog.local_queues.get(workload.local_queue)
     if queue is None or local is None or charge.queue.node is None or charge.queue.in_cycle:
         return False
     if queue.metadata.deletion_timestamp is not None:
@@ -78,7 +78,7 @@ def may_go_on(world: SchedulerState, member: WorkloadInfo) -> bool:
 
 
 def due(
-    world: SchedulerState,
+    state: SchedulerState,
     domain: Domain,
     cycle: Cycle,
     now: datetime,
@@ -90,47 +90,47 @@ def due(
     stated: list[Decided] = []
     waiting: list[WorkloadInfo] = []
     unsure = False
-    for member in _best_first(domain.rechecks) if only is None else only:
-        charge = member.charge
-        domain.rechecks.pop(member, None)
-        if charge is None or charge.queue.domain is not domain or member.inflight:
+    for workload in _best_first(domain.rechecks) if only is None else only:
+        charge = workload.charge
+        domain.rechecks.pop(workload, None)
+        if charge is None or charge.queue.domain is not domain or workload.in_flight:
             continue
-        if member.state != "QuotaReserved" or not may_go_on(world, member):
+        if workload.state != "QuotaReserved" or not may_go_on(state, workload):
             continue
-        passed = has_passed(world.catalog, member)
-        if member.pending is not None:
-            if domain in world.joints:
+        passed = has_passed(state.catalog, workload)
+        if workload.pending_preemption is not None:
+            if domain in state.handovers:
                 # Who is a victim for whom is not certain yet.
-                waiting.append(member)
+                waiting.append(workload)
                 continue
-            pursued = pursue(world, domain, cycle, member, now)
+            pursued = pursue(state, domain, cycle, workload, now)
             if pursued is not None:
                 stated += pursued
                 continue
             if not passed:
-                stated.append(replan(world, domain, member, PendingPreemption(), now))
+                stated.append(replan(state, domain, workload, PendingPreemption(), now))
         if not passed:
             continue
-        if member.family is not None and not siblings.may_be_admitted(world, member):
+        if workload.family is not None and not siblings.may_be_admitted(state, workload):
             # Whatever changes that lets it be looked at again.
             continue
-        if quota_reduction.offered_no_more(member) or is_too_much(member):
+        if quota_reduction.offered_no_more(workload) or is_too_much(workload):
             unsure = True
-            waiting.append(member)
+            waiting.append(workload)
         else:
-            stated.append(_confirmed(world, domain, member, now))
+            stated.append(_confirmed(state, domain, workload, now))
     if unsure:
         # The same question as after an edit, so that no more go than need be.
-        stated += quota_reduction.due(world, domain, now)
-    for member in waiting:
-        if not member.inflight:
-            domain.rechecks[member] = None
+        stated += quota_reduction.due(state, domain, now)
+    for workload in waiting:
+        if not workload.in_flight:
+            domain.rechecks[workload] = None
     return stated
 
 
-def _best_first(members: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
+def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
     """In the given order, but of one family the best variant first: only that one goes on."""
-    found = list(members)
+    found = list(workloads)
     if any(one.family is not None for one in found):
         first: dict[str, int] = {}
         for at, one in enumerate(found):
@@ -144,28 +144,28 @@ def _best_first(members: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
     return found
 
 
-def is_too_much(member: WorkloadInfo) -> bool:
+def is_too_much(workload: WorkloadInfo) -> bool:
     """With it there is more in use than there may be. Siblings that are merely reserved are no
     excuse for that: they go once it is admitted."""
     rivals: list[WorkloadInfo] = []
-    if member.overlap is not None:
+    if workload.family_quota is not None:
         rivals = [
             one
-            for one in member.overlap.members
-            if one is not member and one.state == "QuotaReserved"
+            for one in workload.family_quota.members
+            if one is not workload and one.state == "QuotaReserved"
         ]
-    held = take_all(rivals)
-    found = quota_reduction.burdened(member, guilty=False)
-    put_all(rivals, held)
+    held = remove_all_usage(rivals)
+    found = quota_reduction.burdened(workload, guilty=False)
+    restore_all_usage(rivals, held)
     return found is not None
 
 
 def _confirmed(
-    world: SchedulerState, domain: Domain, member: WorkloadInfo, now: datetime
+    state: SchedulerState, domain: Domain, workload: WorkloadInfo, now: datetime
 ) -> Confirmed:
-    world.under_way(member, domain, InFlight.CONFIRMED)
-    world.starting.begins(member, domain)
-    planned.suppose(world, member, None)
-    if member.family is not None:
-        siblings.touched(world, member.family, now)
-    return Confirmed(**world.about(member, domain, now))
+    state.set_in_flight(workload, domain, InFlight.CONFIRMED)
+    state.pods_ready.assume_admitted(workload, domain)
+    planned.assume_plan(state, workload, None)
+    if workload.family is not None:
+        siblings.touched(state, workload.family, now)
+    return Confirmed(**state.decision_fields(workload, domain, now))

@@ -1,7 +1,7 @@
 """Why a workload waits, from memory: what the next cycle would say of it, who is in its way, and
 what would let it go on.
 
-The answer is found by the functions that decide. What they try out on the picture they put back,
+The answer is found by the functions that decide. What they try out on the state they put back,
 so that asking changes nothing. It costs a nomination, a look at each of the workload's flavors, and
 a bounded look at who holds what is short; nothing grows with what else waits, but for a look at
 each class of its queue.
@@ -31,7 +31,7 @@ from admittance.scheduling.explain.quota_holders import holders
 from admittance.scheduling.state import pending_preemptors, planned
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.queue_order import is_ahead, listed, position_in
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Key, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
@@ -42,35 +42,35 @@ CLASSES_MAX: Final = 256
 """In a queue of more classes, or with more set aside, only its head is named of those in front."""
 
 
-def explain(world: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
+def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
     """Why the workload waits, or what it holds; of a parent, variant by variant."""
-    member = world.members.get(key)
-    if member is None or member.shape is None:
+    workload = state.workloads.get(key)
+    if workload is None or workload.shape is None:
         return ExplainReply(error=f"no unfinished workload {key[0]}/{key[1]} is known")
-    local = world.catalog.local_queues.get(member.local)
+    local = state.catalog.local_queues.get(workload.local_queue)
     name = local.spec.cluster_queue if local is not None else ""
-    queue = world.queues.get(name)
-    if member.is_parent:
-        of_variant = partial(explain, world, cycle, now=now)
-        return family_summary.explain(world, member, queue, now, of_variant)
-    found = _of_holder(world, member)
+    queue = state.queues.get(name)
+    if workload.is_parent:
+        of_variant = partial(explain, state, cycle, now=now)
+        return family_summary.explain(state, workload, queue, now, of_variant)
+    found = _of_holder(state, workload)
     if found is None:
-        found = _of_waiting(world, cycle, member, name, queue, now)
-    family = member.family
+        found = _of_waiting(state, cycle, workload, name, queue, now)
+    family = workload.family
     if family is None or family.parent is None:
         return found
     return replace(found, parent=family.parent.key[1])
 
 
 def _of_waiting(
-    world: SchedulerState,
+    state: SchedulerState,
     cycle: Cycle,
-    member: WorkloadInfo,
+    workload: WorkloadInfo,
     name: str,
     queue: Queue | None,
     now: datetime,
 ) -> ExplainReply:
-    why = hindered(world, member, queue, now)
+    why = hindered(state, workload, queue, now)
     if queue is None or queue.plan is None or queue.node is None:
         assert why is not None, "without a queue it is hindered"
         return ExplainReply(
@@ -78,128 +78,130 @@ def _of_waiting(
             reason=why.reason,
             message=why.message,
             cluster_queue=name,
-            local_queue=member.local[1],
-            priority=member.priority,
-            waiting_since=member.stamp,
-            preempted_by=member.preempted_by,
-            unblocked_by=tuple(remedies.of_itself(world, member, None, now)),
-            seen=world.seen,
+            local_queue=workload.local_queue[1],
+            priority=workload.priority,
+            waiting_since=workload.queued_at,
+            preempted_by=workload.preempted_by,
+            unblocked_by=tuple(remedies.of_itself(state, workload, None, now)),
+            seen=state.seen,
         )
-    look = look_at(world, cycle, queue, member, why)
-    waits_for = _waits_for(world, member, look)
-    position = position_in(queue, member)
-    ahead = _ahead(queue, member, position)
+    look = look_at(state, cycle, queue, workload, why)
+    waits_for = _waits_for(state, workload, look)
+    position = position_in(queue, workload)
+    ahead = _ahead(queue, workload, position)
     if why is None:
-        why = of_turn(queue, member, look, waits_for, position)
-    held_by = holders(world, look.seen.asks)
+        why = of_turn(queue, workload, look, waits_for, position)
+    held_by = holders(state, look.seen.asks)
     cohort = queue.node.parent
-    verdicts = _of_its_own(member, look.seen.verdicts)
+    verdicts = _of_its_own(workload, look.seen.verdicts)
     return ExplainReply(
-        phase="Pending" if member.is_due(now) else "Backoff",
+        phase="Pending" if workload.is_due(now) else "Backoff",
         reason=why.reason,
         message=why.message,
         cluster_queue=name,
-        local_queue=member.local[1],
+        local_queue=workload.local_queue[1],
         cohort=cohort.name if cohort is not None else "",
         strategy="StrictFIFO" if queue.strict else "BestEffortFIFO",
         position=position,
         pending=queue.pending,
-        parked=is_parked(member),
-        priority=member.priority,
-        waiting_since=member.stamp,
-        requeue_at=member.requeue_at if not member.is_due(now) else None,
+        parked=is_parked(workload),
+        priority=workload.priority,
+        waiting_since=workload.queued_at,
+        requeue_at=workload.requeue_at if not workload.is_due(now) else None,
         outlook=look.outlook,
         ahead=ahead,
         flavors=tuple(verdicts),
         holders=tuple(dict.fromkeys(f"{one.namespace}/{one.name}" for one in held_by)),
         held_by=held_by,
         waits_for=waits_for,
-        preempted_by=member.preempted_by,
-        unblocked_by=_remedies(world, member, queue, look, waits_for, now),
-        seen=world.seen,
+        preempted_by=workload.preempted_by,
+        unblocked_by=_remedies(state, workload, queue, look, waits_for, now),
+        seen=state.seen,
     )
 
 
-def _of_holder(world: SchedulerState, member: WorkloadInfo) -> ExplainReply | None:
+def _of_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | None:
     """It holds quota: what it waits for still, if for anything. None: it holds none."""
-    charge = member.charge
+    charge = workload.charge
     if charge is None:
         return None
-    if member.state == PROMISED:
+    if workload.state == PROMISED:
         return ExplainReply(
             phase="Pending",
             reason=pending_preemptors.WAITING,
             message=f"Quota is kept for it in ClusterQueue {charge.queue.name} until its sibling's "
             "job has stopped",
             cluster_queue=charge.queue.name,
-            local_queue=member.local[1],
-            priority=member.priority,
+            local_queue=workload.local_queue[1],
+            priority=workload.priority,
             unblocked_by=("its sibling's job having stopped",),
-            seen=world.seen,
+            seen=state.seen,
         )
-    state = "QuotaReserved" if member.state == "Pending" else member.state
+    phase = "QuotaReserved" if workload.state == "Pending" else workload.state
     message = f"Holds quota in ClusterQueue {charge.queue.name}"
-    open_checks = [name for name, is_now in member.checks if is_now != "Ready"]
-    unblocked = [remedies.of_open_check(world, name) for name in open_checks]
+    open_checks = [name for name, is_now in workload.checks if is_now != "Ready"]
+    unblocked = [remedies.of_open_check(state, name) for name in open_checks]
     waits_for = tuple(
-        _going(one) for one in world.promises.get(member.uid, ()) if one.charge is not None
+        _going(one)
+        for one in state.victims_by_preemptor.get(workload.uid, ())
+        if one.charge is not None
     )
-    if state == "QuotaReserved" and open_checks:
+    if phase == "QuotaReserved" and open_checks:
         message += f", and waits for {several(len(open_checks), 'admission check')}"
-    if state == "QuotaReserved":
-        plans = [one for one in planned.outstanding(world, member) if not one.is_leaving]
+    if phase == "QuotaReserved":
+        plans = [one for one in planned.outstanding_victims(state, workload) if not one.is_leaving]
         if plans:
             going = several(len(plans), "workload")
             names = ", ".join("/".join(one.key) for one in plans[:NAMED_MAX])
             rest = f" and {len(plans) - NAMED_MAX} more" if len(plans) > NAMED_MAX else ""
             message += f"; {going} to be preempted for it then: {names}{rest}"
-        elif not (open_checks or waits_for or member.is_leaving):
+        elif not (open_checks or waits_for or workload.is_leaving):
             message += ", and waits for the recheck before it is admitted"
-    if waits_for and state == "QuotaReserved":
+    if waits_for and phase == "QuotaReserved":
         unblocked += list(remedies.of_victims(waits_for, Outlook(outcome="Fits")))
-    if member.is_leaving:
-        told = member.preempted_by
+    if workload.is_leaving:
+        told = workload.preempted_by
         if told is not None:
             message += f"; preempted for {told.by}"
         unblocked = ["its job having stopped; then it competes again"]
     return ExplainReply(
-        phase=state,
-        reason=state,
+        phase=phase,
+        reason=phase,
         message=message,
         cluster_queue=charge.queue.name,
-        local_queue=member.local[1],
-        priority=member.priority,
+        local_queue=workload.local_queue[1],
+        priority=workload.priority,
         waits_for=waits_for,
-        preempted_by=member.preempted_by,
-        checks=tuple(OpenCheck(name=name, state=is_now) for name, is_now in member.checks),
+        preempted_by=workload.preempted_by,
+        checks=tuple(OpenCheck(name=name, state=is_now) for name, is_now in workload.checks),
         unblocked_by=tuple(unblocked),
-        seen=world.seen,
+        seen=state.seen,
     )
 
 
 # Who else. ----------------------------------------------------------------------------------
 
 
-def _waits_for(world: SchedulerState, member: WorkloadInfo, look: Look) -> tuple[Going, ...]:
+def _waits_for(state: SchedulerState, workload: WorkloadInfo, look: Look) -> tuple[Going, ...]:
     """Who was told to go for it, and still holds quota."""
-    found = {one.member: going_of(one) for one in look.victims if one.member.is_leaving}
-    for other in world.promises.get(member.uid, ()):
+    found = {one.workload: going_of(one) for one in look.victims if one.workload.is_leaving}
+    for other in state.victims_by_preemptor.get(workload.uid, ()):
         if other.charge is not None and other not in found and other.is_leaving:
             found[other] = _going(other)
     return tuple(islice(found.values(), VICTIMS_MAX))
 
 
-def _going(member: WorkloadInfo) -> Going:
-    told = member.preempted_by
-    return going_of(Victim(member, told.rule if told is not None else ""))
+def _going(workload: WorkloadInfo) -> Going:
+    told = workload.preempted_by
+    return going_of(Victim(workload, told.rule if told is not None else ""))
 
 
-def _ahead(queue: Queue, member: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
+def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
     """The first of those in front of it."""
     if position == 1:
         return ()
-    head, mine = _row_of(queue, queue.head()), _row_of(queue, member)
-    if len(queue.classes) + len(queue.asides) <= CLASSES_MAX or queue.parents:
+    head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)
+    if len(queue.classes) + len(queue.parked_workloads) <= CLASSES_MAX or queue.parents:
         front: Iterator[tuple[int, WorkloadInfo]] = enumerate(listed(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
         if head is not None and head is not mine and all(one is not head for _, one in first):
@@ -221,42 +223,46 @@ def _ahead(queue: Queue, member: WorkloadInfo, position: int) -> tuple[Ahead, ..
     )
 
 
-def _row_of(queue: Queue, member: WorkloadInfo | None) -> WorkloadInfo | None:
+def _row_of(queue: Queue, workload: WorkloadInfo | None) -> WorkloadInfo | None:
     """Who is listed for it among those that wait: for a variant its parent, if that does."""
-    parent = member.family.parent if member is not None and member.family is not None else None
-    return parent if parent is not None and parent.queue is queue else member
+    parent = (
+        workload.family.parent if workload is not None and workload.family is not None else None
+    )
+    return parent if parent is not None and parent.queue is queue else workload
 
 
 def _remedies(
-    world: SchedulerState,
-    member: WorkloadInfo,
+    state: SchedulerState,
+    workload: WorkloadInfo,
     queue: Queue,
     look: Look,
     waits_for: Sequence[Going],
     now: datetime,
 ) -> tuple[str, ...]:
-    found = list(remedies.of_itself(world, member, queue, now))
-    kept_back = list(family_summary.of_variant(world, queue, member))
+    found = list(remedies.of_itself(state, workload, queue, now))
+    kept_back = list(family_summary.of_variant(state, queue, workload))
     if kept_back:
         return (*found, *kept_back)
-    if member.closed_gate and look.victims:
-        found.append(f"preemption gate {member.closed_gate} being opened")
+    if workload.closed_gate and look.victims:
+        found.append(f"preemption gate {workload.closed_gate} being opened")
         found += _of_asks(look.seen.asks.values())
     elif look.outlook.outcome != "Hindered" or not found:
         found += remedies.of_victims(waits_for, look.outlook)
         if look.outlook.outcome in ("Fits", "Preempts"):
-            found += remedies.of_queue(queue, member, queue.head())
+            found += remedies.of_queue(queue, workload, queue.head())
         else:
             if look.outlook.outcome == "Hindered":
                 found.append(f"the end of what holds it back: {look.outlook.message}")
-            verdicts = _of_its_own(member, look.seen.verdicts)
+            verdicts = _of_its_own(workload, look.seen.verdicts)
             found += _of_flavors(verdicts, list(look.seen.asks.values()))
     return tuple(dict.fromkeys(found))[: remedies.REMEDIES_MAX]
 
 
-def _of_its_own(member: WorkloadInfo, verdicts: Sequence[FlavorVerdict]) -> Sequence[FlavorVerdict]:
+def _of_its_own(
+    workload: WorkloadInfo, verdicts: Sequence[FlavorVerdict]
+) -> Sequence[FlavorVerdict]:
     """Those of the flavors that a variant tries; of all, for whoever is none."""
-    among = member.told_of
+    among = workload.reported_flavors
     if among is None:
         return verdicts
     return [one for one in verdicts if not one.flavor or one.flavor in among] or verdicts

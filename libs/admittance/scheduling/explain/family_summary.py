@@ -19,8 +19,8 @@ from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.queue_order import position_in
-from admittance.scheduling.state.state import SchedulerState
-from admittance.scheduling.state.workload_info import BACKOFF, Family, Key, WorkloadInfo
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import BACKOFF, FamilyInfo, Key, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 from admittance.workload.families.parent_status import until
 
@@ -29,7 +29,7 @@ Explain = Callable[[Key], ExplainReply]
 
 
 def explain(
-    world: SchedulerState,
+    state: SchedulerState,
     parent: WorkloadInfo,
     queue: Queue | None,
     now: datetime,
@@ -38,14 +38,14 @@ def explain(
     """One line for each of its variants, the best first."""
     family = parent.family
     assert family is not None and family.state is not None
-    state = family.state
-    found = variants(world, queue, family)
+    parent_state = family.state
+    found = variants(state, queue, family)
     verdicts = tuple(
-        _verdict(world, queue, one, of_variant(one.member.key))
+        _verdict(state, queue, one, of_variant(one.workload.key))
         for one in found
         if queue is not None
     )
-    phase, reason, message = _standing(world, parent, now)
+    phase, reason, message = _standing(state, parent, now)
     waits = parent.competes
     name = queue.name if queue is not None else ""
     position = position_in(queue, parent) if queue is not None and waits else 0
@@ -55,71 +55,74 @@ def explain(
         reason=reason,
         message=message,
         cluster_queue=name,
-        local_queue=parent.local[1],
+        local_queue=parent.local_queue[1],
         cohort=cohort.name if cohort is not None else "",
         strategy="BestEffortFIFO" if queue is not None else "",
         position=position,
         pending=queue.pending if queue is not None else 0,
         parked=waits and is_parked(parent),
         priority=parent.priority,
-        waiting_since=parent.stamp if waits else None,
+        waiting_since=parent.queued_at if waits else None,
         requeue_at=parent.requeue_at if not parent.is_due(now) else None,
         preempted_by=next(
-            (one.member.preempted_by for one in found if one.member.preempted_by is not None), None
+            (one.workload.preempted_by for one in found if one.workload.preempted_by is not None),
+            None,
         ),
-        unblocked_by=tuple(dict.fromkeys(_remedies(queue, parent, state.name, verdicts)))[
+        unblocked_by=tuple(dict.fromkeys(_remedies(queue, parent, parent_state.name, verdicts)))[
             :REMEDIES_MAX
         ],
         variants=verdicts,
-        seen=world.seen,
+        seen=state.seen,
     )
 
 
-def _standing(world: SchedulerState, parent: WorkloadInfo, now: datetime) -> tuple[str, str, str]:
+def _standing(state: SchedulerState, parent: WorkloadInfo, now: datetime) -> tuple[str, str, str]:
     """Phase, reason and a sentence."""
     family = parent.family
     assert family is not None and family.state is not None
-    state = family.state
+    parent_state = family.state
     if parent.state != "Pending":
         variant = family.admitted()
         tag = family.tag(variant) if variant is not None else ""
         message = f"Admitted as its variant {tag}" if tag else "Admitted"
         if parent.state == "Evicting":
-            heir = next((one for one in family.variants if one.key[1] == state.migrating_to), None)
+            heir = next(
+                (one for one in family.variants if one.key[1] == parent_state.migrating_to), None
+            )
             message = "Its job is being stopped"
             if heir is not None:
                 message += f", to go on as its variant {family.tag(heir)}"
         return parent.state, parent.state, message
     phase = "Pending" if parent.is_due(now) else "Backoff"
     if not parent.competes:
-        return phase, parent.said or "Suspended", "It does not compete for quota"
-    activity = world.catalog.local_queue_activity(*parent.local)
+        return phase, parent.status_reason or "Suspended", "It does not compete for quota"
+    activity = state.catalog.local_queue_activity(*parent.local_queue)
     if not activity.active:
         return phase, activity.reason, activity.message
-    refusal = told(world, parent)
+    refusal = told(state, parent)
     if refusal is None:
         return phase, EVALUATED_NEXT, "One of its variants is tried next"
     return phase, refusal.reason, refusal.message
 
 
 def _verdict(
-    world: SchedulerState, queue: Queue | None, one: One, explained: ExplainReply
+    state: SchedulerState, queue: Queue | None, one: One, explained: ExplainReply
 ) -> VariantVerdict:
     assert queue is not None
-    member = one.member
-    family = member.family
+    workload = one.workload
+    family = workload.family
     assert family is not None and family.state is not None
-    aside = siblings.hindrance(world, queue, member) if member.charge is None else None
-    if member.charge is None and not member.competes and not one.wish.active:
+    aside = siblings.hindrance(state, queue, workload) if workload.charge is None else None
+    if workload.charge is None and not workload.competes and not one.wish.active:
         phase = "Rejected" if one.wish.why is ActivityReason.REJECTED else "Deactivated"
         explained = replace(explained, phase=phase)
     return VariantVerdict(
-        name=member.key[1],
+        name=workload.key[1],
         variant=one.tag,
         active=one.wish.active,
         why=str(one.wish.why),
-        admitted=family.state.admitted == member.key[1],
-        gate="Open" if family.variants[member].is_open else "Closed",
+        admitted=family.state.admitted == workload.key[1],
+        gate="Open" if family.variants[workload].is_open else "Closed",
         set_aside=aside.message if aside is not None and one.wish.active else "",
         explained=explained,
     )
@@ -159,24 +162,24 @@ def _remedies(
             yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def of_variant(world: SchedulerState, queue: Queue | None, member: WorkloadInfo) -> Iterator[str]:
+def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInfo) -> Iterator[str]:
     """What lets a variant go on that its family keeps back."""
-    family = member.family
-    if family is None or queue is None or member.charge is not None:
+    family = workload.family
+    if family is None or queue is None or workload.charge is not None:
         return
     if family.state is None:
         yield "its parent being known"
         return
-    aside = siblings.hindrance(world, queue, member)
+    aside = siblings.hindrance(state, queue, workload)
     if aside is None:
         return
-    wish = siblings.wish_of(world, queue, member)
+    wish = siblings.wish_of(state, queue, workload)
     if wish is None:
-        yield f"ClusterQueue {queue.name} having a variant {family.tag(member)}"
+        yield f"ClusterQueue {queue.name} having a variant {family.tag(workload)}"
     elif migration.busy(family):
         yield f"its family having settled: {aside.message}"
     elif not wish.active:
-        at = changes_next(family.state, family.states(), queue.rules, world.now)
+        at = changes_next(family.state, family.variant_states(), queue.rules, state.now)
         until = f" (by the clock at {at:%Y-%m-%dT%H:%M:%SZ})" if at is not None else ""
         yield f"its family's policy wanting it{until}: {aside.message}"
     else:
@@ -192,28 +195,28 @@ _MILD: Final = -1
 class One(NamedTuple):
     """A variant that the queue has, and what policy wants of it."""
 
-    member: WorkloadInfo
+    workload: WorkloadInfo
     tag: str
     wish: DesiredState
 
 
-def variants(world: SchedulerState, queue: Queue | None, family: Family) -> list[One]:
+def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> list[One]:
     """The variants that the queue has, the best first."""
     if family.state is None or queue is None:
         return []
     by_name = {one.key[1]: one for one in family.variants}
-    wanted = siblings.wishes(world, queue, family)
+    wanted = siblings.wishes(state, queue, family)
     return [One(by_name[name], family.tag(by_name[name]), wish) for name, wish in wanted.items()]
 
 
-def told(world: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
+def told(state: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
     """Why the family waits; None: some variant is tried next, and nobody knows more."""
     family = parent.family
     assert family is not None
     if family.state is not None and family.state.waits:
         waits = f"The family waits{until(parent.requeue_at)} before it competes again"
         return Refusal(reason=BACKOFF.reason, message=waits)
-    found = variants(world, parent.queue, family)
+    found = variants(state, parent.queue, family)
     if not found:
         if any(True for _ in family.variants):
             return None
@@ -227,12 +230,12 @@ def told(world: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
         return Refusal(reason=EVALUATED_NEXT, message=message)
     rules = parent.queue.rules if parent.queue is not None else None
     assert family.state is not None, "it has variants that policy knows"
-    lines = [_line(one, begins(family.state, rules, one.tag), world.now) for one in found]
+    lines = [_line(one, begins(family.state, rules, one.tag), state.now) for one in found]
     if any(line.reason == "" for line in lines):
         return None
     # That of the best one that waits: what the family would like to be changed.
     reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
-    if not parent.is_due(world.now):
+    if not parent.is_due(state.now):
         reason = BACKOFF.reason  # All of them wait for a time.
     shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
     return Refusal(
@@ -259,32 +262,32 @@ def _weight(line: _Line) -> int:
 
 def _line(one: One, begins_at: datetime | None, now: datetime) -> _Line:
     """``begins_at``: when the variant may be tried for the first time."""
-    member = one.member
-    if member.charge is not None:
-        waits = [name for name, state in member.checks if state != "Ready"]
+    workload = one.workload
+    if workload.charge is not None:
+        waits = [name for name, state in workload.checks if state != "Ready"]
         message = f"reserved, waits for {', '.join(waits) or 'its admission'}"
-        if member.state == PROMISED:
+        if workload.state == PROMISED:
             message = "takes over when the job has stopped"
         return _Line(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
     if not one.wish.active:
         message = f"inactive ({one.wish.why})"
         if one.wish.why is ActivityReason.CREATE_DELAY:
             message += until(begins_at)
-        elif one.wish.why is ActivityReason.REJECTED and member.problem is not None:
-            message += f": {member.problem.message}"
+        elif one.wish.why is ActivityReason.REJECTED and workload.problem is not None:
+            message += f": {workload.problem.message}"
         return _Line(
             one.tag, siblings.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
         )
-    if not member.is_due(now):
-        because = f": {member.problem.message}" if member.problem is not None else ""
-        backoff = Refusal(reason="", message=f"waits{until(member.requeue_at)}{because}")
+    if not workload.is_due(now):
+        because = f": {workload.problem.message}" if workload.problem is not None else ""
+        backoff = Refusal(reason="", message=f"waits{until(workload.requeue_at)}{because}")
         return _Line(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
-    refusal = refusal_for(member)
-    if refusal is None and (standing := standing_of(member)) is not None:
+    refusal = refusal_for(workload)
+    if refusal is None and (standing := standing_of(workload)) is not None:
         refusal = standing.refusal
     if refusal is None:
-        if member.queue is None:
-            reason = member.said or "Suspended"
+        if workload.queue is None:
+            reason = workload.status_reason or "Suspended"
             refusal = Refusal(reason="", message="does not compete")
             return _Line(one.tag, reason, refusal, len(SEVERITY), waits=True)
         return _Line(one.tag, "", Refusal(reason="", message="is tried next"), _MILD)

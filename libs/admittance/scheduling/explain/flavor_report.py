@@ -16,10 +16,10 @@ from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.reasons import sentence, shortfall
 from admittance.scheduling.explain.preemption_blockers import Ask, Looks, barriers
 from admittance.scheduling.state.assignment import Assignment, Mode
-from admittance.scheduling.state.flavor_plan import NOBODY
+from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import SchedulerState
-from admittance.scheduling.state.workload_info import Victim, WorkloadInfo, held_for
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import Victim, WorkloadInfo, family_quota_of
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
@@ -51,7 +51,7 @@ class _Oracle:
         self._search = search
         domain = queue.domain
         queues = domain.queues if domain is not None else (queue,)
-        self._each = sum(len(one.ranked) for one in queues)
+        self._each = sum(len(one.candidates) for one in queues)
         self._left = CANDIDATES_MAX
         self.gave_up: set[FlavorResource] = set()
 
@@ -66,9 +66,9 @@ class _Oracle:
 
 
 def see(
-    world: SchedulerState,
+    state: SchedulerState,
     queue: Queue,
-    member: WorkloadInfo,
+    workload: WorkloadInfo,
     found: Assignment,
     search: Search,
     *,
@@ -76,14 +76,14 @@ def see(
 ) -> Seen:
     """Looks at every flavor. ``found``: what the workload as a whole would get; ``closed``: why no
     flavor serves at all, however much room there is."""
-    plan, shape = queue.plan, member.shape
+    plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
     oracle = _Oracle(queue, search)
-    asking = None if plan.policy is NOBODY else oracle.ask
+    asking = None if plan.policy is NO_PREEMPTION else oracle.ask
     seen = Seen([], {})
     looks = Looks()
     told: set[FlavorResource] = set()
-    uncovered = dict(_uncovered(world, queue, member))
+    uncovered = dict(_uncovered(state, queue, workload))
     for pod_set, resources in uncovered.items():
         for resource in resources:
             seen.verdicts.append(
@@ -96,19 +96,19 @@ def see(
                     message=f"resource {resource} unavailable in ClusterQueue",
                 )
             )
-    held = held_for(member)
+    held = family_quota_of(workload)
     for one in examine(plan, shape, asking, list(_before(found)), held):
         why = closed
         if not why and one.pod_set in uncovered:
             missing = ", ".join(uncovered[one.pod_set])
             why = f"its pod set asks for {missing}, too, which no flavor of the ClusterQueue has"
-        verdict, asks = _verdict(one, queue, member, search, oracle, why)
+        verdict, asks = _verdict(one, queue, workload, search, oracle, why)
         bars: list[Protection] = []
         if verdict.outcome in ("NoCandidates", "NoFit"):
             for ask in asks:
                 if ask.cell.fr not in told:
                     told.add(ask.cell.fr)
-                    bars += barriers(world, ask, looks)
+                    bars += barriers(state, ask, looks)
         for ask in asks:
             seen.asks.setdefault(ask.cell.fr, ask)
         if len(seen.verdicts) < FLAVORS_MAX:
@@ -130,13 +130,13 @@ def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
 
 
 def _uncovered(
-    world: SchedulerState, queue: Queue, member: WorkloadInfo
+    state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Per pod set, resources that no flavor of the queue has."""
-    assert queue.plan is not None and member.shape is not None
-    if world.config.quota_check_strategy == "IgnoreUndeclared":
+    assert queue.plan is not None and workload.shape is not None
+    if state.config.quota_check_strategy == "IgnoreUndeclared":
         return
-    for ps, totals in zip(member.shape.pod_sets, member.shape.totals, strict=True):
+    for ps, totals in zip(workload.shape.pod_sets, workload.shape.totals, strict=True):
         missing = tuple(
             resource for resource, amount in totals if amount and resource not in queue.plan.groups
         )
@@ -145,13 +145,13 @@ def _uncovered(
 
 
 def _verdict(
-    one: Verdict, queue: Queue, member: WorkloadInfo, search: Search, oracle: _Oracle, closed: str
+    one: Verdict, queue: Queue, workload: WorkloadInfo, search: Search, oracle: _Oracle, closed: str
 ) -> tuple[FlavorVerdict, list[Ask]]:
     rooms: list[Room] = []
     asks: list[Ask] = []
     victims: dict[WorkloadInfo, Victim] = {}
     reasons = {obstacle.resource: obstacle.reason for obstacle in one.obstacles}
-    held = held_for(member)
+    held = family_quota_of(workload)
     for at, (resource, amount) in enumerate(one.amounts):
         cell = one.option.cells[resource]
         before = one.before.get(cell, 0)
@@ -176,10 +176,10 @@ def _verdict(
             )
         )
         if reasons.get(resource) == "WaitingForQuota":
-            asks.append(Ask(queue, member, cell, wanted - had))
+            asks.append(Ask(queue, workload, cell, wanted - had))
             if mode in (Mode.PREEMPT, Mode.RECLAIM):
                 going = search.victims({cell: wanted - had}, {cell.fr: None})
-                victims.update((victim.member, victim) for victim in going)
+                victims.update((victim.workload, victim) for victim in going)
     outcome = OUTCOMES[Mode(one.mode)] if one.rooms or not one.obstacles else "Ineligible"
     if outcome != "Preempts":
         victims = {}
@@ -213,7 +213,7 @@ def _told(one: Verdict, outcome: str, victims: int, queue: Queue, oracle: _Oracl
         case "Preempts":
             others = "1 workload has" if victims == 1 else f"{victims} workloads have"
             return f"{what}; room once {others} gone"
-        case "NoCandidates" if queue.plan is not None and queue.plan.policy is not NOBODY:
+        case "NoCandidates" if queue.plan is not None and queue.plan.policy is not NO_PREEMPTION:
             if any(cell.fr in oracle.gave_up for cell in one.option.cells.values()):
                 return f"{what}; too many workloads run to look here for victims"
             return f"{what}; nobody can be preempted for it"
@@ -223,14 +223,14 @@ def _told(one: Verdict, outcome: str, victims: int, queue: Queue, oracle: _Oracl
 
 def going_of(victim: Victim) -> Going:
     """A victim, as it is told."""
-    member = victim.member
-    told = member.preempted_by
+    workload = victim.workload
+    told = workload.preempted_by
     return Going(
-        namespace=member.key[0],
-        name=member.key[1],
-        cluster_queue=member.charge.queue.name if member.charge is not None else "",
-        priority=member.priority,
+        namespace=workload.key[0],
+        name=workload.key[1],
+        cluster_queue=workload.charge.queue.name if workload.charge is not None else "",
+        priority=workload.priority,
         rule=victim.reason,
-        since=told.at if told is not None and member.is_leaving else None,
+        since=told.at if told is not None and workload.is_leaving else None,
         shares=victim.shares,
     )

@@ -16,7 +16,7 @@ from admittance.scheduling.explain.flavor_report import VICTIMS_MAX, Seen, going
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import GATED
 
@@ -31,43 +31,45 @@ class Look(NamedTuple):
 
 
 def hindered(
-    world: SchedulerState, member: WorkloadInfo, queue: Queue | None, now: datetime
+    state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> Refusal | None:
     """Why it would not be considered at all; None: it would."""
-    activity = world.catalog.local_queue_activity(*member.local)
-    if member.problem is not None:
-        return Refusal(reason=member.problem.reason, message=member.problem.message)
-    if not member.competes:
-        return Refusal(reason=member.said or "Suspended", message="It does not compete for quota")
+    activity = state.catalog.local_queue_activity(*workload.local_queue)
+    if workload.problem is not None:
+        return Refusal(reason=workload.problem.reason, message=workload.problem.message)
+    if not workload.competes:
+        return Refusal(
+            reason=workload.status_reason or "Suspended", message="It does not compete for quota"
+        )
     if not activity.active:
-        of_queue = world.catalog.activity(queue.name) if queue is not None else None
+        of_queue = state.catalog.activity(queue.name) if queue is not None else None
         if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
             return Refusal(reason=of_queue.reason, message=of_queue.message)
         return Refusal(reason=of_workloads(activity.reason), message=activity.message)
-    if not member.is_due(now):
-        at = member.requeue_at
+    if not workload.is_due(now):
+        at = workload.requeue_at
         until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
         return Refusal(reason="Backoff", message=f"Waits{until} before it competes again")
-    if member.aside is not None and member.aside is not BACKOFF:
-        return refusal_for(member)
+    if workload.inadmissible is not None and workload.inadmissible is not BACKOFF:
+        return refusal_for(workload)
     return None
 
 
 def look_at(
-    world: SchedulerState, cycle: Cycle, queue: Queue, member: WorkloadInfo, why: Refusal | None
+    state: SchedulerState, cycle: Cycle, queue: Queue, workload: WorkloadInfo, why: Refusal | None
 ) -> Look:
     """Looks at it as the next cycle would. ``why``: what keeps it from being considered."""
-    hindrance, (assignment, victims), search = cycle.consider(queue, member)
+    hindrance, (assignment, victims), search = cycle.consider(queue, workload)
     closed = ""
     if queue.in_cycle:
         closed = f"ClusterQueue {queue.name} is in a cycle of cohorts"
-    seen = flavor_report.see(world, queue, member, assignment, search, closed=closed)
+    seen = flavor_report.see(state, queue, workload, assignment, search, closed=closed)
     if why is None and hindrance is not None:
         why = Refusal(reason=hindrance.reason, message=hindrance.message)
     if why is None and assignment.mode == FIT and queue.domain is not None:
-        why = WAITS_FOR_PODS_READY if world.starting.blocks(queue.domain) else None
+        why = WAITS_FOR_PODS_READY if state.pods_ready.blocks(queue.domain) else None
     flavors = {place.name: place.flavors for place in assignment.places}
-    asked = {ps.name: ps.count for ps in member.shape.pod_sets} if member.shape else {}
+    asked = {ps.name: ps.count for ps in workload.shape.pod_sets} if workload.shape else {}
     counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
     if why is not None:
         outlook = Outlook(outcome="Hindered", reason=why.reason, message=why.message)
@@ -83,7 +85,7 @@ def look_at(
             victims_left_out=max(0, len(victims) - VICTIMS_MAX),
         )
     else:
-        refusal = refusal_of(assignment, member.told_of)
+        refusal = refusal_of(assignment, workload.reported_flavors)
         outlook = Outlook(
             outcome="NoFit" if assignment.mode == NO_FIT else "NoCandidates",
             reason=refusal.reason,
@@ -95,30 +97,30 @@ def look_at(
 
 
 def of_turn(
-    queue: Queue, member: WorkloadInfo, look: Look, waits_for: Sequence[Going], position: int
+    queue: Queue, workload: WorkloadInfo, look: Look, waits_for: Sequence[Going], position: int
 ) -> Refusal:
     """Why it is not admitted, though it is considered when its turn comes."""
     outlook = look.outlook
     if outlook.outcome in ("NoFit", "NoCandidates", "Hindered"):
         return Refusal(reason=outlook.reason, message=outlook.message)
-    if member.closed_gate and outlook.outcome == "Preempts":
+    if workload.closed_gate and outlook.outcome == "Preempts":
         return Refusal(
             reason=GATED,
-            message=f"Others would have to go for it, and its preemption gate {member.closed_gate} "
-            "is closed",
+            message="Others would have to go for it, and its preemption gate "
+            f"{workload.closed_gate} is closed",
         )
     if waits_for:
         return Refusal(
             reason="WaitingForPreemptedWorkloads",
             message=f"Waits for {several(len(waits_for), 'workload')} to go, told so for it",
         )
-    parked = refusal_for(member)
+    parked = refusal_for(workload)
     if parked is not None and queue.domain is not None and not queue.domain.flush:
         return parked
     turn = f"Number {position} in its ClusterQueue"
     head = queue.head()
     if queue.lanes is not None and head is not None:
-        less = queue.lanes.before(member, head)
+        less = queue.lanes.before(workload, head)
         turn += f": {less}" if less else ""
     if outlook.outcome == "Preempts":
         going = several(len(outlook.victims) + outlook.victims_left_out, "workload")

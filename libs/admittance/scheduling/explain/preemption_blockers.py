@@ -22,9 +22,9 @@ from admittance.scheduling.preemption.decision_inputs import number, share
 from admittance.scheduling.preemption.fair_sharing import almost_common
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.victims import allows
-from admittance.scheduling.state.flavor_plan import NOBODY, Policy
+from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, Policy
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import WorkloadInfo
 
 QUEUES_MAX = 5
@@ -47,9 +47,9 @@ class Looks:
         return islice(queue.holding, count)
 
 
-def barriers(world: SchedulerState, ask: Ask, looks: Looks) -> Iterator[Protection]:
+def barriers(state: SchedulerState, ask: Ask, looks: Looks) -> Iterator[Protection]:
     """What keeps the holders of one flavor and resource in place."""
-    if not world.config.preemption:
+    if not state.config.preemption:
         yield _barrier(ask, "", "PolicyNever", "", "preemption is switched off")
         return
     within = ask.policy.within
@@ -68,7 +68,7 @@ def barriers(world: SchedulerState, ask: Ask, looks: Looks) -> Iterator[Protecti
         if used:
             yield _barrier(ask, ask.queue.name, "PolicyNever", policy, text, amount=used)
     else:
-        yield from _of_queue(world, ask, ask.queue, f"withinClusterQueue: {within}", looks)
+        yield from _of_queue(state, ask, ask.queue, f"withinClusterQueue: {within}", looks)
     domain = ask.queue.domain
     if domain is None or ask.cell.parent is None:
         return
@@ -94,20 +94,20 @@ def barriers(world: SchedulerState, ask: Ask, looks: Looks) -> Iterator[Protecti
         return
     told = nlargest(QUEUES_MAX, using, key=lambda one: (one[0], one[1].name))
     for used, other in told:
-        rule = outside(world, ask, other)
+        rule = outside(state, ask, other)
         if rule:
-            text = _protected(world, ask, other, rule)
+            text = _protected(state, ask, other, rule)
             policy = reclaim if rule == "PolicyNever" else ""
             yield _barrier(ask, other.name, rule, policy, text, amount=used)
         else:
-            yield from _of_queue(world, ask, other, reclaim, looks)
+            yield from _of_queue(state, ask, other, reclaim, looks)
     if len(using) > len(told):
         text = f"{len(using) - len(told)} more ClusterQueues use less of it each"
         yield _barrier(ask, "", "NotLookedAt", "", text)
 
 
 def _of_queue(
-    world: SchedulerState, ask: Ask, queue: Queue, policy: str, looks: Looks
+    state: SchedulerState, ask: Ask, queue: Queue, policy: str, looks: Looks
 ) -> Iterator[Protection]:
     """Why workloads of one queue stay, that as such gives some up."""
     spared: dict[str, list[tuple[int, int]]] = {}
@@ -120,9 +120,9 @@ def _of_queue(
     for other in looks.through(queue):
         assert other.charge is not None
         amount = sum(much for cell, much in other.charge.cells if cell.fr == fr)
-        if not amount or other is ask.member:
+        if not amount or other is ask.workload:
             continue
-        rule = spared_by(world, ask, other)
+        rule = spared_by(state, ask, other)
         if rule:
             spared.setdefault(rule, []).append((amount, other.priority))
         else:
@@ -142,16 +142,16 @@ def _of_queue(
             lowest=lowest if "Priority" in rule else None,
         )
     if candidates[0]:
-        yield _candidates(world, ask, queue, policy, candidates[0], candidates[1])
+        yield _candidates(state, ask, queue, policy, candidates[0], candidates[1])
 
 
 def _candidates(
-    world: SchedulerState, ask: Ask, queue: Queue, policy: str, workloads: int, amount: int
+    state: SchedulerState, ask: Ask, queue: Queue, policy: str, workloads: int, amount: int
 ) -> Protection:
     """Candidates whose going was not enough."""
     resource = ask.cell.fr[1]
     held = f"{_several(workloads)} of ClusterQueue {queue.name}, holding {render(resource, amount)}"
-    if world.config.fair_sharing is not None and queue is not ask.queue:
+    if state.config.fair_sharing is not None and queue is not ask.queue:
         shares = _shares(ask, queue)
         if shares:
             return _barrier(
@@ -207,18 +207,18 @@ def _sentence(ask: Ask, queue: Queue, rule: str, policy: str, lowest: int) -> st
         )
     return (
         f"{policy} of ClusterQueue {mine}: priorities in ClusterQueue {queue.name} begin at "
-        f"{lowest}, not below {ask.member.priority}"
+        f"{lowest}, not below {ask.workload.priority}"
     )
 
 
-def _protected(world: SchedulerState, ask: Ask, queue: Queue, rule: str) -> str:
+def _protected(state: SchedulerState, ask: Ask, queue: Queue, rule: str) -> str:
     resource = ask.cell.fr[1]
     assert queue.node is not None
     cell = queue.node.cells[ask.cell.fr]
     if rule == "Inactive":
         return f"ClusterQueue {queue.name} is inactive, and gives nothing up"
     if rule == "CohortWithinQuota":
-        cohort = sheltering(world, queue.node, ask)
+        cohort = sheltering(state, queue.node, ask)
         name = cohort.name if cohort is not None else ""
         return f"cohort {name}, above ClusterQueue {queue.name}, uses no more than its quota"
     used, nominal = render(resource, cell.usage), render(resource, cell.nominal)
@@ -259,30 +259,30 @@ class Ask(NamedTuple):
     """Who asks, for how much of what: ``wanted`` counts what its other pod sets take."""
 
     queue: Queue
-    member: WorkloadInfo
+    workload: WorkloadInfo
     cell: Cell
     wanted: int
 
     @property
     def policy(self) -> Policy:
         """What its queue allows."""
-        return self.queue.plan.policy if self.queue.plan is not None else NOBODY
+        return self.queue.plan.policy if self.queue.plan is not None else NO_PREEMPTION
 
 
-def spared_by(world: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
+def spared_by(state: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
     """Which rule keeps the holder from being preempted; "": it is a candidate."""
     assert other.charge is not None
     queue = other.charge.queue
-    if other in LoopGuard(world).barred(ask.member):
+    if other in LoopGuard(state).barred(ask.workload):
         return loop_guard.REASON
     if queue is ask.queue:
         if ask.policy.within == "Never":
             return "PolicyNever"
-        return "" if allows(ask.policy.within, ask.member, other) else "PriorityNotLower"
-    return outside(world, ask, queue) or _by_priority(world, ask, other)
+        return "" if allows(ask.policy.within, ask.workload, other) else "PriorityNotLower"
+    return outside(state, ask, queue) or _by_priority(state, ask, other)
 
 
-def outside(world: SchedulerState, ask: Ask, queue: Queue) -> str:
+def outside(state: SchedulerState, ask: Ask, queue: Queue) -> str:
     """The rule that protects all workloads of another queue; "" if none does."""
     if ask.policy.reclaim == "Never":
         return "PolicyNever"
@@ -292,16 +292,16 @@ def outside(world: SchedulerState, ask: Ask, queue: Queue) -> str:
     cell = node.cells.get(ask.cell.fr) if node is not None else None
     if node is None or cell is None or not is_over(cell):
         return "WithinNominal"
-    return "CohortWithinQuota" if sheltering(world, node, ask) is not None else ""
+    return "CohortWithinQuota" if sheltering(state, node, ask) is not None else ""
 
 
-def sheltering(world: SchedulerState, node: Node, ask: Ask) -> Node | None:
+def sheltering(state: SchedulerState, node: Node, ask: Ask) -> Node | None:
     """The cohort above another queue, below the common one, that takes no more than it has: of what
     is asked for, or, where shares count, of anything."""
     above = node.parent
     common = _common(ask, node)
     while above is not None and above is not common:
-        if world.config.fair_sharing is not None:
+        if state.config.fair_sharing is not None:
             if not share_of(above).borrowing:
                 return above
         else:
@@ -325,17 +325,17 @@ def _common(ask: Ask, node: Node) -> Node | None:
     return above
 
 
-def _by_priority(world: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
+def _by_priority(state: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
     assert other.charge is not None
     policy = ask.policy
-    if not allows(policy.reclaim, ask.member, other):
+    if not allows(policy.reclaim, ask.workload, other):
         return "PriorityNotLower"
     node = other.charge.queue.node
-    if world.config.fair_sharing is not None or (node is not None and _is_entitled(ask, node)):
+    if state.config.fair_sharing is not None or (node is not None and _is_entitled(ask, node)):
         return ""
     if not policy.borrow:
         return "WhileBorrowing"
-    if other.priority >= ask.member.priority:
+    if other.priority >= ask.workload.priority:
         return "PriorityNotLower"
     if policy.threshold is not None and other.priority > policy.threshold:
         return "AboveThreshold"

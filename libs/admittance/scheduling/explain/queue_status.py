@@ -18,43 +18,45 @@ from admittance.quota.cell import Cell, FlavorResource, available
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.shared_quota import put_back, take_out
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
 from admittance.scheduling.state.workload_info import Key, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 RUNS: Final = frozenset({"Admitted", "Evicting"})
 
 
-def is_parked(member: WorkloadInfo) -> bool:
+def is_parked(workload: WorkloadInfo) -> bool:
     """It waits, and is not considered before something changes; of a parent: none of its variants
     is."""
-    if member.is_parent and member.family is not None:
+    if workload.is_parent and workload.family is not None:
         # The first that is not decides: whoever asks for counters asks this of every parent.
         waiting = False
-        for one in member.family.variants:
+        for one in workload.family.variants:
             if one.queue is not None:
                 if not is_parked(one):
                     return False
                 waiting = True
         return waiting
-    return member.aside is not None or (member.cls is not None and member.cls.parked is not None)
+    return workload.inadmissible is not None or (
+        workload.cls is not None and workload.cls.parked is not None
+    )
 
 
-def queues(world: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
+def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
     """Counters and usage, of one ClusterQueue or all; of LocalQueues those of the namespace. Of a
     cohort: its whole tree."""
     if query.cohort:
-        return _of_cohort(world, query.cohort)
-    names = [query.cluster_queue] if query.cluster_queue else list(world.catalog.cluster_queues)
+        return _of_cohort(state, query.cohort)
+    names = [query.cluster_queue] if query.cluster_queue else list(state.catalog.cluster_queues)
     statuses = [
-        _cluster_queue(world, world.queues[name])
+        _cluster_queue(state, state.queues[name])
         for name in names
-        if name in world.queues and world.queues[name].node is not None
+        if name in state.queues and state.queues[name].node is not None
     ]
     locals_ = [
-        _local_queue(world, key)
-        for key, local in world.catalog.local_queues.items()
+        _local_queue(state, key)
+        for key, local in state.catalog.local_queues.items()
         if query.local_queues
         and (not namespace or key[0] == namespace)
         and (not query.cluster_queue or local.spec.cluster_queue == query.cluster_queue)
@@ -62,20 +64,20 @@ def queues(world: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
     return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
 
 
-def _cluster_queue(world: SchedulerState, queue: Queue) -> QueueStatus:
+def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
     with without(kept((queue,))):
-        return _status(world, queue)
+        return _status(state, queue)
 
 
-def _status(world: SchedulerState, queue: Queue) -> QueueStatus:
+def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
     node = queue.node
     assert node is not None
     admitted: dict[FlavorResource, int] = {}
     running = 0
-    for member in queue.holding:
-        if member.charge is not None and member.state in RUNS:
+    for workload in queue.holding:
+        if workload.charge is not None and workload.state in RUNS:
             running += 1  # Of a family the one that its parent is admitted with.
-            for cell, amount in member.charge.cells:
+            for cell, amount in workload.charge.cells:
                 admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
     return QueueStatus(
         name=queue.name,
@@ -102,16 +104,16 @@ def _status(world: SchedulerState, queue: Queue) -> QueueStatus:
             if _tells(cell)
         ),
         by_usage=queue.lanes is not None,
-        weighted_share=share_of(node).shown if world.config.fair_sharing is not None else None,
+        weighted_share=share_of(node).shown if state.config.fair_sharing is not None else None,
     )
 
 
 def _parked(queue: Queue) -> int:
     """How many wait and are not considered before something changes, a family counted as one."""
     if not queue.variants and not queue.parents:
-        return sum(cls.live for cls in queue.parked) + len(queue.asides)
-    regular = sum(cls.live for cls in queue.parked if not cls.is_of_variants)
-    apart = sum(one.family is None for one in queue.asides)
+        return sum(cls.live for cls in queue.parked_classes) + len(queue.parked_workloads)
+    regular = sum(cls.live for cls in queue.parked_classes if not cls.is_of_variants)
+    apart = sum(one.family is None for one in queue.parked_workloads)
     return regular + apart + sum(is_parked(entry[4]) for entry in queue.parents)
 
 
@@ -122,9 +124,9 @@ def _reserving(queue: Queue) -> int:
     return sum(_stands_for_itself(one) for one in queue.holding)
 
 
-def _stands_for_itself(member: WorkloadInfo) -> bool:
+def _stands_for_itself(workload: WorkloadInfo) -> bool:
     """It is a regular workload, or the one of its family that its parent is admitted with."""
-    return member.family is None or member.state in RUNS
+    return workload.family is None or workload.state in RUNS
 
 
 def _tells(cell: Cell) -> bool:
@@ -133,32 +135,32 @@ def _tells(cell: Cell) -> bool:
     return cell.is_listed or cell.usage != 0
 
 
-def _local_queue(world: SchedulerState, key: Key) -> QueueStatus:
-    queue = world.queues.get(world.catalog.local_queues[key].spec.cluster_queue)
+def _local_queue(state: SchedulerState, key: Key) -> QueueStatus:
+    queue = state.queues.get(state.catalog.local_queues[key].spec.cluster_queue)
     with without(kept((queue,)) if queue is not None else ()):
-        return _local_status(world, key)
+        return _local_status(state, key)
 
 
-def _local_status(world: SchedulerState, key: Key) -> QueueStatus:
-    local = world.catalog.local_queues[key]
-    activity = world.catalog.local_queue_activity(*key)
+def _local_status(state: SchedulerState, key: Key) -> QueueStatus:
+    local = state.catalog.local_queues[key]
+    activity = state.catalog.local_queue_activity(*key)
     pending = parked = reserving = admitted = 0
-    queue = world.queues.get(local.spec.cluster_queue)
+    queue = state.queues.get(local.spec.cluster_queue)
     cells = queue.node.cells if queue is not None and queue.node is not None else {}
     usage: dict[FlavorResource, list[int]] = {
         fr: [0, 0] for fr, cell in cells.items() if cell.is_listed
     }
-    for member in world.locals.get(key, ()):
-        charge = member.charge
+    for workload in state.by_local_queue.get(key, ()):
+        charge = workload.charge
         if charge is None:
-            if member.queue is not None and not member.is_variant:
+            if workload.queue is not None and not workload.is_variant:
                 pending += 1
-                parked += is_parked(member)
+                parked += is_parked(workload)
             continue
-        runs = member.state in RUNS
-        reserving += _stands_for_itself(member)
+        runs = workload.state in RUNS
+        reserving += _stands_for_itself(workload)
         admitted += runs
-        for cell, amount in shown(member):
+        for cell, amount in shown(workload):
             usage.setdefault(cell.fr, [0, 0])[0] += amount
         for cell, amount in charge.cells if runs else ():
             usage.setdefault(cell.fr, [0, 0])[1] += amount
@@ -166,7 +168,7 @@ def _local_status(world: SchedulerState, key: Key) -> QueueStatus:
         name=key[1],
         namespace=key[0],
         cluster_queue=local.spec.cluster_queue,
-        domain=world.catalog.domain_of(local.spec.cluster_queue) or "",
+        domain=state.catalog.domain_of(local.spec.cluster_queue) or "",
         active=activity.active,
         reason=activity.reason,
         message=activity.message,
@@ -178,22 +180,22 @@ def _local_status(world: SchedulerState, key: Key) -> QueueStatus:
             FlavorUsage(flavor=fr[0], resource=fr[1], reserved=row[0], admitted=row[1])
             for fr, row in usage.items()
         ),
-        used=world.accounts.status(key) if world.accounts is not None else None,
+        used=state.accounts.status(key) if state.accounts is not None else None,
     )
 
 
-def _of_cohort(world: SchedulerState, name: str) -> QueuesReply:
-    node = world.catalog.tree.cohorts.get(name)
+def _of_cohort(state: SchedulerState, name: str) -> QueuesReply:
+    node = state.catalog.tree.cohorts.get(name)
     if node is None:
         return QueuesReply(error=f"no cohort {name} is known: nothing names it")
     root = node.root()
-    going = kept(world.queues[one.name] for one in root.queues() if one.name in world.queues)
+    going = kept(state.queues[one.name] for one in root.queues() if one.name in state.queues)
     free: dict[Cell, int] = {}
     if going:
         # What is kept for somebody is not used, and still nobody else may have it.
         free = {cell: available(cell) for one in _nodes(root) for cell in one.cells.values()}
     with without(going):
-        return QueuesReply(tree=tuple(_walk(world, root, 0, free)))
+        return QueuesReply(tree=tuple(_walk(state, root, 0, free)))
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -204,9 +206,9 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _walk(
-    world: SchedulerState, node: Node, depth: int, free: Mapping[Cell, int]
+    state: SchedulerState, node: Node, depth: int, free: Mapping[Cell, int]
 ) -> Iterator[NodeStatus]:
-    queue = None if node.is_cohort else world.queues.get(node.name)
+    queue = None if node.is_cohort else state.queues.get(node.name)
     yield NodeStatus(
         name=node.name,
         kind="Cohort" if node.is_cohort else "ClusterQueue",
@@ -214,15 +216,15 @@ def _walk(
         parent=node.parent.name if node.parent is not None else "",
         weight=node.weight,
         share=share_of(node).shown,
-        in_cycle=world.catalog.tree.in_cycle(node),
+        in_cycle=state.catalog.tree.in_cycle(node),
         pending=queue.pending if queue is not None else 0,
         reserving=_reserving(queue) if queue is not None else 0,
         usage=tuple(_usage(cell, free) for _, cell in sorted(node.cells.items()) if _tells(cell)),
     )
     for below in sorted(node.members):
-        yield from _walk(world, node.members[below], depth + 1, free)
+        yield from _walk(state, node.members[below], depth + 1, free)
     for below in sorted(node.cohorts):
-        yield from _walk(world, node.cohorts[below], depth + 1, free)
+        yield from _walk(state, node.cohorts[below], depth + 1, free)
 
 
 def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
@@ -240,20 +242,22 @@ def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
     )
 
 
-def is_kept(member: WorkloadInfo) -> bool:
+def is_kept(workload: WorkloadInfo) -> bool:
     """Its quota is only kept for it, or is about to be."""
-    family = member.family
+    family = workload.family
     if family is None:
         return False
-    return member.state == PROMISED or (family.moving is not None and family.moving[0] is member)
+    return workload.state == PROMISED or (
+        family.migration is not None and family.migration[0] is workload
+    )
 
 
-def shown(member: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
+def shown(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
     """What it holds; of a family all of it, told with the one that counts for it."""
-    overlap = member.overlap
+    overlap = workload.family_quota
     if overlap is None:
-        return member.charge.cells if member.charge is not None else ()
-    return overlap.amounts() if overlap.counts is member else ()
+        return workload.charge.cells if workload.charge is not None else ()
+    return overlap.amounts() if overlap.counts is workload else ()
 
 
 def kept(queues: Iterable[Queue]) -> list[WorkloadInfo]:
@@ -265,11 +269,11 @@ def kept(queues: Iterable[Queue]) -> list[WorkloadInfo]:
 
 
 @contextmanager
-def without(members: Iterable[WorkloadInfo]) -> Iterator[None]:
+def without(workloads: Iterable[WorkloadInfo]) -> Iterator[None]:
     """As if they held nothing."""
-    gone = list(members)
+    gone = list(workloads)
     for one in gone:
-        take_out(one)
+        remove_usage(one)
     yield
     for one in reversed(gone):
-        put_back(one)
+        restore_usage(one)

@@ -11,7 +11,7 @@ from admittance.quota.amounts import UNLIMITED
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.scheduling.explain.preemption_blockers import Ask, spared_by
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Key, WorkloadInfo
 
 HOLDERS_MAX = 10
@@ -24,7 +24,7 @@ Place = tuple[int, int, Key, FlavorResource, Cell, WorkloadInfo]
 """The amount, negated, priority and name: the order; then what and whose it is."""
 
 
-def holders(world: SchedulerState, asks: Mapping[FlavorResource, Ask]) -> tuple[Holder, ...]:
+def holders(state: SchedulerState, asks: Mapping[FlavorResource, Ask]) -> tuple[Holder, ...]:
     """The largest holders of what is asked for and short. Looks at so many workloads at most, the
     asker's queue first, then queues that borrow most."""
     if not asks:
@@ -34,7 +34,7 @@ def holders(world: SchedulerState, asks: Mapping[FlavorResource, Ask]) -> tuple[
     least, last = 1, UNLIMITED  # Who would not be among the best is passed over at once.
     for other in islice(_everybody(asker.queue, asks), LOOKED_AT_MAX):
         charge = other.charge
-        if charge is None or other is asker.member:
+        if charge is None or other is asker.workload:
             continue
         for cell, amount in charge.cells:
             if amount < least or (amount == least and other.priority > last):
@@ -45,7 +45,7 @@ def holders(world: SchedulerState, asks: Mapping[FlavorResource, Ask]) -> tuple[
             least, last = _keep(best)
     _keep(best)
     return tuple(
-        _holder(world, asks[fr], other, cell, -less) for less, _, _, fr, cell, other in best
+        _holder(state, asks[fr], other, cell, -less) for less, _, _, fr, cell, other in best
     )
 
 
@@ -76,7 +76,7 @@ def _over(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> int:
 
 
 def _holder(
-    world: SchedulerState, ask: Ask, other: WorkloadInfo, cell: Cell, amount: int
+    state: SchedulerState, ask: Ask, other: WorkloadInfo, cell: Cell, amount: int
 ) -> Holder:
     assert other.charge is not None
     return Holder(
@@ -89,5 +89,5 @@ def _holder(
         priority=other.priority,
         borrowed=is_over(cell),
         leaving=other.is_leaving,
-        spared_by="" if other.is_leaving else spared_by(world, ask, other),
+        spared_by="" if other.is_leaving else spared_by(state, ask, other),
     )

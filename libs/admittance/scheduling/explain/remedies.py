@@ -15,7 +15,7 @@ from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, CellNode, available
 from admittance.scheduling.explain.preemption_blockers import Ask
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import WorkloadInfo
 
 REMEDIES_MAX: Final = 12
@@ -23,18 +23,18 @@ NAMED_MAX: Final = 5
 
 
 def of_itself(
-    world: SchedulerState, member: WorkloadInfo, queue: Queue | None, now: datetime
+    state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> Iterator[str]:
     """What has to end before it is considered at all."""
-    namespace, local_name = member.local
-    local = world.catalog.local_queues.get(member.local)
+    namespace, local_name = workload.local_queue
+    local = state.catalog.local_queues.get(workload.local_queue)
     if local is None:
         yield f"LocalQueue {namespace}/{local_name} being created"
         return
     if local.spec.stop_policy not in ("", "None"):
         yield f"stopPolicy {local.spec.stop_policy} of LocalQueue {local_name} being lifted"
     name = local.spec.cluster_queue
-    spec = world.catalog.cluster_queues.get(name)
+    spec = state.catalog.cluster_queues.get(name)
     if spec is None or queue is None or queue.node is None:
         yield f"ClusterQueue {name} being created"
         return
@@ -43,35 +43,35 @@ def of_itself(
         if activity.reason == "Stopped":
             yield f"stopPolicy {spec.spec.stop_policy} of ClusterQueue {name} being lifted"
         else:
-            lacking = "; ".join(_of_checks(world, name))
+            lacking = "; ".join(_of_checks(state, name))
             wanted = f"ClusterQueue {name} becoming active ({activity.reason})"
             yield f"{wanted}: {lacking}" if lacking else wanted
     if queue.in_cycle:
         yield f"an edge of the cycle of cohorts above ClusterQueue {name} being taken out"
-    if not world.catalog.selects_namespace(name, member.key[0]):
-        yield f"labels of namespace {member.key[0]} that ClusterQueue {name} selects"
-    if member.problem is not None:
-        yield f"the end of what holds it back: {member.problem.message}"
-    if not member.is_due(now):
-        if member.requeue_at is not None and member.requeue_at > now:
-            yield f"its backoff ending at {member.requeue_at:%Y-%m-%dT%H:%M:%SZ}"
+    if not state.catalog.selects_namespace(name, workload.key[0]):
+        yield f"labels of namespace {workload.key[0]} that ClusterQueue {name} selects"
+    if workload.problem is not None:
+        yield f"the end of what holds it back: {workload.problem.message}"
+    if not workload.is_due(now):
+        if workload.requeue_at is not None and workload.requeue_at > now:
+            yield f"its backoff ending at {workload.requeue_at:%Y-%m-%dT%H:%M:%SZ}"
         else:
             yield "the end of its wait, which its condition Requeued tells"
 
 
-def _of_checks(world: SchedulerState, queue: str) -> Iterator[str]:
+def _of_checks(state: SchedulerState, queue: str) -> Iterator[str]:
     """What its checks lack before a ClusterQueue takes anybody in."""
-    for name in islice(world.catalog.lists[queue].names(), NAMED_MAX):
-        check = world.catalog.checks.get(name)
+    for name in islice(state.catalog.lists[queue].names(), NAMED_MAX):
+        check = state.catalog.checks.get(name)
         if check is None:
             yield f"AdmissionCheck {name} being created"
         elif (why := inactive_because(check)) is not None:
             yield f"AdmissionCheck {name} turning active again ({why})"
 
 
-def of_open_check(world: SchedulerState, name: str) -> str:
+def of_open_check(state: SchedulerState, name: str) -> str:
     """What ends the wait for a check's verdict, and whose verdict that is."""
-    check = world.catalog.checks.get(name)
+    check = state.catalog.checks.get(name)
     if check is None:
         return f"check {name} turning Ready"
     whose = f"check {name} turning Ready, which {check.spec.controller_name} says"
@@ -79,12 +79,12 @@ def of_open_check(world: SchedulerState, name: str) -> str:
     return whose if why is None else f"{whose}; it is away ({why})"
 
 
-def of_queue(queue: Queue, member: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
+def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
     """Who has to go before it, where that is what it waits for."""
-    if first is None or first is member:
+    if first is None or first is workload:
         return
     name = f"{first.key[0]}/{first.key[1]}"
-    if queue.lanes is not None and (less := queue.lanes.before(member, first)):
+    if queue.lanes is not None and (less := queue.lanes.before(workload, first)):
         yield f"the turn of its LocalQueue: {less}"
     if queue.is_first(first):
         yield f"workload {name} starting, for which others are told to make room"

@@ -23,15 +23,15 @@ Key = tuple[bool, int, float, int, datetime, str, tuple[str, str]]
 class HeldQuota(Protocol):
     """Quota that the family of a variant holds already."""
 
-    def suppose(self, more: dict[Cell, int]) -> None: ...
-    def suppose_not(self) -> None: ...
+    def assume(self, more: dict[Cell, int]) -> None: ...
+    def end_assumption(self) -> None: ...
 
 
 class AssignedFlavors(Protocol):
     """What an entry asks for."""
 
     @property
-    def overlap(self) -> HeldQuota | None: ...
+    def family_quota(self) -> HeldQuota | None: ...
     def takes(self) -> dict[Cell, int]: ...
 
 
@@ -52,7 +52,7 @@ class EntryWorkload(Protocol):
     @property
     def priority(self) -> int: ...
     @property
-    def stamp(self) -> datetime | None: ...
+    def queued_at(self) -> datetime | None: ...
 
 
 class AnyEntry(Protocol):
@@ -61,7 +61,7 @@ class AnyEntry(Protocol):
     @property
     def assignment(self) -> AssignedFlavors: ...
     @property
-    def member(self) -> EntryWorkload: ...
+    def workload(self) -> EntryWorkload: ...
     @property
     def queue(self) -> EntryQueue: ...
 
@@ -130,17 +130,17 @@ def _bracket(node: Node, brackets: dict[Node, _Bracket[Entry]]) -> _Bracket[Entr
 
 def _key(entry: AnyEntry, node: Node) -> Key:
     """Where the entry stands as the one that the node, a child of a cohort, sends in."""
-    usage, held = entry.assignment.takes(), entry.assignment.overlap
+    usage, held = entry.assignment.takes(), entry.assignment.family_quota
     if held is not None:
-        held.suppose(usage)
+        held.assume(usage)
     for cell, amount in usage.items() if held is None else ():
         cell.charge(amount)
     borrows = is_borrowing_on(node, [cell.fr for cell, amount in usage.items() if amount > 0])
     standing = share_of(node).standing
     if held is not None:
-        held.suppose_not()
+        held.end_assumption()
     for cell, amount in usage.items() if held is None else ():
         cell.charge(-amount)
-    member = entry.member
-    assert member.stamp is not None
-    return (borrows, *standing, -member.priority, member.stamp, member.uid, member.key)
+    workload = entry.workload
+    assert workload.queued_at is not None
+    return (borrows, *standing, -workload.priority, workload.queued_at, workload.uid, workload.key)

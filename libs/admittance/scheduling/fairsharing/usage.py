@@ -13,12 +13,13 @@ penalty that is taken back must leave nothing behind that would break a tie.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from admittance.api.units import BadQuantity, parse
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduling.config import AdmissionFairSharing
 
 Nanos = dict[str, int]
 """Resource to billionths of a whole unit; nothing stands for none."""
@@ -27,6 +28,19 @@ NANO: Final = 1_000_000_000
 CPU_MILLI: Final = NANO // 1_000
 WHOLE: Final = ("memory", "ephemeral-storage", "hugepages-")
 """Resources that are counted in bytes: nobody wants to read billionths of one."""
+
+
+class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of usage-based fair sharing: LocalQueues that used less go first.
+
+    ``usage_half_life_time``: after this time only half of the consumption counts; zero: past
+    consumption does not count. ``usage_sampling_interval``: how often usages are compared.
+    ``resource_weights``: how much a whole unit of a resource counts; 1 by default.
+    """
+
+    usage_half_life_time: timedelta = timedelta(0)
+    usage_sampling_interval: timedelta = timedelta(minutes=5)
+    resource_weights: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def nanos(resource: str, amount: int) -> int:

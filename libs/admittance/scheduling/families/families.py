@@ -12,71 +12,71 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from admittance.scheduling.state import charging
-from admittance.scheduling.state.workload_info import Family, Sibling, WorkloadInfo
+from admittance.scheduling.state.workload_info import FamilyInfo, VariantInfo, WorkloadInfo
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.state import SchedulerState
-    from admittance.scheduling.state.workload_view import Facts
+    from admittance.scheduling.state.scheduler_state import SchedulerState
+    from admittance.scheduling.state.workload_view import WorkloadView
 
 
-def keep(world: SchedulerState, member: WorkloadInfo, facts: Facts) -> None:
+def keep(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) -> None:
     """Puts the workload into the family that its facts name; a regular workload has none."""
     uid = ""
     if facts.parent is not None:
-        uid = member.uid
+        uid = workload.uid
     elif facts.variant is not None:
         uid = facts.variant.parent_uid
-    family = member.family
+    family = workload.family
     if family is not None and (
-        family.uid != uid or (family.parent is member) != bool(facts.parent)
+        family.uid != uid or (family.parent is workload) != bool(facts.parent)
     ):
-        _move_out(world, member)
-        leave(world, member)
+        _move_out(state, workload)
+        leave(state, workload)
         family = None
     if not uid:
         return
     if family is None:
-        _move_out(world, member)
-        family = world.families.get(uid)
+        _move_out(state, workload)
+        family = state.families.get(uid)
         if family is None:
-            family = world.families[uid] = Family(uid)
-        member.family = family
+            family = state.families[uid] = FamilyInfo(uid)
+        workload.family = family
     if facts.parent is not None:
         # Strings that all variants share are stored once.
-        family.parent = member
+        family.parent = workload
         family.state = facts.parent._replace(
-            namespace=member.key[0],
-            name=member.key[1],
-            uid=member.uid,
+            namespace=workload.key[0],
+            name=workload.key[1],
+            uid=workload.uid,
             queue=intern(facts.parent.queue),
         )
     elif facts.variant is not None:
         told = facts.variant
-        found = Sibling(intern(told.tag), intern(told.stopped_by), told.active, facts.gate_open)
-        family.variants[member] = world.told.setdefault(found, found)
+        found = VariantInfo(intern(told.tag), intern(told.stopped_by), told.active, facts.gate_open)
+        family.variants[workload] = state.variant_infos.setdefault(found, found)
 
 
-def _move_out(world: SchedulerState, member: WorkloadInfo) -> None:
+def _move_out(state: SchedulerState, workload: WorkloadInfo) -> None:
     """Takes the workload out of its queue before its family changes: the queue finds it by its
     family."""
-    if member.queue is not None:
-        world.take_out(member)
-        member.signature = 0
+    if workload.queue is not None:
+        state.dequeue(workload)
+        workload.signature = 0
 
 
-def leave(world: SchedulerState, member: WorkloadInfo) -> Family | None:
+def leave(state: SchedulerState, workload: WorkloadInfo) -> FamilyInfo | None:
     """Takes the workload out of its family. Returns the family if any member is left."""
-    family = member.family
+    family = workload.family
     if family is None:
         return None
-    if member.overlap is not None:
-        charging.changed(world, charging.withdraw(member))
-    member.family = None
-    if family.parent is member:
+    if workload.family_quota is not None:
+        charging.family_quota_changed(state, charging.leave_family_quota(workload))
+    workload.family = None
+    if family.parent is workload:
         family.parent = family.state = None
     else:
-        family.variants.pop(member, None)
+        family.variants.pop(workload, None)
     if family.parent is None and not family.variants:
-        world.families.pop(family.uid, None)
+        state.families.pop(family.uid, None)
         return None
     return family

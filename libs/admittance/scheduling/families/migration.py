@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from admittance.events.shapes import Admission, HandedOn
-from admittance.scheduling.state.workload_info import Family, InFlight, WorkloadInfo
+from admittance.scheduling.state.workload_info import FamilyInfo, InFlight, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.state import SchedulerState
+    from admittance.scheduling.state.scheduler_state import SchedulerState
 
 MIGRATION: Final = "FlavorMigration"
 
 
-def busy(family: Family) -> str:
+def busy(family: FamilyInfo) -> str:
     """Why nobody of the family may be tried or confirmed now, a sentence; "": somebody may."""
     state = family.state
     assert state is not None
@@ -36,7 +36,7 @@ def busy(family: Family) -> str:
     return ""
 
 
-def admitted_name(family: Family) -> str:
+def admitted_name(family: FamilyInfo) -> str:
     """The name of the variant that is admitted, or will be once what is on its way is written; ""
     is none. Where the family is `busy`, nobody may ask."""
     assert family.state is not None
@@ -45,44 +45,48 @@ def admitted_name(family: Family) -> str:
     return next((one.key[1] for one in family.variants if _begins(one)), "")
 
 
-def _begins(member: WorkloadInfo) -> bool:
+def _begins(workload: WorkloadInfo) -> bool:
     """It is admitted, as far as is known or assumed."""
-    if member.charge is None:
+    if workload.charge is None:
         return False
-    if member.state == "Admitted" or member.inflight is InFlight.CONFIRMED:
+    if workload.state == "Admitted" or workload.in_flight is InFlight.CONFIRMED:
         return True
-    family = member.family
-    return member.inflight is InFlight.ASSIGNED and family is not None and family.begins is member
+    family = workload.family
+    return (
+        workload.in_flight is InFlight.ASSIGNED
+        and family is not None
+        and family.assumed_admitted is workload
+    )
 
 
 def gives_way(
-    world: SchedulerState, member: WorkloadInfo, queue: str, admission: Admission
+    state: SchedulerState, workload: WorkloadInfo, queue: str, admission: Admission
 ) -> WorkloadInfo | None:
     """The variant is about to be assigned this. The admitted sibling that has to stop before; None:
     there is none, or the variant has checks to pass, or victims to wait for, before."""
-    family = member.family
+    family = workload.family
     if family is None:
         return None
-    family.begins = None
-    if world.catalog.checks_to_pass(queue, admission):
+    family.assumed_admitted = None
+    if state.catalog.checks_to_pass(queue, admission):
         return None
     admitted = family.admitted()
     if admitted is None:
-        family.begins = member
+        family.assumed_admitted = workload
     return admitted
 
 
-def may_begin(member: WorkloadInfo) -> bool:
+def may_begin(workload: WorkloadInfo) -> bool:
     """Nothing of its family has moved since it was its turn; so it is of every regular workload."""
-    family = member.family
+    family = workload.family
     return family is None or (family.state is not None and not busy(family))
 
 
 def begin(
-    world: SchedulerState, domain: Domain, member: WorkloadInfo, giver: WorkloadInfo
+    state: SchedulerState, domain: Domain, workload: WorkloadInfo, giver: WorkloadInfo
 ) -> HandedOn:
-    """The member is to take over from the giver: both are on their way, and end together."""
-    family = member.family
+    """The workload is to take over from the giver: both are on their way, and end together."""
+    family = workload.family
     assert family is not None and giver.charge is not None
     told = HandedOn(
         namespace=giver.key[0],
@@ -90,29 +94,33 @@ def begin(
         uid=giver.uid,
         revision=giver.revision,
         reason=MIGRATION,
-        message=f"Migrates to variant {family.tag(member)}",
+        message=f"Migrates to variant {family.tag(workload)}",
     )
-    family.moving = (member, giver)
-    world.under_way(giver, domain, InFlight.MIGRATED)
+    family.migration = (workload, giver)
+    state.set_in_flight(giver, domain, InFlight.MIGRATED)
     return told
 
 
-def end(world: SchedulerState, member: WorkloadInfo, *, taken: bool) -> None:
-    """The picture has heard of the member that was to take over, or the decision does not hold.
+def end(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> None:
+    """The state has heard of the workload that was to take over, or the decision does not hold.
     ``taken``: it is written so; then the giver's new state is on its way, too."""
-    family = member.family
-    if family is None or family.moving is None or family.moving[0] is not member:
+    family = workload.family
+    if family is None or family.migration is None or family.migration[0] is not workload:
         return
-    giver = family.moving[1]
-    family.moving = None
-    if not taken and giver.inflight is InFlight.MIGRATED:
+    giver = family.migration[1]
+    family.migration = None
+    if not taken and giver.in_flight is InFlight.MIGRATED:
         domain = giver.charge.queue.domain if giver.charge is not None else None
-        world.landed(giver, domain)
+        state.clear_in_flight(giver, domain)
 
 
-def taker(member: WorkloadInfo) -> WorkloadInfo:
-    """Who decides about the member: the one that was to take over from it, or itself."""
-    family = member.family
-    if member.inflight is InFlight.MIGRATED and family is not None and family.moving is not None:
-        return family.moving[0]
-    return member
+def taker(workload: WorkloadInfo) -> WorkloadInfo:
+    """Who decides about the workload: the one that was to take over from it, or itself."""
+    family = workload.family
+    if (
+        workload.in_flight is InFlight.MIGRATED
+        and family is not None
+        and family.migration is not None
+    ):
+        return family.migration[0]
+    return workload

@@ -13,7 +13,7 @@ from admittance.quota.tree import Node
 from admittance.scheduling.preemption.room import Need
 from admittance.scheduling.preemption.victims import candidates_of, leaving_of, lenders_below
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Ranked, WorkloadInfo
+from admittance.scheduling.state.workload_info import CandidateEntry, WorkloadInfo
 
 
 class Lists(NamedTuple):
@@ -21,17 +21,17 @@ class Lists(NamedTuple):
     those of its own queue; each in order. ``commons``: of every queue that they are of, but for
     the preemptor's, the cohort that both share."""
 
-    entitled: list[Ranked]
-    others: list[Ranked]
-    own: list[Ranked]
+    entitled: list[CandidateEntry]
+    others: list[CandidateEntry]
+    own: list[CandidateEntry]
     commons: dict[Queue, Node]
 
-    def in_order(self) -> list[tuple[list[Ranked], bool, bool]]:
+    def in_order(self) -> list[tuple[list[CandidateEntry], bool, bool]]:
         """Those on their way out already first, and otherwise list by list; and whether those of
         each list are of other queues, and whether these owe it to the preemptor."""
         kinds = ((self.entitled, True, True), (self.others, True, False), (self.own, False, False))
-        leaving: list[tuple[list[Ranked], bool, bool]] = []
-        staying: list[tuple[list[Ranked], bool, bool]] = []
+        leaving: list[tuple[list[CandidateEntry], bool, bool]] = []
+        staying: list[tuple[list[CandidateEntry], bool, bool]] = []
         for ranked, elsewhere, owed in kinds:
             going = leaving_of(ranked)
             rest = ranked
@@ -49,7 +49,7 @@ class Offer(NamedTuple):
     queue: Queue
     cohort: Node
     owed: bool
-    ranked: list[Ranked]
+    ranked: list[CandidateEntry]
 
 
 def offers(
@@ -61,7 +61,7 @@ def offers(
     gone: Collection[WorkloadInfo],
 ) -> Iterator[Offer]:
     """Of every other queue that takes more than its own, those that the policy gives up: from the
-    nearest cohort to the root. The picture must not be moved while this is read."""
+    nearest cohort to the root. The state must not be moved while this is read."""
     assert queue.plan is not None and queue.node is not None
     policy = queue.plan.policy
     if policy.reclaim == "Never":
@@ -97,10 +97,10 @@ def _rights(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
         cohort = cohort.parent
 
 
-def lists_of(own: list[Ranked], offered: Iterable[Offer]) -> Lists:
+def lists_of(own: list[CandidateEntry], offered: Iterable[Offer]) -> Lists:
     """The lists of a search from what is offered."""
-    entitled: list[Ranked] = []
-    others: list[Ranked] = []
+    entitled: list[CandidateEntry] = []
+    others: list[CandidateEntry] = []
     commons: dict[Queue, Node] = {}
     by_usage = False
     for other, cohort, owed, found in offered:
@@ -125,7 +125,7 @@ def way_to(node: Node, common: Node, contested: Collection[FlavorResource]) -> l
     return way
 
 
-def used_most_first(candidates: list[Ranked]) -> None:
+def used_most_first(candidates: list[CandidateEntry]) -> None:
     """Usage only counts among those of one queue: the places that they have in the order of all
     are theirs, and there those of LocalQueues that used more come first."""
     places: dict[Queue, list[int]] = {}

@@ -1,7 +1,7 @@
 """The search for victims without fair sharing, in cohorts of any depth.
 Source: `docs/spec/scheduling.md#6.3`.
 
-The picture itself is tried out: what would go is taken out of it, and put back before the answer.
+The state itself is tried out: what would go is taken out of it, and put back before the answer.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from admittance.scheduling.preemption.victims import (
 )
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.shared_quota import loosen
-from admittance.scheduling.state.workload_info import Ranked, Victim, WorkloadInfo
+from admittance.scheduling.state.shared_quota import exclude
+from admittance.scheduling.state.workload_info import CandidateEntry, Victim, WorkloadInfo
 
 
 def search(
@@ -101,7 +101,7 @@ class _Hunt:
 
     def run(
         self,
-        ordered: Iterable[tuple[list[Ranked], bool, bool]],
+        ordered: Iterable[tuple[list[CandidateEntry], bool, bool]],
         lack: dict[FlavorResource, int],
         *,
         borrowing: bool,
@@ -113,8 +113,8 @@ class _Hunt:
         closed: set[Queue] = set()
         for ranked, elsewhere, owed in ordered:
             for entry in ranked:
-                member = entry[4]
-                held = member.charge
+                workload = entry[4]
+                held = workload.charge
                 assert held is not None
                 reason = RECLAMATION if elsewhere else IN_CLUSTER_QUEUE
                 if elsewhere:
@@ -134,9 +134,9 @@ class _Hunt:
                 # What it holds of other flavors and resources makes no difference here.
                 asked = self._asked_of(held.queue)
                 amounts = [one for one in held.cells if one[0] in asked]
-                taken.append((Victim(member, reason), amounts))
-                if member.ties:
-                    loosen(member)
+                taken.append((Victim(workload, reason), amounts))
+                if workload.shared_quotas:
+                    exclude(workload)
                 for cell, amount in amounts:
                     cell.charge(-amount)
                     left = lack.get(cell.fr)
@@ -153,7 +153,7 @@ class _Hunt:
 
     def come_within(
         self,
-        ordered: Sequence[tuple[list[Ranked], bool, bool]],
+        ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: Mapping[FlavorResource, int],
     ) -> list[Taken]:
         """The same without borrowing, where the preemptor comes within its own quota only by what
@@ -193,7 +193,7 @@ class _Hunt:
 
     def _least_of_own(
         self,
-        ordered: Sequence[tuple[list[Ranked], bool, bool]],
+        ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: dict[FlavorResource, int],
     ) -> list[Taken]:
         """The first of its own queue that bring it within its quota; empty: some of those are on
@@ -201,14 +201,14 @@ class _Hunt:
         own: list[Taken] = []
         for ranked, elsewhere, _ in ordered:
             for entry in () if elsewhere else ranked:
-                member = entry[4]
-                held = member.charge
+                workload = entry[4]
+                held = workload.charge
                 assert held is not None
-                if member.is_leaving:
+                if workload.is_leaving:
                     return []
                 asked = self._asked_of(held.queue)
                 amounts = [one for one in held.cells if one[0] in asked]
-                own.append((Victim(member, IN_CLUSTER_QUEUE), amounts))
+                own.append((Victim(workload, IN_CLUSTER_QUEUE), amounts))
                 for cell, amount in amounts:
                     more = over.pop(cell.fr, 0) - amount
                     if more > 0:
@@ -217,17 +217,19 @@ class _Hunt:
                     return own
         return []
 
-    def _others(self, ordered: Sequence[tuple[list[Ranked], bool, bool]]) -> Iterator[Taken]:
+    def _others(
+        self, ordered: Sequence[tuple[list[CandidateEntry], bool, bool]]
+    ) -> Iterator[Taken]:
         """Takes those of other queues one after the other, as they are asked for."""
         for ranked, elsewhere, _ in ordered:
             for entry in ranked if elsewhere else ():
-                member = entry[4]
-                held = member.charge
+                workload = entry[4]
+                held = workload.charge
                 assert held is not None
                 if self._is_open(held.queue):
                     asked = self._asked_of(held.queue)
                     amounts = [one for one in held.cells if one[0] in asked]
-                    found = Victim(member, RECLAMATION), amounts
+                    found = Victim(workload, RECLAMATION), amounts
                     away(found)
                     yield found
 

@@ -37,9 +37,9 @@ def taken(assignment: Assignment) -> tuple[Taken, ...]:
     return tuple(found)
 
 
-def waited(member: WorkloadInfo, now: datetime) -> int:
-    """Whole seconds since the member took its place in the queue."""
-    return 0 if member.stamp is None else max(0, (now - member.stamp) // _SECOND)
+def waited(workload: WorkloadInfo, now: datetime) -> int:
+    """Whole seconds since the workload took its place in the queue."""
+    return 0 if workload.queued_at is None else max(0, (now - workload.queued_at) // _SECOND)
 
 
 def short(assignment: Assignment) -> tuple[Taken, ...]:
@@ -62,11 +62,11 @@ def grounds(
     queue: Queue, preemptor: WorkloadInfo, victim: Victim, lacking: tuple[Taken, ...]
 ) -> Grounds:
     """Why the preemptor may take from the victim."""
-    assert queue.plan is not None and victim.member.charge is not None
+    assert queue.plan is not None and victim.workload.charge is not None
     policy = queue.plan.policy
     return Grounds(
-        cluster_queue=victim.member.charge.queue.name,
-        priority=victim.member.priority,
+        cluster_queue=victim.workload.charge.queue.name,
+        priority=victim.workload.priority,
         by_cluster_queue=queue.name,
         by_priority=preemptor.priority,
         policy=policy_of(policy, victim.reason),

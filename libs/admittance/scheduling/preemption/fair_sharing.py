@@ -1,7 +1,7 @@
 """The search for victims under fair sharing. Source: `docs/spec/scheduling.md#6.6, #6.7`.
 
 All shares are those with what the preemptor asks for added to its queue. As without fair sharing
-the picture itself is tried out, and put back before the answer.
+the state itself is tried out, and put back before the answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from admittance.events.shapes import Shares
 from admittance.quota.cell import FlavorResource
 from admittance.quota.tree import Node
-from admittance.scheduling.config import FINAL_SHARE, INITIAL_SHARE
 from admittance.scheduling.fairsharing.shares import Share, Standing, share_of
 from admittance.scheduling.preemption.decision_inputs import compared
 from admittance.scheduling.preemption.room import Need, Taken, fill_back, fits, lacking, may_serve
@@ -24,9 +23,15 @@ from admittance.scheduling.preemption.victims import (
     is_over_any,
     leaving_first,
 )
+from admittance.scheduling.state.config import FINAL_SHARE, INITIAL_SHARE
 from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.shared_quota import Overlap, put_back, take_out
-from admittance.scheduling.state.workload_info import Ranked, Victim, WorkloadInfo, held_for
+from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
+from admittance.scheduling.state.workload_info import (
+    CandidateEntry,
+    Victim,
+    WorkloadInfo,
+    family_quota_of,
+)
 
 
 def search(
@@ -45,7 +50,7 @@ def search(
     short = lacking(need)
     if not candidates or not may_serve(candidates, short):
         return []
-    held = held_for(preemptor)
+    held = family_quota_of(preemptor)
     hunt = _Hunt(queue, need, contested, short, held)
     hunt.add()
     done = hunt.by_strategy(found, strategies[0])
@@ -55,7 +60,7 @@ def search(
     if done:
         return fill_back(hunt.taken, need, borrowing=True)
     for victim, _ in hunt.taken:
-        put_back(victim.member)
+        restore_usage(victim.workload)
     return []
 
 
@@ -65,11 +70,11 @@ def _candidates(
     preemptor: WorkloadInfo,
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo],
-) -> dict[Node, list[Ranked]]:
+) -> dict[Node, list[CandidateEntry]]:
     """Per queue, those that the policies give up, in order."""
     plan, node = queue.plan, queue.node
     assert plan is not None and node is not None
-    found: dict[Node, list[Ranked]] = {}
+    found: dict[Node, list[CandidateEntry]] = {}
     own = candidates_of(queue, plan.policy.within, preemptor, contested, gone)
     if own:
         found[node] = leaving_first(own)
@@ -94,12 +99,12 @@ class _Hunt:
         need: Need,
         contested: Collection[FlavorResource],
         short: dict[FlavorResource, int],
-        held: Overlap[WorkloadInfo] | None,
+        held: FamilyQuota[WorkloadInfo] | None,
     ) -> None:
         assert queue.node is not None
         self._held = held
         self.taken: list[Taken] = []
-        self._retry: dict[Node, list[Ranked]] = {}
+        self._retry: dict[Node, list[CandidateEntry]] = {}
         self._node = queue.node
         self._need = need
         self._contested = contested
@@ -110,7 +115,7 @@ class _Hunt:
     def add(self) -> None:
         """What is asked for counts as used; by a variant, instead of what its family has."""
         if self._held is not None:
-            self._held.suppose(self._need)
+            self._held.assume(self._need)
             return
         for cell, amount in self._need.items():
             cell.charge(amount)
@@ -118,7 +123,7 @@ class _Hunt:
     def subtract(self) -> None:
         """Undoes `add`."""
         if self._held is not None:
-            self._held.suppose_not()
+            self._held.end_assumption()
             return
         for cell, amount in self._need.items():
             cell.charge(-amount)
@@ -130,18 +135,20 @@ class _Hunt:
             found = self.shares[node] = share_of(node)
         return found
 
-    def _take(self, entry: Ranked, node: Node, reason: str, why: Shares | None = None) -> bool:
+    def _take(
+        self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None = None
+    ) -> bool:
         """Takes the workload out. True: that makes room enough."""
-        take_out(entry[4])
+        remove_usage(entry[4])
         return self._taken(entry, node, reason, why)
 
-    def _taken(self, entry: Ranked, node: Node, reason: str, why: Shares | None) -> bool:
+    def _taken(self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None) -> bool:
         """The workload is out, and stays out. True: that makes room enough."""
-        member = entry[4]
-        assert member.charge is not None
+        workload = entry[4]
+        assert workload.charge is not None
         short = self._short
         if short:
-            for cell, amount in member.charge.cells:
+            for cell, amount in workload.charge.cells:
                 left = short.get(cell.fr)
                 if left is not None:
                     if left > amount:
@@ -149,7 +156,7 @@ class _Hunt:
                     else:
                         del short[cell.fr]
         self._moved(node)
-        self.taken.append((Victim(member, reason, why), member.charge.cells))
+        self.taken.append((Victim(workload, reason, why), workload.charge.cells))
         # What goes makes at most as much room as it held.
         return not short and self._fits()
 
@@ -174,7 +181,7 @@ class _Hunt:
         mine, theirs = sides
         return self.share(mine).standing, self.share(theirs).standing, theirs
 
-    def by_strategy(self, candidates: dict[Node, list[Ranked]], strategy: str) -> bool:
+    def by_strategy(self, candidates: dict[Node, list[CandidateEntry]], strategy: str) -> bool:
         """Takes whom the strategy gives up, queue by queue. True: that makes room enough."""
         within = all(
             cell.nominal >= cell.usage for cell in self._need if cell.fr in self._contested
@@ -190,7 +197,7 @@ class _Hunt:
             while targets.has(node):
                 entry = targets.pop(node)
                 if strategy == FINAL_SHARE:
-                    take_out(entry[4])
+                    remove_usage(entry[4])
                     share = share_of(side)
                     after = share.standing
                     if mine <= after:
@@ -199,7 +206,7 @@ class _Hunt:
                             return True
                         self.shares[side] = share
                         break
-                    put_back(entry[4])
+                    restore_usage(entry[4])
                 elif mine < before:
                     if self._take(entry, node, FAIR_SHARING, compared(strategy, mine, before)):
                         return True

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Final
 
 from admittance.api.workload import PreemptionCount
 from admittance.events.facts import Assigned, Decision, Preempted
-from admittance.scheduling.config import PreemptionLoops
+from admittance.scheduling.state.config import PreemptionLoops
 from admittance.scheduling.state.workload_info import Inadmissible, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain, Queue
-    from admittance.scheduling.state.state import SchedulerState
+    from admittance.scheduling.state.scheduler_state import SchedulerState
     from admittance.scheduling.state.workload_info import Victim
 
 REASON: Final = "PreemptionLoop"
@@ -38,12 +38,12 @@ NOBODY: Final[frozenset[WorkloadInfo]] = frozenset()
 class LoopGuard:
     """Decides which preemptors and victims are parted, from the counts in `SchedulerState`."""
 
-    __slots__ = ("_rule", "_taken", "_world")
+    __slots__ = ("_rule", "_state", "_taken")
 
-    def __init__(self, world: SchedulerState) -> None:
-        self._world = world
-        self._rule = None if world.config.as_kueue else world.config.preemption_loops
-        self._taken = world.preemption_counts
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._rule = None if state.config.as_kueue else state.config.preemption_loops
+        self._taken = state.preemption_counts
 
     def note(self, victim: WorkloadInfo, counts: tuple[PreemptionCount, ...]) -> None:
         """The victim's status says this; (): it is gone."""
@@ -57,7 +57,7 @@ class LoopGuard:
         for one in counts:
             self._taken.setdefault(one.by_uid, {})[victim] = one
         if not counts:
-            self._world.parted.pop(victim, None)
+            self._state.loop_guarded.pop(victim, None)
 
     def times(self, preemptor: WorkloadInfo, victim: WorkloadInfo) -> int:
         """How often the victim will have gone for the preemptor, if it goes once more."""
@@ -65,10 +65,10 @@ class LoopGuard:
 
     def told(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
         """The message of a preemption, and that it is one time too many."""
-        times = self.times(preemptor, victim.member)
+        times = self.times(preemptor, victim.workload)
         if not self.is_one(times):
             return message
-        if preemptor.priority > victim.member.priority:
+        if preemptor.priority > victim.workload.priority:
             after = "it is not to come back before that one has had its turn"
         else:
             after = "that one may not take it again for a while"
@@ -110,11 +110,11 @@ class LoopGuard:
     def wait(self, victim: WorkloadInfo) -> None:
         """The victim is set aside for what `hindrance` said: it is looked at again when that one
         has had its turn, and at the latest when the time is over."""
-        self._world.parted[victim] = None
+        self._state.loop_guarded[victim] = None
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
             if until is not None:
-                heappush(self._world.timers, (until, victim.key))
+                heappush(self._state.timers, (until, victim.key))
 
     def park(self, queue: Queue, preemptor: WorkloadInfo, now: datetime) -> bool:
         """Nothing came of the preemptor. Where that is due to whom it may not take any more, it
@@ -124,7 +124,7 @@ class LoopGuard:
             return False
         counts = [self._taken[preemptor.uid][one] for one in spared]
         for count in counts:
-            heappush(self._world.timers, (self._until(count), preemptor.key))
+            heappush(self._state.timers, (self._until(count), preemptor.key))
         names = ", ".join(sorted("/".join(one.key) for one in spared))
         most = max(count.count for count in counts)
         until = min(self._until(count) for count in counts)
@@ -132,20 +132,20 @@ class LoopGuard:
             f"Took the quota of {names} {most} times, and it came back each time: may not take it "
             f"again until {until:%Y-%m-%dT%H:%M:%SZ}, or until a queue or cohort changes"
         )
-        queue.set_aside(preemptor, Inadmissible(REASON, message), now)
+        queue.park_workload(preemptor, Inadmissible(REASON, message), now)
         return True
 
     def let_go(self, now: datetime) -> None:
         """Whoever waited for somebody that has had its turn competes again."""
-        for victim in [one for one in self._world.parted if self.hindrance(one) is None]:
-            del self._world.parted[victim]
-            if victim.aside is not None and victim.aside.reason == REASON:
-                self._world.requeue(victim, now)
+        for victim in [one for one in self._state.loop_guarded if self.hindrance(one) is None]:
+            del self._state.loop_guarded[victim]
+            if victim.inadmissible is not None and victim.inadmissible.reason == REASON:
+                self._state.requeue(victim, now)
 
     def _goes_first_until(self, victim: WorkloadInfo, count: PreemptionCount) -> datetime | None:
         """For how long the victim waits for that preemptor; None: it does not."""
         namespace, _, name = count.by.partition("/")
-        preemptor = self._world.members.get((namespace, name))
+        preemptor = self._state.workloads.get((namespace, name))
         if (
             preemptor is None
             or preemptor.uid != count.by_uid
@@ -153,7 +153,7 @@ class LoopGuard:
             or preemptor.queue is None
             or preemptor.charge is not None
             or preemptor.closed_gate
-            or not preemptor.is_due(self._world.now)
+            or not preemptor.is_due(self._state.now)
             or _domain_of(preemptor) is not _domain_of(victim)
             or not self._is_parted(victim, count)
         ):
@@ -163,13 +163,13 @@ class LoopGuard:
             # It cannot have the room now, so nobody keeps it free for longer than a first pause.
             assert self._rule is not None and count.last is not None
             until = min(until, count.last + self._rule.pause)
-        return until if self._world.now < until else None
+        return until if self._state.now < until else None
 
     def _is_parted(self, victim: WorkloadInfo, count: PreemptionCount) -> bool:
-        if not self.is_one(count.count) or self._world.now >= self._until(count):
+        if not self.is_one(count.count) or self._state.now >= self._until(count):
             return False
         domain = _domain_of(victim)
-        return domain is None or self._world.catalog.newest(domain.name) <= count.seen
+        return domain is None or self._state.catalog.newest(domain.name) <= count.seen
 
     def _until(self, count: PreemptionCount) -> datetime:
         rule, last = self._rule, count.last
@@ -191,6 +191,6 @@ def repeated(decision: Decision, rule: PreemptionLoops | None) -> Iterator[tuple
                 yield f"{one.namespace}/{one.name}", by, one.times
 
 
-def _domain_of(member: WorkloadInfo) -> Domain | None:
-    queue = member.charge.queue if member.charge is not None else member.queue
+def _domain_of(workload: WorkloadInfo) -> Domain | None:
+    queue = workload.charge.queue if workload.charge is not None else workload.queue
     return queue.domain if queue is not None else None

@@ -15,56 +15,56 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from admittance.scheduling.state import charging, planned
-from admittance.scheduling.state.in_flight import Given, Joint
+from admittance.scheduling.state.in_flight import GivenQuota, QuotaHandover
 from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain, Queue
-    from admittance.scheduling.state.state import SchedulerState
+    from admittance.scheduling.state.scheduler_state import SchedulerState
 
 
 def hand_on(
-    world: SchedulerState, domain: Domain, member: WorkloadInfo, givers: Iterable[WorkloadInfo]
+    state: SchedulerState, domain: Domain, workload: WorkloadInfo, givers: Iterable[WorkloadInfo]
 ) -> None:
     """Releases the quota of the givers for the receiver. To be called before it is charged."""
-    assert domain not in world.joints
-    joint = world.joint_of[member] = world.joints[domain] = Joint(member, domain)
+    assert domain not in state.handovers
+    joint = state.handover_of[workload] = state.handovers[domain] = QuotaHandover(workload, domain)
     for giver in givers:
         assert giver.charge is not None
-        joint.given[giver] = Given(giver.charge, giver.ranked)
-        charging.release(world, giver)
-        world.joint_of[giver] = joint
-        world.under_way(giver, domain, InFlight.HANDED_ON)
+        joint.given[giver] = GivenQuota(giver.charge, giver.candidate)
+        charging.release(state, giver)
+        state.handover_of[giver] = joint
+        state.set_in_flight(giver, domain, InFlight.HANDED_ON)
 
 
-def heard_of(world: SchedulerState, giver: WorkloadInfo) -> Queue:
+def heard_of(state: SchedulerState, giver: WorkloadInfo) -> Queue:
     """Takes a giver out of the handover, since its stored state now says what it holds. Returns the
     queue whose quota it gave."""
-    joint = world.joint_of.pop(giver)
+    joint = state.handover_of.pop(giver)
     return joint.given.pop(giver).charge.queue
 
 
-def end(world: SchedulerState, joint: Joint) -> None:
+def end(state: SchedulerState, joint: QuotaHandover) -> None:
     """Ends the handover. Givers without a new stored state hold again exactly what they held."""
-    del world.joint_of[joint.member]
-    del world.joints[joint.domain]
+    del state.handover_of[joint.receiver]
+    del state.handovers[joint.domain]
     for giver, (charge, ranked) in joint.given.items():
-        del world.joint_of[giver]
-        world.landed(giver, charge.queue.domain)
+        del state.handover_of[giver]
+        state.clear_in_flight(giver, charge.queue.domain)
         for cell, amount in charge.cells:
             cell.charge(amount)
         giver.charge = charge
         if giver.family is not None:
-            charging.enter(world, giver)
+            charging.join_family_quota(state, giver)
         charge.queue.holding[giver] = None
-        if world.accounts is not None:
-            world.accounts.heard(giver, world.now, anew=True)
+        if state.accounts is not None:
+            state.accounts.heard(giver, state.now, anew=True)
         if ranked is not None:
-            insort(charge.queue.ranked, ranked)
-            giver.ranked = ranked
-        if charge.queue.domain is not None and world.planning:
-            planned.enlist(world, charge.queue.domain, giver)
-            planned.settle(world, charge.queue.domain)
-        world.moved(charge.queue.domain)
+            insort(charge.queue.candidates, ranked)
+            giver.candidate = ranked
+        if charge.queue.domain is not None and state.planning_domains:
+            planned.add_planner(state, charge.queue.domain, giver)
+            planned.share_quota(state, charge.queue.domain)
+        state.bump_version(charge.queue.domain)
     joint.given.clear()
-    world.stir(joint.domain)
+    state.schedule_cycle(joint.domain)

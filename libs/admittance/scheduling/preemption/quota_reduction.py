@@ -28,8 +28,13 @@ from admittance.quota.cell import Cell, CellNode, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.queue import Domain, Queue
-from admittance.scheduling.state.shared_quota import put_all, put_back, take_all, take_out
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.shared_quota import (
+    remove_all_usage,
+    remove_usage,
+    restore_all_usage,
+    restore_usage,
+)
 from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
@@ -51,26 +56,26 @@ class Overload(NamedTuple):
 class Loss(NamedTuple):
     """Who loses its reservation, and why."""
 
-    member: WorkloadInfo
+    workload: WorkloadInfo
     reason: str
     message: str
     shortfalls: tuple[Shortfall, ...]
 
 
-def due(world: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
+def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
     """What is to be stated about the domain since its quotas changed; each is on its way from now
     on. Costs a look at every quota of the tree, and at workloads only where one is exceeded."""
-    domain.cut = False
-    if world.config.as_kueue:
+    domain.quota_reduced = False
+    if state.config.as_kueue:
         return []
     stated: list[Revoked] = []
-    for loss in losses(world, domain):
-        member = loss.member
-        world.under_way(member, domain, InFlight.REVOKED)
-        world.moved(domain)
+    for loss in losses(state, domain):
+        workload = loss.workload
+        state.set_in_flight(workload, domain, InFlight.REVOKED)
+        state.bump_version(domain)
         stated.append(
             Revoked(
-                **world.about(member, domain, now),
+                **state.decision_fields(workload, domain, now),
                 reason=loss.reason,
                 message=loss.message,
                 shortfalls=loss.shortfalls,
@@ -82,8 +87,8 @@ def due(world: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
     return stated
 
 
-def losses(world: SchedulerState, domain: Domain) -> list[Loss]:
-    """Who has to go as the quotas are now: no more than need be. The picture is as before."""
+def losses(state: SchedulerState, domain: Domain) -> list[Loss]:
+    """Who has to go as the quotas are now: no more than need be. The state is as before."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
         return []  # The sums of a cycle mean nothing: whoever holds quota keeps it.
@@ -91,58 +96,58 @@ def losses(world: SchedulerState, domain: Domain) -> list[Loss]:
     out: list[WorkloadInfo] = []
     found: list[Loss] = []
     for queue in queues:
-        for loss in _without_flavor(world, queue):
+        for loss in _without_flavor(state, queue):
             found.append(loss)
-            out.append(loss.member)
+            out.append(loss.workload)
     overloads: dict[tuple[CellNode, FlavorResource], Overload] = {
         (one.node, one.fr): one for one in overloaded(root)
     }
     if not overloads:
         return found
     out += [one for queue in queues for one in queue.holding if one.is_leaving]
-    for member in out:
-        take_out(member)
-    taken = _make_fit(world, queues, set(out))
-    for member, _ in taken:
-        put_back(member)
-    for member in out:
-        put_back(member)
-    found += [_loss(member, overloads, cell) for member, cell in taken]
+    for workload in out:
+        remove_usage(workload)
+    taken = _make_fit(state, queues, set(out))
+    for workload, _ in taken:
+        restore_usage(workload)
+    for workload in out:
+        restore_usage(workload)
+    found += [_loss(workload, overloads, cell) for workload, cell in taken]
     return found
 
 
 # Flavors. -----------------------------------------------------------------------------------
 
 
-def offered_no_more(member: WorkloadInfo) -> list[FlavorResource]:
+def offered_no_more(workload: WorkloadInfo) -> list[FlavorResource]:
     """Flavors and resources that the workload holds quota of and its ClusterQueue does not list."""
-    charge = member.charge
+    charge = workload.charge
     if charge is None or charge.queue.node is None:
         return []
     return [cell.fr for cell, _ in charge.cells if not cell.named]
 
 
-def _without_flavor(world: SchedulerState, queue: Queue) -> Iterator[Loss]:
+def _without_flavor(state: SchedulerState, queue: Queue) -> Iterator[Loss]:
     assert queue.node is not None
     if all(cell.named for cell in queue.node.cells.values()):
         return
-    for member in queue.holding:
-        if _may_go(world, queue, member) and (missing := offered_no_more(member)):
+    for workload in queue.holding:
+        if _may_go(state, queue, workload) and (missing := offered_no_more(workload)):
             names = ", ".join(f"{resource} in flavor {flavor}" for flavor, resource in missing)
             message = f"ClusterQueue {queue.name} no longer offers {names}"
-            yield Loss(member, FLAVORS_CHANGED, message, ())
+            yield Loss(workload, FLAVORS_CHANGED, message, ())
 
 
-def _may_go(world: SchedulerState, queue: Queue, member: WorkloadInfo) -> bool:
-    if member.inflight:
+def _may_go(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> bool:
+    if workload.in_flight:
         return False
-    if member.state in _NOT_RUNNING:
+    if workload.state in _NOT_RUNNING:
         return True
-    return member.state == "Admitted" and _evicts(world, queue)
+    return workload.state == "Admitted" and _evicts(state, queue)
 
 
-def _evicts(world: SchedulerState, queue: Queue) -> bool:
-    spec = world.catalog.cluster_queues[queue.name].spec
+def _evicts(state: SchedulerState, queue: Queue) -> bool:
+    spec = state.catalog.cluster_queues[queue.name].spec
     return spec.on_quota_cut == EVICT
 
 
@@ -175,11 +180,15 @@ def overloaded(node: Node) -> Iterator[Overload]:
         yield from overloaded(cohort)
 
 
-def burdened(member: WorkloadInfo, *, guilty: bool) -> Cell | None:
-    """What is exceeded and would be less so without the member; None: nothing. guilty: only where
+def burdened(workload: WorkloadInfo, *, guilty: bool) -> Cell | None:
+    """What is exceeded and would be less so without the workload; None: nothing. guilty: only where
     its queue, and every cohort in between, takes more than is its own."""
-    assert member.charge is not None
-    held = member.charge.cells if member.overlap is None else member.overlap.frees(member)
+    assert workload.charge is not None
+    held = (
+        workload.charge.cells
+        if workload.family_quota is None
+        else workload.family_quota.frees(workload)
+    )
     for cell, amount in held:
         here = cell if amount > 0 else None
         while here is not None:
@@ -192,22 +201,22 @@ def burdened(member: WorkloadInfo, *, guilty: bool) -> Cell | None:
 
 
 def _exceeds(
-    world: SchedulerState, member: WorkloadInfo, away: set[WorkloadInfo], *, guilty: bool
+    state: SchedulerState, workload: WorkloadInfo, away: set[WorkloadInfo], *, guilty: bool
 ) -> Cell | None:
     """The same, of one that plans to preempt as it will be when its victims have gone: what they
     use above the limit is not the planner's. ``away``: who is taken out already."""
-    if member.pending is None:
-        return burdened(member, guilty=guilty)
-    going = [one for one in planned.outstanding(world, member) if one not in away]
-    held = take_all(going)
-    found = burdened(member, guilty=guilty)
-    put_all(going, held)
+    if workload.pending_preemption is None:
+        return burdened(workload, guilty=guilty)
+    going = [one for one in planned.outstanding_victims(state, workload) if one not in away]
+    held = remove_all_usage(going)
+    found = burdened(workload, guilty=guilty)
+    restore_all_usage(going, held)
     return found
 
 
 def _exceed_together(
-    world: SchedulerState,
-    member: WorkloadInfo,
+    state: SchedulerState,
+    workload: WorkloadInfo,
     fellows: list[WorkloadInfo],
     away: set[WorkloadInfo],
     *,
@@ -217,34 +226,34 @@ def _exceed_together(
     only then."""
     if not fellows:
         return None
-    held = take_all(fellows)
-    cell = _exceeds(world, member, away.union(fellows), guilty=guilty)
-    put_all(fellows, held)
+    held = remove_all_usage(fellows)
+    cell = _exceeds(state, workload, away.union(fellows), guilty=guilty)
+    restore_all_usage(fellows, held)
     return cell
 
 
 def _make_fit(
-    world: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
+    state: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
 ) -> list[tuple[WorkloadInfo, Cell]]:
     """Who was taken out so that the rest fits, and for what. Whoever is admitted and may not be
     evicted stays, fit or not. ``out``: who was taken out before."""
     reserved: list[WorkloadInfo] = []
     admitted: list[WorkloadInfo] = []
     for queue in queues:
-        evicts = _evicts(world, queue)
-        for entry in queue.ranked:
-            member = entry[4]
-            if member.inflight or offered_no_more(member):
+        evicts = _evicts(state, queue)
+        for entry in queue.candidates:
+            workload = entry[4]
+            if workload.in_flight or offered_no_more(workload):
                 continue
-            if member.state == "QuotaReserved":
-                reserved.append(member)
-            elif evicts and member.state == "Admitted":
-                admitted.append(member)
+            if workload.state == "QuotaReserved":
+                reserved.append(workload)
+            elif evicts and workload.state == "Admitted":
+                admitted.append(workload)
         if queue.rules is not None:
             reserved += [
                 one
                 for one in queue.holding
-                if one.state == PROMISED and not one.inflight and not offered_no_more(one)
+                if one.state == PROMISED and not one.in_flight and not offered_no_more(one)
             ]
     reserved.sort(key=_rank)
     admitted.sort(key=_rank)
@@ -252,48 +261,48 @@ def _make_fit(
     gone: set[WorkloadInfo] = set()
     away = set(out)
     spared: dict[WorkloadInfo, None] = {}
-    for members, guilty in ((reserved, True), (admitted, True), (reserved, False)):
-        for member in members:
-            if member in gone:
+    for workloads, guilty in ((reserved, True), (admitted, True), (reserved, False)):
+        for workload in workloads:
+            if workload in gone:
                 continue
-            going = [member]
-            cell = _exceeds(world, member, away, guilty=guilty)
-            if cell is None and member.overlap is not None:
-                fellows = [one for one in spared if one.overlap is member.overlap]
-                fellows = [one for one in fellows if one is not member and one not in gone]
-                cell = _exceed_together(world, member, fellows, away, guilty=guilty)
-                going = [*fellows, member]
-                spared[member] = None
+            going = [workload]
+            cell = _exceeds(state, workload, away, guilty=guilty)
+            if cell is None and workload.family_quota is not None:
+                fellows = [one for one in spared if one.family_quota is workload.family_quota]
+                fellows = [one for one in fellows if one is not workload and one not in gone]
+                cell = _exceed_together(state, workload, fellows, away, guilty=guilty)
+                going = [*fellows, workload]
+                spared[workload] = None
             if cell is None:
                 continue
             for one in going:
-                take_out(one)
+                remove_usage(one)
                 taken.append((one, cell))
                 gone.add(one)
                 away.add(one)
     # Whoever turns out to fit beside the others after all comes back, the last ones taken first.
     for index in range(len(taken) - 2, -1, -1):
-        member = taken[index][0]
-        put_back(member)
-        if burdened(member, guilty=False) is None:
+        workload = taken[index][0]
+        restore_usage(workload)
+        if burdened(workload, guilty=False) is None:
             del taken[index]
         else:
-            take_out(member)
+            remove_usage(workload)
     return taken
 
 
-def _rank(member: WorkloadInfo) -> tuple[int, float, str]:
+def _rank(workload: WorkloadInfo) -> tuple[int, float, str]:
     """The worst first. What is only promised is newer than any reservation."""
-    if member.ranked is None:
-        return member.priority, float("-inf"), member.uid
-    return member.ranked[:3]
+    if workload.candidate is None:
+        return workload.priority, float("-inf"), workload.uid
+    return workload.candidate[:3]
 
 
 def _loss(
-    member: WorkloadInfo, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
+    workload: WorkloadInfo, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
 ) -> Loss:
-    assert member.charge is not None
-    held = sum(amount for one, amount in member.charge.cells if one.fr == cell.fr)
+    assert workload.charge is not None
+    held = sum(amount for one, amount in workload.charge.cells if one.fr == cell.fr)
     found = overloads.get((cell.node, cell.fr))
     if found is None:
         found = Overload(cell.node, cell.fr, limit_of(cell) or 0, cell.usage)
@@ -313,4 +322,4 @@ def _loss(
         reason=QUOTA_CHANGED,
         message=message,
     )
-    return Loss(member, QUOTA_CHANGED, message, (short,))
+    return Loss(workload, QUOTA_CHANGED, message, (short,))

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from admittance.quota.amounts import minus, plus
 from admittance.quota.cell import Cell, FlavorResource, available, is_over
 from admittance.scheduling.preemption.victims import hold
-from admittance.scheduling.state.shared_quota import fasten, loosen
-from admittance.scheduling.state.workload_info import Ranked, Victim
+from admittance.scheduling.state.shared_quota import exclude, include
+from admittance.scheduling.state.workload_info import CandidateEntry, Victim
 
 Need = Mapping[Cell, int]
 """What a preemptor asks for in all, per cell of its queue."""
 
 
 Taken = tuple[Victim, Sequence[tuple[Cell, int]]]
-"""A victim, and the amounts that were taken out of the picture for it."""
+"""A victim, and the amounts that were taken out of the state for it."""
 
 
 def fits(need: Need, *, borrowing: bool) -> bool:
@@ -70,7 +70,7 @@ def is_indifferent(cell: Cell, amount: int) -> bool:
     return False
 
 
-def may_serve(candidates: Sequence[Ranked], short: Mapping[FlavorResource, int]) -> bool:
+def may_serve(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource, int]) -> bool:
     """Nothing is short of which there were too little even without all candidates."""
     return all(hold(candidates, fr, amount) for fr, amount in short.items())
 
@@ -84,7 +84,7 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
     many = index + 1
     while index >= 0:
         victim, amounts = taken[index]
-        if not victim.member.ties and _cannot_stay(amounts, spare, shared):
+        if not victim.workload.shared_quotas and _cannot_stay(amounts, spare, shared):
             index -= 1
             continue
         # Where so many have room together, each has after those before it: mostly all, or few.
@@ -94,8 +94,8 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
         for cell, amount in total.items():
             cell.charge(amount)
         for victim, _ in some:
-            if victim.member.ties:
-                fasten(victim.member)
+            if victim.workload.shared_quotas:
+                include(victim.workload)
         if fits(need, borrowing=borrowing):
             for at in range(index, index - many, -1):
                 taken[at] = taken[-1]
@@ -107,8 +107,8 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
             for cell, amount in total.items():
                 cell.charge(-amount)
             for victim, _ in some:
-                if victim.member.ties:
-                    loosen(victim.member)
+                if victim.workload.shared_quotas:
+                    exclude(victim.workload)
             if many == 1:
                 index -= 1
             else:
@@ -119,12 +119,12 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
 
 
 def away(taken: Taken) -> None:
-    """Takes the victim out of the picture."""
+    """Takes the victim out of the state."""
     victim, amounts = taken
     for cell, amount in amounts:
         cell.charge(-amount)
-    if victim.member.ties:
-        loosen(victim.member)
+    if victim.workload.shared_quotas:
+        exclude(victim.workload)
 
 
 def back(taken: Taken) -> None:
@@ -132,8 +132,8 @@ def back(taken: Taken) -> None:
     victim, amounts = taken
     for cell, amount in amounts:
         cell.charge(amount)
-    if victim.member.ties:
-        fasten(victim.member)
+    if victim.workload.shared_quotas:
+        include(victim.workload)
 
 
 def _total(taken: Iterable[Taken]) -> dict[Cell, int]:

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import Share
-from admittance.scheduling.state.workload_info import Ranked
+from admittance.scheduling.state.workload_info import CandidateEntry
 
 ShareOf = Callable[[Node], Share]
-Place = tuple[bool, bool, Ranked]
+Place = tuple[bool, bool, CandidateEntry]
 """Order of candidates over all queues: who is leaving first, then those of other queues."""
 
 QueueItem = tuple[int, float, Place, Node]
@@ -36,7 +36,7 @@ class Targets:
     """
 
     def __init__(
-        self, preemptor: Node, candidates: Mapping[Node, list[Ranked]], share: ShareOf
+        self, preemptor: Node, candidates: Mapping[Node, list[CandidateEntry]], share: ShareOf
     ) -> None:
         self._preemptor = preemptor
         self._own: set[Node] = set()
@@ -74,7 +74,7 @@ class Targets:
         """The queue has candidates left."""
         return bool(self._left.get(node))
 
-    def pop(self, node: Node) -> Ranked:
+    def pop(self, node: Node) -> CandidateEntry:
         """Its next candidate."""
         return self._left[node].pop()
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
-from admittance.scheduling.state.queue import Holders, Queue
-from admittance.scheduling.state.workload_info import Charge, InFlight, Ranked, WorkloadInfo
+from admittance.scheduling.state.queue import CandidateCache, Queue
+from admittance.scheduling.state.workload_info import CandidateEntry, Charge, InFlight, WorkloadInfo
 
 IN_CLUSTER_QUEUE: Final = "InClusterQueue"
 RECLAMATION: Final = "InCohortReclamation"
@@ -29,8 +29,8 @@ def allows(policy: str, preemptor: WorkloadInfo, other: WorkloadInfo) -> bool:
     if policy == "LowerOrNewerEqualPriority":
         if other.priority != preemptor.priority:
             return other.priority < preemptor.priority
-        assert preemptor.stamp is not None and other.stamp is not None
-        return preemptor.stamp < other.stamp
+        assert preemptor.queued_at is not None and other.queued_at is not None
+        return preemptor.queued_at < other.queued_at
     return policy == "Any"
 
 
@@ -40,14 +40,14 @@ def candidates_of(
     preemptor: WorkloadInfo,
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo] = (),
-) -> list[Ranked]:
+) -> list[CandidateEntry]:
     """Those of one queue that the policy gives up and that hold something contested, in order:
     where usage counts, those of LocalQueues that used more first. ``gone``: whom not to take into
     account.
 
     Judged by the assigned flavor: holding an amount of nothing counts.
     """
-    if queue.node is None or not queue.ranked or policy == "Never":
+    if queue.node is None or not queue.candidates or policy == "Never":
         return []
     cells = queue.node.cells
     wanted = tuple([cell for fr in contested if (cell := cells.get(fr)) is not None])
@@ -57,10 +57,10 @@ def candidates_of(
     return found if queue.lanes is None else queue.lanes.used_most_first(found)
 
 
-def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[Ranked]:
+def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
     """By rank, those of the queue that hold any of the cells: found once for all heads of a domain
     that ask before anything moves there. Not to be changed."""
-    domain, known = queue.domain, queue.holders
+    domain, known = queue.domain, queue.candidate_cache
     version = domain.version if domain is not None else 0
     if known is not None and known.same(domain, version, wanted):
         return known.found
@@ -69,20 +69,22 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[Ranked]:
         only = wanted[0]
         found = [
             entry
-            for entry in queue.ranked
+            for entry in queue.candidates
             for charge in (entry[4].charge,)
             if charge is not None
             for cell, _ in charge.cells
             if cell is only
         ]
     else:
-        found = [entry for entry in queue.ranked if _holds_any(entry[4].charge, wanted)]
+        found = [entry for entry in queue.candidates if _holds_any(entry[4].charge, wanted)]
     if domain is not None:
-        queue.holders = Holders(domain, version, wanted, found)
+        queue.candidate_cache = CandidateCache(domain, version, wanted, found)
     return found
 
 
-def _given_up(ranked: list[Ranked], policy: str, preemptor: WorkloadInfo) -> list[Ranked]:
+def _given_up(
+    ranked: list[CandidateEntry], policy: str, preemptor: WorkloadInfo
+) -> list[CandidateEntry]:
     """By rank. Those of lower priority come first, and then those of the same, so that nobody has
     to be asked but where age decides."""
     priority = preemptor.priority
@@ -106,20 +108,20 @@ def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
     return False
 
 
-def leaving_of(ranked: Iterable[Ranked]) -> list[Ranked]:
+def leaving_of(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
     """Those on their way out already, in order: `WorkloadInfo.is_leaving`, asked of very many."""
     return [
         entry
         for entry in ranked
-        for member in (entry[4],)
-        if member.inflight >= _GOING or member.state == "Evicting"
+        for workload in (entry[4],)
+        if workload.in_flight >= _GOING or workload.state == "Evicting"
     ]
 
 
-def leaving_first(ranked: Iterable[Ranked]) -> list[Ranked]:
+def leaving_first(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
     """In order, but those on their way out already before all others."""
-    leaving: list[Ranked] = []
-    staying: list[Ranked] = []
+    leaving: list[CandidateEntry] = []
+    staying: list[CandidateEntry] = []
     for entry in ranked:
         (leaving if entry[4].is_leaving else staying).append(entry)
     return leaving + staying
@@ -148,7 +150,7 @@ def lenders_below(
             yield from lenders_below(below, skip, contested)
 
 
-def hold(candidates: Iterable[Ranked], fr: FlavorResource, amount: int) -> bool:
+def hold(candidates: Iterable[CandidateEntry], fr: FlavorResource, amount: int) -> bool:
     """These hold at least so much of the flavor and resource together."""
     for entry in candidates:
         held = entry[4].charge

@@ -1,4 +1,4 @@
-"""The consumption of every LocalQueue whose ClusterQueue counts it, kept by what the picture hears.
+"""The consumption of every LocalQueue whose ClusterQueue counts it, kept by what the state hears.
 
 Every instance keeps these accounts, whether it leads the domain or not: what is consumed follows
 from what was written down last and from the workloads since, each of which tells since when it is
@@ -15,7 +15,6 @@ from typing import Final
 from admittance.events.requests import LocalUsage
 from admittance.events.shapes import ConsumedUsage
 from admittance.quota.catalog import Catalog
-from admittance.scheduling.config import AdmissionFairSharing
 from admittance.scheduling.fairsharing.usage import (
     Account,
     Nanos,
@@ -24,6 +23,7 @@ from admittance.scheduling.fairsharing.usage import (
     penalty_of,
     status_of,
 )
+from admittance.scheduling.state.config import AdmissionFairSharing
 from admittance.scheduling.state.equivalence import Lane, Lanes
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.workload_info import Key, WorkloadInfo
@@ -60,7 +60,7 @@ class Row:
 
     def moved(self) -> None:
         """Its place among the lanes may have changed."""
-        self.lanes.moved(self.lane)
+        self.lanes.lane_changed(self.lane)
 
     def start(self, bill: Bill, at: datetime) -> None:
         """The workload is admitted since then. What was written down later knows of it."""
@@ -89,14 +89,14 @@ class Accounts:
         config: AdmissionFairSharing,
         catalog: Catalog,
         queues: Mapping[str, Queue],
-        members: Mapping[Key, Mapping[WorkloadInfo, None]],
+        workloads: Mapping[Key, Mapping[WorkloadInfo, None]],
         owned: set[str],
     ) -> None:
         self.config = config
         self.sampled = LONG_AGO
         self._catalog = catalog
         self._queues = queues
-        self._members = members
+        self._members = workloads
         self._owned = owned
         self._rows: dict[Key, Row] = {}
         self._records: dict[Key, ConsumedUsage] = {}
@@ -150,45 +150,45 @@ class Accounts:
         record = self._records.get(key)
         if record is not None:
             row.restore(record)
-        for member in self._members.get(key, ()):
-            if _is_billed(member):
-                self._bill(row, member)
+        for workload in self._members.get(key, ()):
+            if _is_billed(workload):
+                self._bill(row, workload)
         account.sample(self.sampled)
         row.moved()
         self._moving = True
 
-    # What the picture hears. ----------------------------------------------------------------
+    # What the state hears. ----------------------------------------------------------------
 
-    def heard(self, member: WorkloadInfo, now: datetime, *, anew: bool = False) -> None:
-        """What the member holds, or whether it is admitted, may have changed. ``anew``: it holds
+    def heard(self, workload: WorkloadInfo, now: datetime, *, anew: bool = False) -> None:
+        """What the workload holds, or whether it is admitted, may have changed. ``anew``: it holds
         another amount from now on, and was admitted before if it is. Of a family only the one that
         counts is billed."""
-        row = self._rows.get(member.local)
+        row = self._rows.get(workload.local_queue)
         if row is None:
             return
-        for one in [member] if member.family is None else (*member.family.variants, member):
-            self._heard(row, one, now, anew=anew and one is member)
+        for one in [workload] if workload.family is None else (*workload.family.variants, workload):
+            self._heard(row, one, now, anew=anew and one is workload)
 
-    def _heard(self, row: Row, member: WorkloadInfo, now: datetime, *, anew: bool) -> None:
-        bill = row.bills.get(member)
-        if not _is_billed(member):
+    def _heard(self, row: Row, workload: WorkloadInfo, now: datetime, *, anew: bool) -> None:
+        bill = row.bills.get(workload)
+        if not _is_billed(workload):
             if bill is None:
                 return
-            del row.bills[member]
+            del row.bills[workload]
             self._cancel(row, bill, now)
         elif bill is None:
-            self._bill(row, member, again=now if anew else None)
-        elif (bill.started is None) is (member.admitted_at is None):
+            self._bill(row, workload, again=now if anew else None)
+        elif (bill.started is None) is (workload.admitted_at is None):
             return
-        elif member.admitted_at is not None:
+        elif workload.admitted_at is not None:
             row.account.excuse(bill.penalty)
-            row.start(bill, member.admitted_at)
+            row.start(bill, workload.admitted_at)
         else:
             self._cancel(row, bill, now)
             bill.started, bill.penalty = None, {}
         row.moved()
         self._moving = True
-        self._unsaved.setdefault(member.local, now)
+        self._unsaved.setdefault(workload.local_queue, now)
 
     def _cancel(self, row: Row, bill: Bill, now: datetime) -> None:
         if bill.started is None:
@@ -196,19 +196,19 @@ class Accounts:
         else:
             row.account.stop(bill.amounts, now)
 
-    def _bill(self, row: Row, member: WorkloadInfo, again: datetime | None = None) -> None:
+    def _bill(self, row: Row, workload: WorkloadInfo, again: datetime | None = None) -> None:
         """``again``: since when it counts, if it is admitted and has paid its penalty before."""
-        assert member.charge is not None
+        assert workload.charge is not None
         amounts: Nanos = {}
-        for cell, much in member.charge.cells:
+        for cell, much in workload.charge.cells:
             resource = cell.fr[1]
             amounts[resource] = amounts.get(resource, 0) + nanos(resource, much)
-        penalty = {} if _goes_on(member) else penalty_of(self.config, amounts)
-        bill = row.bills[member] = Bill(amounts, penalty, None)
-        if member.admitted_at is None:
+        penalty = {} if _goes_on(workload) else penalty_of(self.config, amounts)
+        bill = row.bills[workload] = Bill(amounts, penalty, None)
+        if workload.admitted_at is None:
             row.account.expect(bill.penalty)
         elif again is None:
-            row.start(bill, member.admitted_at)
+            row.start(bill, workload.admitted_at)
         else:
             bill.started = again
             row.account.start(amounts, {}, again)
@@ -282,16 +282,16 @@ class Accounts:
                 yield key, record
 
 
-def _is_billed(member: WorkloadInfo) -> bool:
+def _is_billed(workload: WorkloadInfo) -> bool:
     """What it holds counts: of a family, only what the one does that is admitted, or may be."""
-    if member.charge is None:
+    if workload.charge is None:
         return False
-    return member.overlap is None or member.overlap.counts is member
+    return workload.family_quota is None or workload.family_quota.counts is workload
 
 
-def _goes_on(member: WorkloadInfo) -> bool:
+def _goes_on(workload: WorkloadInfo) -> bool:
     """Its family has been admitted before, and only moves: that was paid for then."""
-    state = member.family.state if member.family is not None else None
+    state = workload.family.state if workload.family is not None else None
     if state is None or state.first_admitted is None:
         return False
-    return member.admitted_at is None or member.admitted_at > state.first_admitted
+    return workload.admitted_at is None or workload.admitted_at > state.first_admitted

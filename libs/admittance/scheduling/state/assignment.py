@@ -16,7 +16,7 @@ from admittance.quota.tree import Node
 from admittance.scheduling.state.requests import Shape
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.shared_quota import Overlap
+    from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 class Mode(IntEnum):
@@ -65,7 +65,7 @@ class Assignment:
     the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
     the flavors so far; ``avoided``: flavors that bring these are passed over; ``clashes``: checks
     of earlier choices that later flavors were passed over for. ``failed_from``: the obstacles from
-    this index on are those of the scan that found nothing. ``overlap``: what the family holds
+    this index on are those of the scan that found nothing. ``family_quota``: what the family holds
     already, of a variant: it takes no more than is lacking of that, and would be charged ``whole``;
     None: it takes all that it would be charged."""
 
@@ -76,20 +76,20 @@ class Assignment:
         "contested",
         "cursor",
         "failed_from",
+        "family_quota",
         "level",
         "mode",
         "obstacles",
-        "overlap",
         "places",
         "usage",
         "whole",
     )
 
     def __init__(
-        self, avoided: frozenset[str] = frozenset(), overlap: Overlap[Any] | None = None
+        self, avoided: frozenset[str] = frozenset(), overlap: FamilyQuota[Any] | None = None
     ) -> None:
         self.avoided = avoided
-        self.overlap = overlap
+        self.family_quota = overlap
         self.clashes: list[str] = []
         self.mode: int = 4  # FIT
         self.level = 0
@@ -103,9 +103,9 @@ class Assignment:
         self.contested: dict[FlavorResource, None] = {}
 
     def takes(self) -> dict[Cell, int]:
-        """What it would take as the picture is now: of a variant that depends on who of its family
+        """What it would take as the state is now: of a variant that depends on who of its family
         is in it."""
-        return self.usage if self.overlap is None else self.overlap.adds(self.whole)
+        return self.usage if self.family_quota is None else self.family_quota.adds(self.whole)
 
 
 Cursor = tuple[Mapping[int, int], ...]

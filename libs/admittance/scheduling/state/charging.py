@@ -14,88 +14,92 @@ from admittance.events.shapes import Admission
 from admittance.family.policy import rules_of
 from admittance.quota.cell import Cell
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.shared_quota import Overlap
+from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.scheduling.state.workload_info import Charge
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.state import SchedulerState
-    from admittance.scheduling.state.workload_info import Family, WorkloadInfo
+    from admittance.scheduling.state.scheduler_state import SchedulerState
+    from admittance.scheduling.state.workload_info import FamilyInfo, WorkloadInfo
 
 
-def enter(world: SchedulerState, member: WorkloadInfo) -> None:
+def join_family_quota(state: SchedulerState, workload: WorkloadInfo) -> None:
     """Adds a charged variant to the shared quota of its family, which counts once."""
-    family = member.family
-    assert family is not None and member.charge is not None
-    overlap = family.held
+    family = workload.family
+    assert family is not None and workload.charge is not None
+    overlap = family.quota
     if overlap is None:
-        overlap = family.held = Overlap(world.members, shares=world.config.fair_sharing is not None)
-    overlap.join(member, member.charge.cells)
-    member.overlap = overlap
-    member.ties = [*(member.ties or ()), overlap]
-    changed(world, family)
+        overlap = family.quota = FamilyQuota(
+            state.workloads, shares=state.config.fair_sharing is not None
+        )
+    overlap.join(workload, workload.charge.cells)
+    workload.family_quota = overlap
+    workload.shared_quotas = [*(workload.shared_quotas or ()), overlap]
+    family_quota_changed(state, family)
 
 
-def withdraw(member: WorkloadInfo) -> Family:
+def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
     """Takes a variant out of the shared quota of its family and returns the family.
 
     The charge of the variant has been given back in full, or no longer belongs to the family. The
-    caller calls `changed` with the family once the charge is removed."""
-    family, overlap = member.family, member.overlap
-    assert family is not None and overlap is not None and member.charge is not None
-    overlap.leave(member, member.charge.cells)
-    member.overlap = None
-    member.ties = [one for one in member.ties or () if one is not overlap] or None
+    caller calls `family_quota_changed` with the family once the charge is removed."""
+    family, overlap = workload.family, workload.family_quota
+    assert family is not None and overlap is not None and workload.charge is not None
+    overlap.leave(workload, workload.charge.cells)
+    workload.family_quota = None
+    workload.shared_quotas = [
+        one for one in workload.shared_quotas or () if one is not overlap
+    ] or None
     if not overlap.members:
-        family.held = None
+        family.quota = None
     return family
 
 
-def judge(world: SchedulerState, family: Family) -> None:
+def choose_counted(state: SchedulerState, family: FamilyInfo) -> None:
     """Chooses again which variant counts in shares, after the admitted variant may have changed."""
-    if family.held is not None:
-        family.held.count(_counts(world, family.held))
+    if family.quota is not None:
+        family.quota.count(_counts(state, family.quota))
 
 
-def changed(world: SchedulerState, family: Family) -> None:
+def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
     """Puts the waiting variants into their classes again, after the quota of the family changed."""
-    judge(world, family)
+    choose_counted(state, family)
     waiting: list[tuple[Queue, WorkloadInfo]] = []
     for one in family.variants:
-        one.patience = None
-        if one.queue is not None and one.entry is not None and one.queue.is_apart(one):
+        one.saved_search = None
+        if one.queue is not None and one.entry is not None and one.queue.is_in_own_class(one):
             waiting.append((one.queue, one))
             one.queue.remove(one)
     for queue, one in waiting:
-        queue.add(one, world.now)
-        world.changed(queue)
+        queue.add(one, state.now)
+        state.queue_changed(queue)
 
 
-def _counts(world: SchedulerState, held: Overlap[WorkloadInfo]) -> WorkloadInfo | None:
+def _counts(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> WorkloadInfo | None:
     """Returns the variant that counts in shares: the admitted one, else the best one."""
-    members = list(held.members)
-    if len(members) < 2:
-        return members[0] if members else None
-    admitted = [one for one in members if one.admitted_at is not None]
+    workloads = list(held.members)
+    if len(workloads) < 2:
+        return workloads[0] if workloads else None
+    admitted = [one for one in workloads if one.admitted_at is not None]
     if admitted:
         # With two, one takes over and the end of the other one is not known yet.
         return max(admitted, key=lambda one: (one.admitted_at, one.uid))
-    return min(members, key=lambda one: (_place(world, one), one.uid))
+    return min(workloads, key=lambda one: (_place(state, one), one.uid))
 
 
-def _place(world: SchedulerState, member: WorkloadInfo) -> int:
-    family, charge = member.family, member.charge
-    if family is None or charge is None or member not in family.variants:
-        return len(world.members)
-    queue = world.catalog.cluster_queues.get(charge.queue.name)
+def _place(state: SchedulerState, workload: WorkloadInfo) -> int:
+    family, charge = workload.family, workload.charge
+    if family is None or charge is None or workload not in family.variants:
+        return len(state.workloads)
+    queue = state.catalog.cluster_queues.get(charge.queue.name)
     rules = rules_of(queue.spec) if queue is not None else None
-    tag = rules.tag(family.tag(member)) if rules is not None else None
-    return tag.place if tag is not None else len(world.members)
+    tag = rules.tag(family.tag(workload)) if rules is not None else None
+    return tag.place if tag is not None else len(state.workloads)
 
 
 def charge(
-    world: SchedulerState,
-    member: WorkloadInfo,
+    state: SchedulerState,
+    workload: WorkloadInfo,
     queue: Queue,
     admission: Admission,
     cells: list[tuple[Cell, int]],
@@ -103,50 +107,56 @@ def charge(
     """Charges the workload for these amounts."""
     for cell, amount in cells:
         cell.charge(amount)
-    member.charge = Charge(queue, admission, cells)
-    if member.family is not None:
-        enter(world, member)
-    queue.holding[member] = None
+    workload.charge = Charge(queue, admission, cells)
+    if workload.family is not None:
+        join_family_quota(state, workload)
+    queue.holding[workload] = None
     domain = queue.domain
     if domain is not None:
-        if member.pending is not None:
-            planned.enlist(world, domain, member)
-        if domain.bent or (world.planning and _concerns_a_plan(world, member)):
-            planned.settle(world, domain)
-    world.moved(domain)
-    if world.accounts is not None:
-        world.accounts.heard(member, world.now, anew=True)
+        if workload.pending_preemption is not None:
+            planned.add_planner(state, domain, workload)
+        if domain.plan_quota_varies or (
+            state.planning_domains and _concerns_a_plan(state, workload)
+        ):
+            planned.share_quota(state, domain)
+    state.bump_version(domain)
+    if state.accounts is not None:
+        state.accounts.heard(workload, state.now, anew=True)
 
 
-def release(world: SchedulerState, member: WorkloadInfo) -> Queue | None:
+def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
     """Gives back exactly what the workload was charged. Returns the queue of that quota."""
-    held = member.charge
+    held = workload.charge
     if held is None:
         return None
     domain = held.queue.domain
-    tied = domain is not None and (domain.bent or member.ties is not None)
+    tied = domain is not None and (domain.plan_quota_varies or workload.shared_quotas is not None)
     if domain is not None and tied:
-        planned.dissolve(domain)
+        planned.unshare_quota(domain)
     for cell, amount in held.cells:
         cell.charge(-amount)
-    family = withdraw(member) if member.overlap is not None else None
-    member.charge = None
+    family = leave_family_quota(workload) if workload.family_quota is not None else None
+    workload.charge = None
     if family is not None:
-        changed(world, family)
-    held.queue.holding.pop(member, None)
+        family_quota_changed(state, family)
+    held.queue.holding.pop(workload, None)
     if domain is not None:
-        planned.strike(world, domain, member)
+        planned.remove_planner(state, domain, workload)
         if tied:
-            planned.settle(world, domain)
-    if member.ranked is not None:
-        held.queue.unrank(member)
-    world.moved(held.queue.domain)
-    if world.accounts is not None:
-        world.accounts.heard(member, world.now)
+            planned.share_quota(state, domain)
+    if workload.candidate is not None:
+        held.queue.remove_candidate(workload)
+    state.bump_version(held.queue.domain)
+    if state.accounts is not None:
+        state.accounts.heard(workload, state.now)
     return held.queue
 
 
-def _concerns_a_plan(world: SchedulerState, member: WorkloadInfo) -> bool:
+def _concerns_a_plan(state: SchedulerState, workload: WorkloadInfo) -> bool:
     """Returns whether a plan of preemption depends on what the workload holds. The quota of a
     variant depends on what its siblings hold."""
-    return member.pending is not None or member.key in world.planned or member.overlap is not None
+    return (
+        workload.pending_preemption is not None
+        or workload.key in state.planners_by_victim
+        or workload.family_quota is not None
+    )

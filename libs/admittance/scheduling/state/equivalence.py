@@ -1,9 +1,9 @@
-"""Classes of equal waiting workloads, their order in a ClusterQueue, and when to say why they wait.
+"""Classes of equal waiting workloads, their order in a ClusterQueue, and when refusals are due.
 
 Workloads of one shape and priority share a class, and only a class has a place in the order: that
-of its first workload. A scan that finds nothing parks the whole class, whatever its size.
+of its first workload. A scan without a result parks the whole class, whatever its size.
 
-Without admission fair sharing all classes are in one order. With it, each LocalQueue has a lane,
+Without admission fair sharing, all classes are in one order. With it, each LocalQueue has a lane,
 and the lane of the LocalQueue that used least goes first. A change of usage then costs one step in
 the order of lanes, however many workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`.
 """
@@ -19,31 +19,30 @@ from typing import TYPE_CHECKING, NamedTuple
 from admittance.events.shapes import Refusal
 from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.assignment import Cursor
-from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shape
-from admittance.scheduling.state.workload_info import Entry, Key, Ranked, WorkloadInfo
+from admittance.scheduling.state.workload_info import CandidateEntry, ClassEntry, Key, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.workload_info import Nomination
 
 
 Kind = Shape | tuple[Shape, str]
-"""What is asked for; of variants, also the family that it is asked beside, "" where that makes no
-difference."""
+"""The shape. For variants also the uid of their family, or "" if the family makes no difference."""
 
 ClassKey = tuple[int, Kind, Key | None]
-"""Priority, what is asked for, and the LocalQueue where that makes a difference."""
+"""Priority, kind, and the LocalQueue if it makes a difference."""
 
-Item = tuple[int, datetime, str, Key, int, "EqClass"]
-"""A class's place; the number parts an item from one of the same workload that is out of date."""
+Item = tuple[int, datetime, str, Key, int, "EquivalenceClass"]
+"""Place of a class in a heap. The number orders a new item before an outdated item of the same
+workload."""
 
 LaneItem = tuple[float, Item, int, "Lane"]
-"""A lane's place: the usage of its LocalQueue, then the place of its first class."""
+"""Place of a lane: usage of its LocalQueue, then the place of its first class."""
 
 
-class Places:
-    """Classes that compete, each at the place of its first member; what is out of date is passed
-    over."""
+class ClassHeap:
+    """Competing classes, each at the place of its first workload. Outdated items are skipped."""
 
     __slots__ = ("_bound", "_number", "heap")
 
@@ -52,8 +51,8 @@ class Places:
         self._number = 0
         self._bound = 64
 
-    def put(self, cls: EqClass) -> bool:
-        """The class is at the place of its first member. True: that is new."""
+    def put(self, cls: EquivalenceClass) -> bool:
+        """Puts the class at the place of its first workload. Returns whether the place is new."""
         entry = cls.first()
         if entry is None:
             return False
@@ -69,8 +68,8 @@ class Places:
             self._bound = 2 * len(self.heap) + 64
         return True
 
-    def first(self) -> Entry | None:
-        """The entry of whoever is first; None: nobody competes."""
+    def first(self) -> ClassEntry | None:
+        """Returns the first entry; None: no workload competes."""
         heap = self.heap
         while heap:
             item = heap[0]
@@ -83,98 +82,101 @@ class Places:
 
 
 class Lane:
-    """The workloads of one LocalQueue. ``item``: its place among the lanes; None: it has none."""
+    """The classes of one LocalQueue. ``item``: its place among the lanes; None: no class
+    competes."""
 
     __slots__ = ("account", "item", "key", "places")
 
     def __init__(self, key: Key, account: Account | None) -> None:
         self.key = key
         self.account = account
-        self.places = Places()
+        self.places = ClassHeap()
         self.item: LaneItem | None = None
 
     @property
     def usage(self) -> float:
-        """What it is compared by."""
+        """The usage that orders the lane."""
         return self.account.value if self.account is not None else 0.0
 
 
 class Lanes:
-    """The LocalQueues of one ClusterQueue, by usage. Classes that are equal but for the LocalQueue
-    are a family: what stands in the way of one stands in the way of all. ``keeps_place``: whoever
-    others were told to go for comes first, whatever its LocalQueue used; else its victim, whose
-    LocalQueue used less, could take the room that it left, and be told to go again."""
+    """The LocalQueues of one ClusterQueue, ordered by usage.
 
-    __slots__ = ("_bound", "_families", "_heap", "_number", "by_key", "keeps_place")
+    Classes that differ only by LocalQueue are a group: a refusal of one is a refusal of all.
+    ``preemptor_first``: the preemptor comes first, whatever its LocalQueue used. Otherwise its
+    victim, whose LocalQueue used less, could take the freed quota and be preempted again.
+    """
+
+    __slots__ = ("_bound", "_families", "_heap", "_number", "by_key", "preemptor_first")
 
     def __init__(self, *, keeps_place: bool = True) -> None:
-        self.keeps_place = keeps_place
+        self.preemptor_first = keeps_place
         self.by_key: dict[Key, Lane] = {}
-        self._families: dict[tuple[int, Kind], dict[EqClass, None]] = {}
+        self._families: dict[tuple[int, Kind], dict[EquivalenceClass, None]] = {}
         self._heap: list[LaneItem] = []
         self._number = 0
         self._bound = 64
 
     def lane(self, key: Key) -> Lane:
-        """The lane of a LocalQueue, made where there is none."""
+        """Returns the lane of a LocalQueue and creates it if needed."""
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = Lane(key, None)
         return found
 
     def usage_of(self, key: Key | None) -> float:
-        """What the LocalQueue is compared by."""
+        """Returns the usage that orders the LocalQueue's lane."""
         found = self.by_key.get(key) if key is not None else None
         return found.usage if found is not None else 0.0
 
-    def join(self, cls: EqClass) -> list[EqClass]:
-        """The class is new. Returns the others of its family."""
+    def join(self, cls: EquivalenceClass) -> list[EquivalenceClass]:
+        """Adds a new class. Returns the other classes of its group."""
         family = self._families.setdefault(cls.key[:2], {})
         others = list(family)
         family[cls] = None
         return others
 
-    def leave(self, cls: EqClass) -> None:
-        """The class is empty and no more."""
+    def leave(self, cls: EquivalenceClass) -> None:
+        """Removes an empty class."""
         family = self._families[cls.key[:2]]
         family.pop(cls, None)
         if not family:
             del self._families[cls.key[:2]]
 
-    def family(self, cls: EqClass) -> list[EqClass]:
-        """All that are equal to it but for the LocalQueue, itself included."""
+    def family(self, cls: EquivalenceClass) -> list[EquivalenceClass]:
+        """Returns all classes that differ from this one only by LocalQueue, this one included."""
         return list(self._families[cls.key[:2]])
 
-    def told_all(self) -> dict[str, float]:
-        """What each LocalQueue that used anything is compared by, if it does not go last anyway."""
+    def recorded_usages(self) -> dict[str, float]:
+        """Returns the usage of each LocalQueue that used anything and has a weight."""
         return {
             "/".join(key): lane.usage
             for key, lane in self.by_key.items()
             if 0.0 < lane.usage < float("inf")
         }
 
-    def pretend(self, usages: Mapping[str, float]) -> None:
-        """Compares by these usages until something changes them; the other way of `told_all`."""
+    def set_usages(self, usages: Mapping[str, float]) -> None:
+        """Orders the lanes by these recorded usages, until something changes them."""
         for key, lane in self.by_key.items():
             if lane.account is not None and lane.account.weight > 0:
                 lane.account.value = usages.get("/".join(key), 0.0)
-                self.moved(lane)
+                self.lane_changed(lane)
 
-    def told(self, member: WorkloadInfo) -> float | None:
-        """What its LocalQueue is compared by, as it is told; None: it goes last."""
-        usage = self.usage_of(member.local)
+    def recorded_usage(self, workload: WorkloadInfo) -> float | None:
+        """Returns the usage of the workload's LocalQueue; None: it has no weight and goes last."""
+        usage = self.usage_of(workload.local_queue)
         return usage if usage != float("inf") else None
 
-    def put(self, cls: EqClass) -> None:
-        """The class competes, at the place of its first member."""
+    def put(self, cls: EquivalenceClass) -> None:
+        """Lets the class compete, at the place of its first workload."""
         key = cls.key[2]
         assert key is not None, "every class is of one LocalQueue here"
         lane = self.lane(key)
         if lane.places.put(cls):
-            self.moved(lane)
+            self.lane_changed(lane)
 
-    def moved(self, lane: Lane) -> None:
-        """The lane's first class or its usage may have changed."""
+    def lane_changed(self, lane: Lane) -> None:
+        """Updates the place of the lane after its first class or its usage changed."""
         entry = lane.places.first()
         if entry is None:
             lane.item = None
@@ -192,11 +194,13 @@ class Lanes:
             heapify(self._heap)
             self._bound = 2 * len(self._heap) + 64
 
-    def first(self, sticky: WorkloadInfo | None) -> Entry | None:
-        """The entry of whoever is first: ``sticky``, which keeps its place; else of the LocalQueue
-        that used least. Where no place is kept, sticky comes first only there, or where others used
-        as little."""
-        if sticky is not None and self.keeps_place:
+    def first(self, sticky: WorkloadInfo | None) -> ClassEntry | None:
+        """Returns the first entry: the preemptor ``sticky``, or the head of the lane with the least
+        usage.
+
+        Without ``preemptor_first``, sticky comes first only if no lane used less.
+        """
+        if sticky is not None and self.preemptor_first:
             return sticky.entry
         while self._heap:
             place = self._heap[0]
@@ -206,70 +210,75 @@ class Lanes:
                 continue
             entry = lane.places.first()
             if entry is not None and lane.places.heap[0] is place[1]:
-                if sticky is not None and self.usage_of(sticky.local) <= place[0]:
+                if sticky is not None and self.usage_of(sticky.local_queue) <= place[0]:
                     return sticky.entry
                 return entry
             # Its first class was parked or went since.
             heappop(self._heap)
             lane.item = None
-            self.moved(lane)
+            self.lane_changed(lane)
         return None
 
-    def before(self, member: WorkloadInfo, head: WorkloadInfo) -> str:
-        """That the head goes first since its LocalQueue used less, in words; "": it is not so."""
-        mine, theirs = self.usage_of(member.local), self.usage_of(head.local)
+    def before(self, workload: WorkloadInfo, head: WorkloadInfo) -> str:
+        """Returns a sentence if the head goes first because its LocalQueue used less; else ""."""
+        mine, theirs = self.usage_of(workload.local_queue), self.usage_of(head.local_queue)
         if theirs >= mine:
             return ""
         used = "has no weight" if mine == float("inf") else f"used more ({mine:.4g})"
         return (
-            f"LocalQueue {member.local[0]}/{member.local[1]} {used}, "
-            f"and {head.local[0]}/{head.local[1]} ({theirs:.4g}) goes first"
+            f"LocalQueue {workload.local_queue[0]}/{workload.local_queue[1]} {used}, "
+            f"and {head.local_queue[0]}/{head.local_queue[1]} ({theirs:.4g}) goes first"
         )
 
-    def used_most_first(self, ranked: Iterable[Ranked]) -> list[Ranked]:
-        """Possible victims, those of LocalQueues that used more before others; otherwise in the
-        given order."""
-        return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local))
+    def used_most_first(self, ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
+        """Returns the candidates, those of LocalQueues that used more first, otherwise in the given
+        order."""
+        return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local_queue))
 
 
-class Memo(NamedTuple):
-    """A nomination, and what must not have changed for it to be the same again. ``version``: of
-    the domain; ``stamp``: the age of the workload where it decides whom it may preempt."""
+class SavedNomination(NamedTuple):
+    """A nomination. It holds while the other fields are unchanged.
+
+    ``version``: of the domain. ``queued_at``: set if the workload's age decides what it may
+    preempt.
+    """
 
     version: int
-    plan: Plan
+    plan: FlavorPlan
     cursor: Cursor | None
     stamp: datetime | None
     nomination: Nomination
 
 
-class Loud:
-    """When somebody parked is to be told why, soonest first: a class (at most once), or a single
-    workload, and since when it had been parked then. An item that is out of date says nothing."""
+class RefusalQueue:
+    """When a parked class or workload is to be refused, soonest first.
+
+    A class is in it at most once. Outdated items have no effect.
+    """
 
     __slots__ = ("_number", "items")
 
     def __init__(self) -> None:
-        self.items: list[tuple[datetime, int, EqClass | WorkloadInfo]] = []
+        self.items: list[tuple[datetime, int, EquivalenceClass | WorkloadInfo]] = []
         self._number = 0
 
-    def put(self, since: datetime, who: EqClass | WorkloadInfo) -> None:
-        """Somebody is parked, and its status does not say why."""
+    def put(self, since: datetime, who: EquivalenceClass | WorkloadInfo) -> None:
+        """Schedules the refusal of a class or workload that has been parked since then."""
         self._number += 1
-        if isinstance(who, EqClass):
-            who.listed = True
+        if isinstance(who, EquivalenceClass):
+            who.is_scheduled = True
         heappush(self.items, (since, self._number, who))
 
-    def pop(self) -> EqClass | WorkloadInfo:
-        """Removes and returns the class or workload that is next."""
+    def pop(self) -> EquivalenceClass | WorkloadInfo:
+        """Removes and returns the next class or workload."""
         who = heappop(self.items)[2]
-        if isinstance(who, EqClass):
-            who.listed = False
+        if isinstance(who, EquivalenceClass):
+            who.is_scheduled = False
         return who
 
 
-class Scanned(NamedTuple):
-    """When a head was looked at, what the picture had seen then, and where its scan began."""
+class ScanRecord(NamedTuple):
+    """When a head was looked at, the bucket revision seen then, and where its scan began."""
 
     seen: int
     at: datetime
@@ -277,116 +286,119 @@ class Scanned(NamedTuple):
     cursor: Cursor | None
 
 
-class EqClass:
-    """The waiting workloads of one queue that are equal but for their age.
+class EquivalenceClass:
+    """The waiting workloads of one queue that differ only by age.
 
-    ``members`` are sorted, from ``start`` on. ``parked``: why none of them can be placed; None:
-    they compete. ``said``: all members but those that are just being told, by the reason that their
-    status gives for waiting, and since when each has been here with it. ``listed``: it has an item
-    in `Loud`. ``scanned``: how it came to be parked. ``memo``: what its first member would have got
-    when it was last looked at.
+    ``entries``: sorted, from ``start`` on. ``parked``: why no workload of the class can be placed;
+    None: they compete. ``by_reason``: the workloads without a refusal in flight, by the reason in
+    their status, each with the time since when it has been here with that reason. ``is_scheduled``:
+    the class is in the `RefusalQueue`. ``scan``: how it came to be parked. ``saved_nomination``:
+    what its first workload would have got when it was looked at last.
     """
 
     __slots__ = (
+        "by_reason",
+        "entries",
+        "is_scheduled",
         "item",
         "key",
-        "listed",
-        "members",
-        "memo",
         "parked",
-        "said",
-        "scanned",
-        "since",
+        "parked_since",
+        "saved_nomination",
+        "scan",
         "start",
     )
 
     def __init__(self, key: ClassKey) -> None:
         self.key = key
-        self.members: list[Entry] = []
+        self.entries: list[ClassEntry] = []
         self.start = 0
         self.item: Item | None = None
         self.parked: Refusal | None = None
-        self.since: datetime | None = None
-        self.scanned: Scanned | None = None
-        self.said: dict[str, dict[WorkloadInfo, datetime]] = {}
-        self.listed = False
-        self.memo: Memo | None = None
+        self.parked_since: datetime | None = None
+        self.scan: ScanRecord | None = None
+        self.by_reason: dict[str, dict[WorkloadInfo, datetime]] = {}
+        self.is_scheduled = False
+        self.saved_nomination: SavedNomination | None = None
 
     @property
     def is_of_variants(self) -> bool:
-        """They are variants of families."""
+        """Its workloads are variants of families."""
         return isinstance(self.key[1], tuple)
 
     @property
     def live(self) -> int:
-        """How many there are."""
-        return len(self.members) - self.start
+        """How many workloads it has."""
+        return len(self.entries) - self.start
 
-    def first(self) -> Entry | None:
-        """The oldest member's entry; None: the class is empty."""
-        return self.members[self.start] if self.start < len(self.members) else None
+    def first(self) -> ClassEntry | None:
+        """Returns the entry of the oldest workload; None: the class is empty."""
+        return self.entries[self.start] if self.start < len(self.entries) else None
 
-    def insert(self, entry: Entry) -> None:
-        """Takes a member in, at its place."""
-        insort(self.members, entry, self.start)
+    def insert(self, entry: ClassEntry) -> None:
+        """Adds an entry at its place."""
+        insort(self.entries, entry, self.start)
 
-    def delete(self, entry: Entry) -> None:
-        """Takes a member out. Heads go most often, so they only move the start."""
-        members = self.members
-        at = bisect_left(members, entry, self.start)
+    def delete(self, entry: ClassEntry) -> None:
+        """Removes an entry. Mostly that is the first one, which only moves ``start``."""
+        workloads = self.entries
+        at = bisect_left(workloads, entry, self.start)
         if at != self.start:
-            del members[at]
+            del workloads[at]
             return
         self.start += 1
-        if self.start > 64 and self.start * 2 > len(members):
-            del members[: self.start]
+        if self.start > 64 and self.start * 2 > len(workloads):
+            del workloads[: self.start]
             self.start = 0
 
     def before(self, place: tuple[datetime, str, tuple[str, str]]) -> int:
-        """How many are older than that place."""
-        return bisect_left(self.members, place, self.start) - self.start
+        """Returns how many workloads are older than that."""
+        return bisect_left(self.entries, place, self.start) - self.start
 
     def waiting(self) -> Iterator[WorkloadInfo]:
-        """All members, oldest first."""
-        return (entry[3] for entry in self.members[self.start :])
+        """Yields all workloads, oldest first."""
+        return (entry[3] for entry in self.entries[self.start :])
 
-    def file(self, member: WorkloadInfo, now: datetime) -> None:
-        """Notes what the member's status says, so that parking need not ask everybody."""
-        group = self.said.get(member.said)
+    def note_reason(self, workload: WorkloadInfo, now: datetime) -> None:
+        """Notes the reason in the workload's status, so that parking does not look at every
+        workload."""
+        group = self.by_reason.get(workload.status_reason)
         if group is None:
-            group = self.said[member.said] = {}
-        if member.filed is not group:
-            unfile(member)
-            group[member] = now
-            member.filed = group
+            group = self.by_reason[workload.status_reason] = {}
+        if workload.reason_group is not group:
+            forget_reason(workload)
+            group[workload] = now
+            workload.reason_group = group
 
-    def untold(self, latest: datetime) -> Iterator[WorkloadInfo]:
-        """Who has been parked since latest or longer, and has a status that does not say why.
-        No workload may be filed while this is read."""
-        if self.parked is None or self.since is None or self.since > latest:
+    def unrefused(self, latest: datetime) -> Iterator[WorkloadInfo]:
+        """Yields workloads parked since ``latest`` or longer whose status has another reason.
+
+        The caller must not call `note_reason` while it reads.
+        """
+        if self.parked is None or self.parked_since is None or self.parked_since > latest:
             return
-        for reason, group in self.said.items():
+        for reason, group in self.by_reason.items():
             if reason != self.parked.reason:
                 # In the order in which they came.
-                for member, joined in group.items():
+                for workload, joined in group.items():
                     if joined > latest:
                         break
-                    yield member
+                    yield workload
 
-    def loud_since(self) -> datetime | None:
+    def refusal_since(self) -> datetime | None:
         """Since when the longest parked of the untold has been; None: all know. No look at each."""
-        if self.parked is None or self.since is None:
+        if self.parked is None or self.parked_since is None:
             return None
         firsts = [
             next(iter(group.values()))
-            for reason, group in self.said.items()
+            for reason, group in self.by_reason.items()
             if group and reason != self.parked.reason
         ]
-        return max(min(firsts), self.since) if firsts else None
+        return max(min(firsts), self.parked_since) if firsts else None
 
 
-def unfile(member: WorkloadInfo) -> None:
-    """Nothing is noted about what the member's status says."""
-    if member.filed is not None:
-        del member.filed[member]
-        member.filed = None
+def forget_reason(workload: WorkloadInfo) -> None:
+    """Nothing is noted about what the workload's status says."""
+    if workload.reason_group is not None:
+        del workload.reason_group[workload]
+        workload.reason_group = None

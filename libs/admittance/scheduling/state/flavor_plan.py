@@ -10,7 +10,7 @@ from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.quota.labels import BLOCKING_EFFECTS
 from admittance.quota.tree import Node
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 
 
 class Option(NamedTuple):
@@ -45,10 +45,10 @@ class Policy(NamedTuple):
     threshold: int | None = None
 
 
-NOBODY = Policy()
+NO_PREEMPTION = Policy()
 
 
-class Plan(NamedTuple):
+class FlavorPlan(NamedTuple):
     """``groups``: by resource. ``borrow_preempts``: where the queue's own nominal quota would not
     suffice, it is worth while to look for victims. ``flavors_fit_whole``: a pod set fits if its
     flavors do, each judged by the resource that its queue likes least, as Kueue has it; else if
@@ -60,12 +60,12 @@ class Plan(NamedTuple):
     borrow_next: bool
     preempt_next: bool
     preemption_first: bool
-    policy: Policy = NOBODY
+    policy: Policy = NO_PREEMPTION
     borrow_preempts: bool = False
     flavors_fit_whole: bool = False
 
 
-def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
+def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> FlavorPlan:
     """The plan of the ClusterQueue as it is configured now."""
     spec = catalog.cluster_queues[name].spec
     lists = catalog.lists[name]
@@ -101,10 +101,10 @@ def plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> Plan:
         for resource in group.covered_resources:
             groups.setdefault(resource, compiled)
     fungibility = spec.flavor_fungibility
-    policy = _policy(spec.preemption) if config.preemption else NOBODY
-    if policy == NOBODY:
-        policy = NOBODY  # Itself, so that it is told from others at no cost.
-    return Plan(
+    policy = _policy(spec.preemption) if config.preemption else NO_PREEMPTION
+    if policy == NO_PREEMPTION:
+        policy = NO_PREEMPTION  # Itself, so that it is told from others at no cost.
+    return FlavorPlan(
         queue=name,
         groups=groups,
         covers_pods="pods" in groups,

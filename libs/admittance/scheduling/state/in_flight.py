@@ -6,42 +6,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.events.shapes import Refusal
-from admittance.scheduling.state.shared_quota import Overlap, put_back, take_out
-from admittance.scheduling.state.workload_info import Charge, Ranked, WorkloadInfo
+from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
+from admittance.scheduling.state.workload_info import CandidateEntry, Charge, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.workload_info import Family
+    from admittance.scheduling.state.workload_info import FamilyInfo
 
 
-class Given(NamedTuple):
+class GivenQuota(NamedTuple):
     """What a giver held, and its place among the possible victims."""
 
     charge: Charge
-    ranked: Ranked | None
+    ranked: CandidateEntry | None
 
 
-class Joint:
-    """A handover of quota: ``member`` gets what the workloads in ``given`` held. A giver leaves
+class QuotaHandover:
+    """A handover of quota: ``receiver`` gets what the workloads in ``given`` held. A giver leaves
     ``given`` when its new stored state arrives."""
 
-    __slots__ = ("_overlaps", "domain", "given", "member")
+    __slots__ = ("_overlaps", "domain", "given", "receiver")
 
-    def __init__(self, member: WorkloadInfo, domain: Domain) -> None:
-        self.member = member
+    def __init__(self, workload: WorkloadInfo, domain: Domain) -> None:
+        self.receiver = workload
         self.domain = domain
-        self.given: dict[WorkloadInfo, Given] = {}
-        self._overlaps: dict[Family, Overlap[WorkloadInfo]] = {}
+        self.given: dict[WorkloadInfo, GivenQuota] = {}
+        self._overlaps: dict[FamilyInfo, FamilyQuota[WorkloadInfo]] = {}
 
-    def turn_back(self, *, again: bool = False) -> None:
+    def pretend_failed(self, *, again: bool = False) -> None:
         """Charges as if the handover had failed; with ``again``, as if it held."""
-        (put_back if again else take_out)(self.member)
+        (restore_usage if again else remove_usage)(self.receiver)
         sign = -1 if again else 1
         for giver, given in self.given.items():
             for cell, amount in given.charge.cells:
                 cell.charge(sign * amount)
             if giver.family is not None:
-                overlap = giver.family.held or self._overlaps.setdefault(giver.family, Overlap())
+                overlap = giver.family.quota or self._overlaps.setdefault(
+                    giver.family, FamilyQuota()
+                )
                 (overlap.leave if again else overlap.join)(giver, given.charge.cells)
 
 
@@ -51,7 +53,7 @@ WAITS_FOR_PODS_READY: Final = Refusal(
 )
 
 
-class Starting:
+class PodsReadyTracker:
     """Admitted workloads whose pods are not ready; empty unless ``counts``."""
 
     def __init__(self, counts: bool) -> None:
@@ -65,19 +67,19 @@ class Starting:
             return True
         return bool(self._assumed) and domain in self._assumed.values()
 
-    def begins(self, member: WorkloadInfo, domain: Domain | None) -> None:
+    def assume_admitted(self, workload: WorkloadInfo, domain: Domain | None) -> None:
         """Notes that the workload is assumed to be admitted."""
         if self._counts:
-            self._assumed[member] = domain
+            self._assumed[workload] = domain
 
-    def heard(self, member: WorkloadInfo, starting: bool) -> bool:
+    def update(self, workload: WorkloadInfo, starting: bool) -> bool:
         """Notes whether the stored workload is admitted and not ready. Returns whether other
         workloads may get quota again."""
         if not self._counts:
             return False
-        was = member in self._assumed or member in self._known
-        self._assumed.pop(member, None)
-        self._known.pop(member, None)
+        was = workload in self._assumed or workload in self._known
+        self._assumed.pop(workload, None)
+        self._known.pop(workload, None)
         if starting:
-            self._known[member] = None
+            self._known[workload] = None
         return was and not self._known

@@ -13,7 +13,7 @@ from typing import Final
 from admittance.events.shapes import PreemptedBy
 from admittance.scheduling.state.workload_info import Key, WorkloadInfo
 
-Promises = dict[str, dict[WorkloadInfo, None]]
+VictimsByPreemptor = dict[str, dict[WorkloadInfo, None]]
 """By the uid of a preemptor: the workloads that were preempted for it."""
 
 WAITING: Final = "WaitingForPreemptedWorkloads"
@@ -21,8 +21,8 @@ WAITING: Final = "WaitingForPreemptedWorkloads"
 
 
 def note(
-    promises: Promises,
-    members: Mapping[Key, WorkloadInfo],
+    promises: VictimsByPreemptor,
+    workloads: Mapping[Key, WorkloadInfo],
     giver: WorkloadInfo,
     by: PreemptedBy | None,
 ) -> None:
@@ -38,12 +38,12 @@ def note(
         return
     promises.setdefault(by.by_uid, {})[giver] = None
     namespace, _, name = by.by.partition("/")
-    preemptor = members.get((namespace, name))
+    preemptor = workloads.get((namespace, name))
     if preemptor is not None:
         restore(promises, preemptor)
 
 
-def restore(promises: Promises, preemptor: WorkloadInfo) -> None:
+def restore(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> None:
     """Keeps the preemptor at the head of its queue while its victims stop. Does nothing where this
     process leads the domain: the leader has kept the place itself."""
     queue = preemptor.queue
@@ -60,7 +60,7 @@ def restore(promises: Promises, preemptor: WorkloadInfo) -> None:
     queue.preemptor = preemptor
 
 
-def _since(promises: Promises, preemptor: WorkloadInfo) -> datetime | None:
+def _since(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> datetime | None:
     """Returns when the last victim was preempted for it; None: no victim counts."""
     return max(
         (
@@ -68,7 +68,7 @@ def _since(promises: Promises, preemptor: WorkloadInfo) -> datetime | None:
             for giver in promises.get(preemptor.uid, ())
             if giver.preempted_by is not None
             and giver.preempted_by.at is not None
-            and (giver.is_leaving or preemptor.said == WAITING)
+            and (giver.is_leaving or preemptor.status_reason == WAITING)
         ),
         default=None,
     )

@@ -14,62 +14,69 @@ from typing import TYPE_CHECKING
 
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.quota.cell import Cell
-from admittance.scheduling.state.shared_quota import Level, Tie, put_back, take_out
+from admittance.scheduling.state.shared_quota import (
+    PlanQuota,
+    SharedLevel,
+    remove_usage,
+    restore_usage,
+)
 from admittance.scheduling.state.workload_info import Victim, WorkloadInfo
 
 if TYPE_CHECKING:
     from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.state import SchedulerState
+    from admittance.scheduling.state.scheduler_state import SchedulerState
 
 
-def keep(world: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None) -> None:
+def set_plan(
+    state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
+) -> None:
     """These have to go for the planner, which is charged for its reservation; None: nobody."""
     if pending is not None and not pending.victims:
         pending = None
-    before = planner.pending
+    before = planner.pending_preemption
     if before == pending:
         return
     if before is not None:
         for one in before.victims:
-            planners = world.planned[one.namespace, one.name]
+            planners = state.planners_by_victim[one.namespace, one.name]
             planners.pop(planner, None)
             if not planners:
-                del world.planned[one.namespace, one.name]
-    planner.pending = pending
+                del state.planners_by_victim[one.namespace, one.name]
+    planner.pending_preemption = pending
     if pending is not None:
         for one in pending.victims:
-            world.planned.setdefault((one.namespace, one.name), {})[planner] = None
+            state.planners_by_victim.setdefault((one.namespace, one.name), {})[planner] = None
     charge = planner.charge
     domain = charge.queue.domain if charge is not None else None
     if domain is not None:
-        enlist(world, domain, planner)
-        settle(world, domain)
-        world.moved(domain)
+        add_planner(state, domain, planner)
+        share_quota(state, domain)
+        state.bump_version(domain)
 
 
-def suppose(
-    world: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
+def assume_plan(
+    state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
     """The same, as long as nothing else is heard: it is on its way to be written."""
-    if planner.pending is not None:
-        world.replanned[planner] = planner.pending
-        keep(world, planner, pending)
+    if planner.pending_preemption is not None:
+        state.replaced_plans[planner] = planner.pending_preemption
+        set_plan(state, planner, pending)
 
 
-def enlist(world: SchedulerState, domain: Domain, member: WorkloadInfo) -> None:
-    """The member holds quota in the domain, with a plan or without."""
-    if member.pending is not None:
-        domain.planners[member] = None
-        world.planning[domain] = None
+def add_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -> None:
+    """The workload holds quota in the domain, with a plan or without."""
+    if workload.pending_preemption is not None:
+        domain.planners[workload] = None
+        state.planning_domains[domain] = None
     else:
-        strike(world, domain, member)
+        remove_planner(state, domain, workload)
 
 
-def strike(world: SchedulerState, domain: Domain, member: WorkloadInfo) -> None:
-    """The member plans nothing in the domain any more."""
-    domain.planners.pop(member, None)
+def remove_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -> None:
+    """The workload plans nothing in the domain any more."""
+    domain.planners.pop(workload, None)
     if not domain.planners:
-        world.planning.pop(domain, None)
+        state.planning_domains.pop(domain, None)
 
 
 def may_plan(domain: Domain | None) -> bool:
@@ -78,9 +85,9 @@ def may_plan(domain: Domain | None) -> bool:
     number holds for every way in which plans may end. There victims go first, as in Kueue."""
     if domain is None:
         return False
-    if domain.private is None or domain.private[0] != domain.generation:
-        domain.private = domain.generation, _keeps_for_itself(domain)
-    return not domain.private[1]
+    if domain.lending_limited is None or domain.lending_limited[0] != domain.generation:
+        domain.lending_limited = domain.generation, _keeps_for_itself(domain)
+    return not domain.lending_limited[1]
 
 
 def _keeps_for_itself(domain: Domain) -> bool:
@@ -95,16 +102,16 @@ def _keeps_for_itself(domain: Domain) -> bool:
     return False
 
 
-def plan_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
+def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
     """The plan to preempt these, as it is written."""
     return PendingPreemption(
         victims=tuple(
             [
                 PlannedVictim(
-                    namespace=one.member.key[0],
-                    name=one.member.key[1],
-                    uid=one.member.uid,
-                    since=one.member.reserved_at,
+                    namespace=one.workload.key[0],
+                    name=one.workload.key[1],
+                    uid=one.workload.uid,
+                    since=one.workload.reserved_at,
                     reason=one.reason,
                 )
                 for one in victims
@@ -114,67 +121,67 @@ def plan_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
     )
 
 
-def outstanding(world: SchedulerState, planner: WorkloadInfo) -> Iterator[WorkloadInfo]:
+def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterator[WorkloadInfo]:
     """Those of the plan that still hold the quota which they are to give up."""
-    for one in planner.pending.victims if planner.pending is not None else ():
-        member = world.members.get((one.namespace, one.name))
-        if member is None or member.charge is None or member is planner:
+    for one in planner.pending_preemption.victims if planner.pending_preemption is not None else ():
+        workload = state.workloads.get((one.namespace, one.name))
+        if workload is None or workload.charge is None or workload is planner:
             continue
-        if member.uid == one.uid and one.since in (None, member.reserved_at):
-            yield member
+        if workload.uid == one.uid and one.since in (None, workload.reserved_at):
+            yield workload
 
 
 # What counts once. --------------------------------------------------------------------------
 
 
-def settle(world: SchedulerState, domain: Domain, absent: WorkloadInfo | None = None) -> None:
+def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | None = None) -> None:
     """Makes the ties of the domain anew, from what its members hold now. ``absent``: who is taken
-    out of the picture."""
-    dissolve(domain)
-    domain.bent = False
+    out of the state."""
+    unshare_quota(domain)
+    domain.plan_quota_varies = False
     for planner in sorted(domain.planners, key=_oldest_first):
         if planner.charge is not None:
-            victims = [one for one in outstanding(world, planner) if one is not absent]
+            victims = [one for one in outstanding_victims(state, planner) if one is not absent]
             for cell, _ in planner.charge.cells if victims else ():
                 _tie(domain, planner, cell, victims)
 
 
-def without(world: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
-    """As if the planner held nothing and had no plan; to be undone by `with_it`."""
+def remove_planner_usage(state: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
+    """As if the planner held nothing and had no plan; to be undone by `restore_planner_usage`."""
     assert planner.charge is not None
-    dissolve(domain)
+    unshare_quota(domain)
     domain.planners.pop(planner, None)
-    take_out(planner)
-    settle(world, domain, absent=planner)
+    remove_usage(planner)
+    share_quota(state, domain, absent=planner)
 
 
-def with_it(world: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
-    """Undoes `without`."""
-    dissolve(domain)
-    put_back(planner)
-    enlist(world, domain, planner)
-    settle(world, domain)
+def restore_planner_usage(state: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
+    """Undoes `remove_planner_usage`."""
+    unshare_quota(domain)
+    restore_usage(planner)
+    add_planner(state, domain, planner)
+    share_quota(state, domain)
 
 
-def dissolve(domain: Domain) -> None:
+def unshare_quota(domain: Domain) -> None:
     """Everybody counts in full."""
-    for tie in domain.ties:
-        tie.loosen(tie.planner)
+    for tie in domain.plan_quotas:
+        tie.exclude(tie.planner)
         for one in (tie.planner, *tie.victims):
-            one.ties = [one.overlap] if one.overlap is not None else None
-    domain.ties.clear()
+            one.shared_quotas = [one.family_quota] if one.family_quota is not None else None
+    domain.plan_quotas.clear()
 
 
-def dissolve_all(world: SchedulerState) -> None:
-    """Before the tree itself changes; `settle_all` when it has."""
-    for domain in world.planning:
-        dissolve(domain)
+def unshare_all_quota(state: SchedulerState) -> None:
+    """Before the tree itself changes; `share_all_quota` when it has."""
+    for domain in state.planning_domains:
+        unshare_quota(domain)
 
 
-def settle_all(world: SchedulerState) -> None:
-    """Undoes `dissolve_all`, on the tree as it is now."""
-    for domain in list(world.planning):
-        settle(world, domain)
+def share_all_quota(state: SchedulerState) -> None:
+    """Undoes `unshare_all_quota`, on the tree as it is now."""
+    for domain in list(state.planning_domains):
+        share_quota(state, domain)
 
 
 def _oldest_first(planner: WorkloadInfo) -> tuple[float, str]:
@@ -195,7 +202,11 @@ def _tie(domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[Worklo
         return
     among = list(met)
     cells = way[min(met.values()) :]
-    before = [tie for tie in domain.ties if tie.levels[-1].cell is way[-1]] if domain.bent else []
+    before = (
+        [tie for tie in domain.plan_quotas if tie.levels[-1].cell is way[-1]]
+        if domain.plan_quota_varies
+        else []
+    )
     # What is private takes in what others leave of it: of two planners, or of the victims of both,
     # each may seem to bring what they bring together.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
@@ -205,13 +216,13 @@ def _tie(domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[Worklo
     others = list(dict.fromkeys(one for tie in before for one in tie.victims if one not in met))
     falls = _falls(cells, [*(one for one in others if one is not planner), *among])[-len(among) :]
     levels = [
-        Level(one, mine[at], {who: fell[at] for who, fell in zip(among, falls, strict=True)})
+        SharedLevel(one, mine[at], {who: fell[at] for who, fell in zip(among, falls, strict=True)})
         for at, one in enumerate(cells)
     ]
-    tie = Tie(planner, among, levels)
-    domain.ties.append(tie)
-    for member in (planner, *among):
-        member.ties = [*(member.ties or ()), tie]
+    tie = PlanQuota(planner, among, levels)
+    domain.plan_quotas.append(tie)
+    for workload in (planner, *among):
+        workload.shared_quotas = [*(workload.shared_quotas or ()), tie]
 
 
 def _meeting(domain: Domain, way: list[Cell], victim: WorkloadInfo) -> int | None:
@@ -225,18 +236,20 @@ def _meeting(domain: Domain, way: list[Cell], victim: WorkloadInfo) -> int | Non
     if there is None:
         return None
     at = way.index(there)
-    domain.bent = domain.bent or private or any(cell.guaranteed for cell in way[:-1])
+    domain.plan_quota_varies = (
+        domain.plan_quota_varies or private or any(cell.guaranteed for cell in way[:-1])
+    )
     return at
 
 
-def _falls(cells: list[Cell], members: list[WorkloadInfo]) -> list[list[int]]:
+def _falls(cells: list[Cell], workloads: list[WorkloadInfo]) -> list[list[int]]:
     """By how much less is used at the cells without each of the members, the ones before it gone.
     All are put back."""
     found: list[list[int]] = []
-    for one in members:
+    for one in workloads:
         used = [cell.usage for cell in cells]
-        take_out(one)
+        remove_usage(one)
         found.append([was - cell.usage for was, cell in zip(used, cells, strict=True)])
-    for one in reversed(members):
-        put_back(one)
+    for one in reversed(workloads):
+        restore_usage(one)
     return found

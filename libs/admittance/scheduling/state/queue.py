@@ -18,181 +18,190 @@ from admittance.quota.cell import Cell
 from admittance.quota.tree import Node
 from admittance.scheduling.state.assignment import Assignment, Cursor
 from admittance.scheduling.state.equivalence import (
+    ClassHeap,
     ClassKey,
-    EqClass,
+    EquivalenceClass,
     Kind,
     Lanes,
-    Loud,
-    Places,
-    Scanned,
-    unfile,
+    RefusalQueue,
+    ScanRecord,
+    forget_reason,
 )
-from admittance.scheduling.state.flavor_plan import Plan
-from admittance.scheduling.state.shared_quota import Tie
+from admittance.scheduling.state.flavor_plan import FlavorPlan
+from admittance.scheduling.state.shared_quota import PlanQuota
 from admittance.scheduling.state.workload_info import (
-    Entry,
+    CandidateEntry,
+    ClassEntry,
     Inadmissible,
     Key,
-    Ranked,
     WorkloadInfo,
-    place,
+    age_key,
     shares_flavors,
 )
 
 
 class Domain:
-    """One cohort tree, or a ClusterQueue alone: the unit of flushing, deciding and leading.
+    """One cohort tree, or a ClusterQueue without a cohort. Flushes, cycles and leadership are per
+    domain.
 
-    ``ready``: queues where somebody competes. ``resting``: queues where somebody is parked.
-    ``flush``: wake what is parked before the next cycle. ``cut``: quotas may have been cut since
-    somebody looked whether all still fits. ``rechecks``: reservations to look at, since their last
-    check may have passed, or whom they plan to preempt may have changed. ``planners``: those that
-    plan to. ``ties``: what counts once for a planner and its victims; ``bent``: how much that is
-    depends on what else is used; ``private``: whether anything there is not lent, as of a
-    generation. ``idle``: cycles in a row that nothing came of.
-    ``still``: the last of them changed nothing at all, so that the next one would go like it.
-    ``version``: rises with whatever could make a difference to what a head would get: quota that
-    is charged or released, who may be a victim, the configuration. ``generation``: rises with every
-    edit of a quota or an edge. Of the present cycle, for the log: ``seen``, what its picture has
-    seen; ``began``, behind which flavors scans began, where not at the first ones; ``beside``, who
-    had its turn since something was stated last.
+    ``owned``: this scheduler leads the domain. ``ready``: queues with a head. ``parked_queues``:
+    queues with parked workloads. ``flush``: wake them before the next cycle. ``quota_reduced``:
+    quotas may have been reduced; check the reservations before the next cycle. ``rechecks``:
+    reservations to look at before the next cycle. ``planners``: reservations with a pending
+    preemption. ``plan_quotas``: quota that a planner and its victims share. ``plan_quota_varies``:
+    how much they share depends on other usage. ``lending_limited``: generation, and whether a queue
+    or cohort keeps quota for itself. ``in_flight``: workloads with a decision in flight.
+
+    ``idle_cycles``: cycles in a row without a result. ``is_settled``: the last cycle changed
+    nothing, so the next one would do the same. ``version``: rises with everything that may change
+    what a head would get: charged or released quota, candidates, configuration. ``generation``:
+    rises with every edit of a quota or a cohort.
+
+    For the log of the present cycle: ``seen``: the bucket revision that it saw. ``scan_cursors``:
+    heads whose scan did not begin at the first flavor. ``unlogged_heads``: heads processed since
+    the last decision.
     """
 
     __slots__ = (
-        "began",
-        "bent",
-        "beside",
-        "cut",
         "flush",
         "generation",
-        "idle",
-        "inflight",
+        "idle_cycles",
+        "in_flight",
+        "is_settled",
+        "lending_limited",
         "name",
         "owned",
+        "parked_queues",
+        "plan_quota_varies",
+        "plan_quotas",
         "planners",
-        "private",
         "queues",
+        "quota_reduced",
         "ready",
         "rechecks",
-        "resting",
+        "scan_cursors",
         "seen",
-        "still",
-        "ties",
+        "unlogged_heads",
         "version",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.seen = 0
-        self.began: dict[WorkloadInfo, Cursor] = {}
-        self.beside: list[WorkloadInfo] = []
+        self.scan_cursors: dict[WorkloadInfo, Cursor] = {}
+        self.unlogged_heads: list[WorkloadInfo] = []
         self.owned = False
         self.queues: dict[Queue, None] = {}
         self.ready: dict[Queue, None] = {}
-        self.resting: dict[Queue, None] = {}
-        self.inflight: dict[WorkloadInfo, None] = {}
+        self.parked_queues: dict[Queue, None] = {}
+        self.in_flight: dict[WorkloadInfo, None] = {}
         self.flush = False
-        self.cut = True
+        self.quota_reduced = True
         self.rechecks: dict[WorkloadInfo, None] = {}
         self.planners: dict[WorkloadInfo, None] = {}
-        self.ties: list[Tie[WorkloadInfo]] = []
-        self.bent = False
-        self.private: tuple[int, bool] | None = None
-        self.idle = 0
-        self.still = False
+        self.plan_quotas: list[PlanQuota[WorkloadInfo]] = []
+        self.plan_quota_varies = False
+        self.lending_limited: tuple[int, bool] | None = None
+        self.idle_cycles = 0
+        self.is_settled = False
         self.version = 0
         self.generation = 0
 
-    def note(self, queue: Queue) -> None:
-        """Keeps ready and resting true after something changed in the queue."""
+    def update_queue(self, queue: Queue) -> None:
+        """Keeps ``ready`` and ``parked_queues`` true after a change in the queue."""
         if queue.activity.active and queue.head() is not None:
             self.ready[queue] = None
         else:
             self.ready.pop(queue, None)
-        if queue.parked or queue.asides:
-            self.resting[queue] = None
+        if queue.parked_classes or queue.parked_workloads:
+            self.parked_queues[queue] = None
         else:
-            self.resting.pop(queue, None)
+            self.parked_queues.pop(queue, None)
 
     def is_waiting(self) -> bool:
-        """Every head waits for something that is on its way."""
-        return all((head := queue.head()) is None or bool(head.inflight) for queue in self.ready)
+        """Returns whether every head has a decision in flight."""
+        return all((head := queue.head()) is None or bool(head.in_flight) for queue in self.ready)
 
 
-class Holders(NamedTuple):
-    """Who holds any of the ``wanted`` cells, by rank, at that version of the domain."""
+class CandidateCache(NamedTuple):
+    """The candidates that hold any of the ``wanted`` cells, at that version of the domain."""
 
     domain: Domain
     version: int
     wanted: tuple[Cell, ...]
-    found: list[Ranked]
+    found: list[CandidateEntry]
 
     def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
-        """It would be found again."""
+        """Returns whether a new search would find the same candidates."""
         return self.version == version and self.wanted == wanted and self.domain is domain
 
 
 class Queue:
     """What one ClusterQueue holds.
 
-    ``loud``: where it notes who is to be told why. ``generation`` rises whenever a workload that
-    holds quota here changes or goes. ``ranked``: who holds quota, in the order in which they would
-    lose it. ``holders``: those of them that hold any of a few cells.
-    ``preemptor``: for whom others were last told to go; it stays the head as long as it
-    waits here, or the room would go to somebody else and all begin again. ``lanes``: where the
-    usage of LocalQueues counts, before anything else; None: it does not. ``standing``: why its head
-    blocks it, where it is StrictFIFO. ``rules``: of the families here; None: workloads are regular;
-    ``tags``: the variants that they have, by name.
-    ``parents``: those that wait, in order; they are never tried. ``variants``: how many of those
-    that compete or are set aside are variants.
+    ``refusal_queue``: where refusals are scheduled. ``classes``: the workloads that compete or are
+    parked with their class. ``class_heap``: the order of classes; ``lanes``: replaces it where the
+    usage of LocalQueues counts. ``parked_classes``: classes that wait for a flush.
+    ``parked_workloads``: workloads that are parked by themselves. ``live``: how many workloads are
+    in classes. ``preemptor``: the workload for which victims were preempted last. It stays the head
+    while it waits here, because another workload could take the freed quota. ``blocked_head``: why
+    the head of a StrictFIFO queue blocks it.
+
+    ``holding``: workloads that hold quota here. ``candidates``: those that may be preempted, in
+    order. ``candidate_cache``: a part of them. ``generation``: rises when a workload that holds
+    quota here changes or goes.
+
+    ``rules``: the rules for families; None: workloads are regular. ``tags``: the variants of the
+    rules, by name. ``parents``: waiting parents, in order; they are never tried. ``variants``: how
+    many of the waiting workloads are variants.
     """
 
     __slots__ = (
         "activity",
-        "asides",
+        "blocked_head",
+        "candidate_cache",
+        "candidates",
+        "class_heap",
         "classes",
         "domain",
         "generation",
-        "holders",
         "holding",
         "in_cycle",
         "lanes",
         "live",
-        "loud",
         "name",
         "node",
         "parents",
-        "parked",
-        "places",
+        "parked_classes",
+        "parked_workloads",
         "plan",
         "preemptor",
-        "ranked",
+        "refusal_queue",
         "rules",
-        "standing",
         "strict",
         "tags",
         "variants",
     )
 
-    def __init__(self, name: str, loud: Loud) -> None:
+    def __init__(self, name: str, loud: RefusalQueue) -> None:
         self.name = name
-        self.loud = loud
+        self.refusal_queue = loud
         self.node: Node | None = None
         self.domain: Domain | None = None
-        self.plan: Plan | None = None
+        self.plan: FlavorPlan | None = None
         self.activity: Activity = NOT_FOUND
         self.in_cycle = False
         self.strict = False
-        self.classes: dict[ClassKey, EqClass] = {}
-        self.places = Places()
+        self.classes: dict[ClassKey, EquivalenceClass] = {}
+        self.class_heap = ClassHeap()
         self.lanes: Lanes | None = None
-        self.parked: dict[EqClass, None] = {}
-        self.asides: dict[WorkloadInfo, None] = {}
+        self.parked_classes: dict[EquivalenceClass, None] = {}
+        self.parked_workloads: dict[WorkloadInfo, None] = {}
         self.holding: dict[WorkloadInfo, None] = {}
-        self.ranked: list[Ranked] = []
-        self.holders: Holders | None = None
+        self.candidates: list[CandidateEntry] = []
+        self.candidate_cache: CandidateCache | None = None
         self.preemptor: WorkloadInfo | None = None
-        self.standing: Standing | None = None
+        self.blocked_head: BlockedHead | None = None
         self.rules: FamilyRules | None = None
         self.tags: dict[str, Tag] = {}
         self.parents: list[ParentEntry] = []
@@ -203,231 +212,239 @@ class Queue:
     # The running order. ---------------------------------------------------------------------
 
     def head(self) -> WorkloadInfo | None:
-        """Who is considered next; None: nobody competes."""
+        """Returns the workload that the next cycle considers; None: no workload competes."""
         sticky = self.preemptor
         if sticky is not None and not self.is_first(sticky):
             sticky = None
         if self.lanes is None:
             if sticky is not None:
                 return sticky
-            entry = self.places.first()
+            entry = self.class_heap.first()
         else:
             entry = self.lanes.first(sticky)
         return entry[3] if entry is not None else None
 
-    def is_first(self, member: WorkloadInfo) -> bool:
-        """It is the one for whom others were told to go, and competes."""
-        if member is not self.preemptor or member.queue is not self or member.entry is None:
+    def is_first(self, workload: WorkloadInfo) -> bool:
+        """Returns whether the workload is the preemptor that keeps its place, and competes."""
+        if workload is not self.preemptor or workload.queue is not self or workload.entry is None:
             return False
-        return member.cls is not None and member.cls.parked is None
+        return workload.cls is not None and workload.cls.parked is None
 
-    def forget_preemptor(self, member: WorkloadInfo) -> None:
-        """The member has left the queue: its place is no longer kept."""
-        if self.preemptor is member:
+    def forget_preemptor(self, workload: WorkloadInfo) -> None:
+        """Ends the kept place of a workload that left the queue."""
+        if self.preemptor is workload:
             self.preemptor = None
 
-    def rank(self, member: WorkloadInfo, reserved_at: datetime) -> None:
-        """The member's place among those that hold quota here, from what it is now."""
-        self.unrank(member)
-        entry = (member.priority, -reserved_at.timestamp(), member.uid, member.key, member)
-        insort(self.ranked, entry)
-        member.ranked = entry
+    def add_candidate(self, workload: WorkloadInfo, reserved_at: datetime) -> None:
+        """Puts the workload at its place among the candidates for preemption."""
+        self.remove_candidate(workload)
+        entry = (workload.priority, -reserved_at.timestamp(), workload.uid, workload.key, workload)
+        insort(self.candidates, entry)
+        workload.candidate = entry
 
-    def unrank(self, member: WorkloadInfo) -> None:
-        """The member holds nothing here any more."""
-        if member.ranked is not None:
-            del self.ranked[bisect_left(self.ranked, member.ranked)]
-            member.ranked = None
+    def remove_candidate(self, workload: WorkloadInfo) -> None:
+        """Removes the workload from the candidates for preemption."""
+        if workload.candidate is not None:
+            del self.candidates[bisect_left(self.candidates, workload.candidate)]
+            workload.candidate = None
 
-    def add(self, member: WorkloadInfo, now: datetime) -> None:
-        """The member competes from now on, or is parked along with its class."""
-        shape = member.shape
-        stamp = member.stamp
+    def add(self, workload: WorkloadInfo, now: datetime) -> None:
+        """Lets the workload compete, or parks it with its class if that is parked."""
+        shape = workload.shape
+        stamp = workload.queued_at
         assert shape is not None and stamp is not None
-        kind: Kind = shape if member.family is None else self._kind(member)
-        key = (member.priority, kind, member.local if self.lanes is not None else None)
+        kind: Kind = shape if workload.family is None else self._kind(workload)
+        key = (workload.priority, kind, workload.local_queue if self.lanes is not None else None)
         cls = self.classes.get(key)
         if cls is None:
             cls = self._new_class(key, now)
-        member.queue = self
-        entry: Entry = (stamp, member.uid, member.key, member)
-        if member.family is not None:
-            entry = (*place(member), member)
-            self.variants += member not in self.asides
-        member.aside = None
-        self.asides.pop(member, None)
-        member.cls, member.entry = cls, entry
+        workload.queue = self
+        entry: ClassEntry = (stamp, workload.uid, workload.key, workload)
+        if workload.family is not None:
+            entry = (*age_key(workload), workload)
+            self.variants += workload not in self.parked_workloads
+        workload.inadmissible = None
+        self.parked_workloads.pop(workload, None)
+        workload.cls, workload.entry = cls, entry
         cls.insert(entry)
         self.live += 1
-        cls.file(member, now)
+        cls.note_reason(workload, now)
         if cls.parked is None:
             self._place(cls)
         else:
-            self.note_untold(member, now)
+            self.schedule_refusal(workload, now)
 
-    def add_parent(self, member: WorkloadInfo) -> None:
-        """The parent waits here. It is never tried: its variants are."""
-        member.queue = self
-        insort(self.parents, (-member.priority, *place(member), member))
+    def add_parent(self, workload: WorkloadInfo) -> None:
+        """Adds a waiting parent. It is never tried; its variants are."""
+        workload.queue = self
+        insort(self.parents, (-workload.priority, *age_key(workload), workload))
 
-    def _kind(self, member: WorkloadInfo) -> Kind:
-        """What it has in common with its class. Variants are apart from regular workloads; and one
-        whose siblings hold quota that counts for it, too, from all others: it needs less."""
-        assert member.shape is not None and member.family is not None
-        held = member.family.held
-        alone = held is not None and (held.shares or shares_flavors(member))
-        return member.shape, member.family.uid if alone else ""
+    def _kind(self, workload: WorkloadInfo) -> Kind:
+        """Returns what a variant has in common with its class.
 
-    def is_apart(self, member: WorkloadInfo) -> bool:
-        """The variant waits, or is to wait, in a class of its own."""
-        cls = member.cls
+        Variants have other classes than regular workloads. A variant has a class of its own if its
+        siblings hold quota that also counts for it, because it needs less.
+        """
+        assert workload.shape is not None and workload.family is not None
+        held = workload.family.quota
+        alone = held is not None and (held.shares or shares_flavors(workload))
+        return workload.shape, workload.family.uid if alone else ""
+
+    def is_in_own_class(self, workload: WorkloadInfo) -> bool:
+        """Returns whether the variant waits, or should wait, in a class of its own."""
+        cls = workload.cls
         return cls is not None and (
-            cls.key[1] != (member.shape, "") or self._kind(member) != cls.key[1]
+            cls.key[1] != (workload.shape, "") or self._kind(workload) != cls.key[1]
         )
 
-    def stands_right(self, member: WorkloadInfo) -> bool:
-        """The variant that waits here is where it would be put now."""
-        entry, cls = member.entry, member.cls
+    def is_in_place(self, workload: WorkloadInfo) -> bool:
+        """Returns whether the variant is at the place and in the class that it would get now."""
+        entry, cls = workload.entry, workload.cls
         if entry is None or cls is None:
             return True
-        return entry[:3] == place(member) and cls.key[1] == self._kind(member)
+        return entry[:3] == age_key(workload) and cls.key[1] == self._kind(workload)
 
-    def remove(self, member: WorkloadInfo) -> None:
-        """The member is nowhere in this queue any more."""
-        if member.family is not None and member.queue is self:
-            if member.is_parent:
-                del self.parents[bisect_left(self.parents, (-member.priority, *place(member)))]
+    def remove(self, workload: WorkloadInfo) -> None:
+        """Takes the workload out of the queue."""
+        if workload.family is not None and workload.queue is self:
+            if workload.is_parent:
+                del self.parents[
+                    bisect_left(self.parents, (-workload.priority, *age_key(workload)))
+                ]
             else:
                 self.variants -= 1
-        cls = member.cls
-        if member.entry is not None and cls is not None:
-            cls.delete(member.entry)
-            member.entry = None
+        cls = workload.cls
+        if workload.entry is not None and cls is not None:
+            cls.delete(workload.entry)
+            workload.entry = None
             self.live -= 1
-            unfile(member)
+            forget_reason(workload)
             if not cls.live:
                 cls.item = None
-                self.parked.pop(cls, None)
+                self.parked_classes.pop(cls, None)
                 self.classes.pop(cls.key, None)
                 if self.lanes is not None:
                     self.lanes.leave(cls)
             elif cls.parked is None:
                 self._place(cls)
-        member.cls = None
-        if member.aside is not None:
-            member.aside = None
-            self.asides.pop(member, None)
-        member.queue = None
+        workload.cls = None
+        if workload.inadmissible is not None:
+            workload.inadmissible = None
+            self.parked_workloads.pop(workload, None)
+        workload.queue = None
 
-    def _new_class(self, key: ClassKey, now: datetime) -> EqClass:
-        cls = self.classes[key] = EqClass(key)
+    def _new_class(self, key: ClassKey, now: datetime) -> EquivalenceClass:
+        cls = self.classes[key] = EquivalenceClass(key)
         if self.lanes is not None:
             for other in self.lanes.join(cls):
                 if other.parked is not None:
                     # What stands in the way of its family stands in its way too.
-                    cls.parked, cls.since = other.parked, now
-                    self.parked[cls] = None
+                    cls.parked, cls.parked_since = other.parked, now
+                    self.parked_classes[cls] = None
                 break
         return cls
 
-    def _place(self, cls: EqClass) -> None:
+    def _place(self, cls: EquivalenceClass) -> None:
         if self.lanes is not None:
             self.lanes.put(cls)
         else:
-            self.places.put(cls)
+            self.class_heap.put(cls)
 
-    def share_by_usage(self, lanes: Lanes | None, now: datetime) -> None:
-        """The usage of LocalQueues counts from now on, or (None) does no longer. Whoever is parked
-        with its class competes again."""
-        members = [member for cls in self.classes.values() for member in cls.waiting()]
-        for member in members:
-            self.remove(member)
-        self.places = Places()
+    def set_lanes(self, lanes: Lanes | None, now: datetime) -> None:
+        """Lets the usage of LocalQueues count from now on, or no longer (None). Parked classes
+        compete again."""
+        workloads = [workload for cls in self.classes.values() for workload in cls.waiting()]
+        for workload in workloads:
+            self.remove(workload)
+        self.class_heap = ClassHeap()
         self.lanes = lanes
-        for member in members:
-            self.add(member, now)
+        for workload in workloads:
+            self.add(workload, now)
 
     # Parking and waking. --------------------------------------------------------------------
 
-    def park_class(self, cls: EqClass, refusal: Refusal, now: datetime) -> None:
-        """None of the class can be placed until the tree is flushed, nor can any of its family."""
+    def park_class(self, cls: EquivalenceClass, refusal: Refusal, now: datetime) -> None:
+        """Parks the class until the next flush, with all classes that differ only by LocalQueue."""
         if self.lanes is None:
             self._park(cls, refusal, now)
             return
         for one in self.lanes.family(cls):
             self._park(one, refusal, now)
 
-    def _park(self, cls: EqClass, refusal: Refusal, now: datetime) -> None:
+    def _park(self, cls: EquivalenceClass, refusal: Refusal, now: datetime) -> None:
         cls.parked = refusal
         cls.item = None
-        cls.since = now
-        self.parked[cls] = None
-        self.list_untold(cls)
+        cls.parked_since = now
+        self.parked_classes[cls] = None
+        self.schedule_class_refusal(cls)
 
-    def set_aside(self, member: WorkloadInfo, aside: Inadmissible, now: datetime) -> None:
-        """This member alone waits until the tree is flushed, or what is wrong with it changes."""
-        self.remove(member)
-        member.queue = self
-        member.aside = aside
-        self.asides[member] = None
-        self.variants += member.family is not None
-        self.note_untold(member, now)
+    def park_workload(self, workload: WorkloadInfo, aside: Inadmissible, now: datetime) -> None:
+        """Parks this workload alone, until the next flush or until its problem changes."""
+        self.remove(workload)
+        workload.queue = self
+        workload.inadmissible = aside
+        self.parked_workloads[workload] = None
+        self.variants += workload.family is not None
+        self.schedule_refusal(workload, now)
 
-    def note_untold(self, member: WorkloadInfo, now: datetime) -> None:
-        """The parked member is to be told why, unless its status says so already."""
-        cls, aside = member.cls, member.aside
+    def schedule_refusal(self, workload: WorkloadInfo, now: datetime) -> None:
+        """Schedules the refusal of a parked workload, unless its status has the reason already."""
+        cls, aside = workload.cls, workload.inadmissible
         if cls is not None:
-            cls.file(member, now)
-            self.list_untold(cls)
-        elif aside is not None and not aside.is_silent and member.said != aside.reason:
-            member.since = now
-            self.loud.put(now, member)
+            cls.note_reason(workload, now)
+            self.schedule_class_refusal(cls)
+        elif aside is not None and not aside.is_silent and workload.status_reason != aside.reason:
+            workload.parked_since = now
+            self.refusal_queue.put(now, workload)
 
-    def list_untold(self, cls: EqClass) -> None:
-        """Whoever of the class does not know why it is parked is to be told in time."""
-        since = None if cls.listed else cls.loud_since()
+    def schedule_class_refusal(self, cls: EquivalenceClass) -> None:
+        """Schedules the refusals of the workloads of the class whose status has another reason."""
+        since = None if cls.is_scheduled else cls.refusal_since()
         if since is not None:
-            self.loud.put(since, cls)
+            self.refusal_queue.put(since, cls)
 
-    def wake(self, cls: EqClass) -> None:
-        """The class competes again."""
+    def wake(self, cls: EquivalenceClass) -> None:
+        """Lets the class compete again."""
         cls.parked = None
-        cls.since = None
+        cls.parked_since = None
         self._place(cls)
 
     def is_resting(self) -> bool:
-        """Something here waits for a flush."""
-        return bool(self.parked or self.asides)
+        """Returns whether a class or workload here waits for a flush."""
+        return bool(self.parked_classes or self.parked_workloads)
 
     @property
     def pending(self) -> int:
-        """How many wait here, a family counted as one."""
-        return self.live + len(self.asides) - self.variants + len(self.parents)
+        """How many wait here. A family counts once."""
+        return self.live + len(self.parked_workloads) - self.variants + len(self.parents)
 
     def waiting(self) -> Iterator[WorkloadInfo]:
-        """Every workload that waits here, in no order."""
+        """Yields every workload that waits here, in no order."""
         for cls in self.classes.values():
             yield from cls.waiting()
-        yield from self.asides
+        yield from self.parked_workloads
         yield from (one[4] for one in self.parents)
 
 
 ParentEntry = tuple[int, datetime, str, Key, WorkloadInfo]
-"""Order among parents: priority, negated, timestamp, uid, name; then whose it is."""
+"""Place among parents: negated priority, timestamp, uid, name, and the parent."""
 
 
-class Standing:
-    """A head that was given nothing. ``since``: since when, for that reason. ``listed``: it has an
-    item in `Loud`. ``assignment``: what came of the scan, ``scanned``: when that was."""
+class BlockedHead:
+    """The head of a StrictFIFO queue that got nothing.
 
-    __slots__ = ("assignment", "listed", "member", "refusal", "scanned", "since")
+    ``since``: since when, for this reason. ``is_scheduled``: its refusal is in the refusal queue.
+    ``assignment``: the result of the scan; ``scan``: when and how it was made.
+    """
+
+    __slots__ = ("assignment", "is_scheduled", "refusal", "scan", "since", "workload")
 
     def __init__(
-        self, member: WorkloadInfo, assignment: Assignment, scanned: Scanned, refusal: Refusal
+        self, workload: WorkloadInfo, assignment: Assignment, scanned: ScanRecord, refusal: Refusal
     ) -> None:
-        self.member = member
+        self.workload = workload
         self.assignment = assignment
         self.refusal = refusal
-        self.scanned = scanned
+        self.scan = scanned
         self.since = scanned.at
-        self.listed = False
+        self.is_scheduled = False

@@ -11,30 +11,30 @@ from heapq import merge
 from typing import TYPE_CHECKING
 
 from admittance.scheduling.state.equivalence import Lanes
-from admittance.scheduling.state.workload_info import FIRST, Place, WorkloadInfo, place
+from admittance.scheduling.state.workload_info import BEFORE_ALL, AgeKey, WorkloadInfo, age_key
 
 if TYPE_CHECKING:
-    from admittance.scheduling.state.equivalence import EqClass
+    from admittance.scheduling.state.equivalence import EquivalenceClass
     from admittance.scheduling.state.queue import Queue
 
 
-def stands(queue: Queue, member: WorkloadInfo) -> tuple[float, float, Place]:
+def stands(queue: Queue, workload: WorkloadInfo) -> tuple[float, float, AgeKey]:
     """Returns the sort key of a workload in its queue: usage where that counts, priority, age. A
     preemptor that waits for its victims comes first."""
-    usage = _usage(queue.lanes, member)
-    if not is_ahead(queue, member):
-        return usage, -member.priority, place(member)
-    if queue.lanes is None or queue.lanes.keeps_place:
-        usage = FIRST
-    return usage, FIRST, place(member)
+    usage = _usage(queue.lanes, workload)
+    if not is_ahead(queue, workload):
+        return usage, -workload.priority, age_key(workload)
+    if queue.lanes is None or queue.lanes.preemptor_first:
+        usage = BEFORE_ALL
+    return usage, BEFORE_ALL, age_key(workload)
 
 
-def is_ahead(queue: Queue, member: WorkloadInfo) -> bool:
+def is_ahead(queue: Queue, workload: WorkloadInfo) -> bool:
     """Returns whether the workload, or one of its variants, keeps its place before all others."""
     first = queue.preemptor
     if first is None or not queue.is_first(first):
         return False
-    return first is member or (first.family is not None and first.family.parent is member)
+    return first is workload or (first.family is not None and first.family.parent is workload)
 
 
 def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
@@ -43,7 +43,7 @@ def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
     look at each class and at each workload that is taken."""
     first = queue.preemptor
     sticky = first if first is not None and queue.is_first(first) else None
-    return _in_order(queue, queue.classes.values(), queue.asides, (), sticky)
+    return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), sticky)
 
 
 def listed(queue: Queue) -> Iterator[WorkloadInfo]:
@@ -58,7 +58,7 @@ def listed(queue: Queue) -> Iterator[WorkloadInfo]:
     return _in_order(
         queue,
         [cls for cls in queue.classes.values() if not cls.is_of_variants],
-        [one for one in queue.asides if one.family is None],
+        [one for one in queue.parked_workloads if one.family is None],
         [entry[4] for entry in queue.parents],
         sticky,
     )
@@ -66,7 +66,7 @@ def listed(queue: Queue) -> Iterator[WorkloadInfo]:
 
 def _in_order(
     queue: Queue,
-    classes: Iterable[EqClass],
+    classes: Iterable[EquivalenceClass],
     asides: Iterable[WorkloadInfo],
     parents: Iterable[WorkloadInfo],
     sticky: WorkloadInfo | None,
@@ -77,39 +77,39 @@ def _in_order(
     for cls in classes:
         usage = lanes.usage_of(cls.key[2]) if lanes is not None else 0.0
         rows.setdefault((usage, -cls.key[0]), []).append(cls.waiting())
-    for member in sorted(asides, key=place):
-        rows.setdefault((_usage(lanes, member), -member.priority), []).append(iter((member,)))
+    for workload in sorted(asides, key=age_key):
+        rows.setdefault((_usage(lanes, workload), -workload.priority), []).append(iter((workload,)))
     alike: dict[tuple[float, float], list[WorkloadInfo]] = {}
-    for member in parents:
-        alike.setdefault((_usage(lanes, member), -member.priority), []).append(member)
-    for row, members in alike.items():
-        rows.setdefault(row, []).append(iter(members))
+    for workload in parents:
+        alike.setdefault((_usage(lanes, workload), -workload.priority), []).append(workload)
+    for row, workloads in alike.items():
+        rows.setdefault(row, []).append(iter(workloads))
     if sticky is not None:
         rows[stands(queue, sticky)[:2]] = [iter((sticky,))]
     for row in sorted(rows):
-        found = merge(*rows[row], key=place)
-        yield from (one for one in found if one is not sticky or row[1] == FIRST)
+        found = merge(*rows[row], key=age_key)
+        yield from (one for one in found if one is not sticky or row[1] == BEFORE_ALL)
 
 
-def position_in(queue: Queue, member: WorkloadInfo) -> int:
-    """Returns the member's place among all that wait in the queue, from 1; 0: it does not wait.
+def position_in(queue: Queue, workload: WorkloadInfo) -> int:
+    """Returns the workload's place among all that wait in the queue, from 1; 0: it does not wait.
 
     A family counts once, and a variant has the place of its family. Costs a bisection for each
     class that it is not apart from by usage or priority, and a look at those set aside."""
-    if member.queue is not queue or member.stamp is None:
+    if workload.queue is not queue or workload.queued_at is None:
         return 0
     lanes = queue.lanes
-    parent = member.family.parent if member.family is not None else None
+    parent = workload.family.parent if workload.family is not None else None
     if parent is not None and parent.queue is queue:
-        member = parent
-    mine = stands(queue, member)
+        workload = parent
+    mine = stands(queue, workload)
     ahead = 1
     first = queue.preemptor
-    if first is not None and queue.is_first(first) and not is_ahead(queue, member):
+    if first is not None and queue.is_first(first) and not is_ahead(queue, workload):
         if first.family is not None:
             first = first.family.parent
         if first is not None and first.queue is queue:
-            by_itself = (_usage(lanes, first), -first.priority, place(first))
+            by_itself = (_usage(lanes, first), -first.priority, age_key(first))
             # Where it would be ahead without its kept place it is counted below.
             ahead += stands(queue, first) < mine < by_itself
     _, rank, at = mine
@@ -119,18 +119,18 @@ def position_in(queue: Queue, member: WorkloadInfo) -> int:
         if lanes is None:
             # As below, at less cost: a queue may have very many classes.
             if -key[0] < rank:
-                ahead += len(cls.members) - cls.start
+                ahead += len(cls.entries) - cls.start
             elif key[0] == -rank:
-                ahead += bisect_left(cls.members, at, cls.start) - cls.start
+                ahead += bisect_left(cls.entries, at, cls.start) - cls.start
             continue
         other = lanes.usage_of(key[2]), -key[0]
         if other < mine[:2]:
             ahead += cls.live
         elif other == mine[:2]:
             ahead += cls.before(at)
-    for one in queue.asides:
+    for one in queue.parked_workloads:
         if one.family is None:
-            ahead += (_usage(lanes, one), -one.priority, place(one)) < mine
+            ahead += (_usage(lanes, one), -one.priority, age_key(one)) < mine
     if lanes is None:
         ahead += bisect_left(queue.parents, (rank, *at))
     else:
@@ -139,5 +139,5 @@ def position_in(queue: Queue, member: WorkloadInfo) -> int:
     return ahead
 
 
-def _usage(lanes: Lanes | None, member: WorkloadInfo) -> float:
-    return lanes.usage_of(member.local) if lanes is not None else 0.0
+def _usage(lanes: Lanes | None, workload: WorkloadInfo) -> float:
+    return lanes.usage_of(workload.local_queue) if lanes is not None else 0.0

@@ -1,14 +1,14 @@
 """Quota that two or more workloads hold and that counts once. This is the only module that corrects
 such quota.
 
-`Overlap`: the variants of one family. Of each flavor and resource the largest amount counts, since
-no two variants run. Every variant is charged in full, and the surplus is taken off at once. So a
-variant can be taken out for a while, which frees what its end would free, and variants can be put
-back in any order. All variants are in one ClusterQueue and so in the same cells. Source:
+`FamilyQuota`: the variants of one family. Of each flavor and resource the largest amount counts,
+since no two variants run. Every variant is charged in full, and the surplus is taken off at once.
+So a variant can be taken out for a while, which frees what its end would free, and variants can be
+put back in any order. All variants are in one ClusterQueue and so in the same cells. Source:
 `docs/spec/lifecycle.md#4.6`.
 
-`Tie`: a reservation and the victims that it plans to preempt. At every node above both, the larger
-side counts; the surplus is taken off there. Source: `docs/spec/lifecycle.md#2.7`.
+`PlanQuota`: a reservation and the victims that it plans to preempt. At every node above both, the
+larger side counts; the surplus is taken off there. Source: `docs/spec/lifecycle.md#2.7`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Charge(Protocol):
 
 
 class Holder(Protocol):
-    """A workload that holds quota, as far as shared quota needs to know it. ``ties``: each has
-    `loosen` and `fasten`, as `Tie` and `Overlap` do."""
+    """A workload that holds quota, as far as shared quota needs to know it. ``shared_quotas``: each
+    has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do."""
 
     @property
     def charge(self) -> Charge | None: ...
     @property
-    def ties(self) -> Sequence[Any] | None: ...
+    def shared_quotas(self) -> Sequence[Any] | None: ...
     @property
-    def pending(self) -> PendingPreemption | None: ...
+    def pending_preemption(self) -> PendingPreemption | None: ...
     @property
-    def is_told_to_go(self) -> bool: ...
+    def loses_quota(self) -> bool: ...
 
 
 Member = TypeVar("Member", bound=Holder)
@@ -50,13 +50,13 @@ _NOTHING: Final[dict[Cell, int]] = {}
 """Of most families, which hold one reservation for long: never written to."""
 
 
-class Overlap(Generic[Member]):
+class FamilyQuota(Generic[Member]):
     """What the variants of one family hold.
 
-    ``members``: the variants that hold quota. ``counts``: the variant whose quota counts in shares
-    and in the usage of LocalQueues; None: no variant holds quota. ``shares``: fair sharing is on.
-    Invariant: at every cell the variants that are not taken out count together as much as the
-    largest of them.
+    ``members``: the variants that hold quota. ``counts``: the variant whose quota counts in
+    shares and in the usage of LocalQueues; None: no variant holds quota. ``shares``: fair sharing
+    is on. Invariant: at every cell the variants that are not taken out count together as much as
+    the largest of them.
     """
 
     __slots__ = (
@@ -86,27 +86,27 @@ class Overlap(Generic[Member]):
 
     # Who holds what. ------------------------------------------------------------------------
 
-    def join(self, member: Member, cells: Amounts) -> None:
+    def join(self, workload: Member, cells: Amounts) -> None:
         """Adds a variant that has been charged in full."""
-        self.members[member] = None
+        self.members[workload] = None
         for cell, amount in cells:
-            self._rows.setdefault(cell, {})[member] = amount
+            self._rows.setdefault(cell, {})[workload] = amount
             self._renew(cell)
 
-    def leave(self, member: Member, cells: Amounts) -> None:
+    def leave(self, workload: Member, cells: Amounts) -> None:
         """Removes a variant whose charge was given back in full, or counts in full from now on."""
-        del self.members[member]
-        self._out -= {member}
+        del self.members[workload]
+        self._out -= {workload}
         for cell, _ in cells:
             row = self._rows.get(cell)
             if row is not None:
-                row.pop(member, None)
+                row.pop(workload, None)
                 if not row:
                     del self._rows[cell]
                 self._renew(cell)
 
-    def move(self, member: Member, cells: Amounts, to: Amounts) -> None:
-        """The cells went out of the tree, with all that was counted in them; the member has been
+    def move(self, workload: Member, cells: Amounts, to: Amounts) -> None:
+        """The cells went out of the tree, with all that was counted in them; the workload has been
         charged for these instead, in full."""
         for cell, _ in cells:
             self._rows.pop(cell, None)
@@ -114,23 +114,23 @@ class Overlap(Generic[Member]):
                 del self._offs[cell]
             if cell in self._spares:
                 del self._spares[cell]
-        self.join(member, to)
+        self.join(workload, to)
 
     # Taken out for a while. -----------------------------------------------------------------
 
-    def loosen(self, member: Member) -> None:
+    def exclude(self, workload: Member) -> None:
         """Takes the variant out for a while; its full charge has been taken out already."""
-        self._out |= {member}
-        self._renew_all(member)
+        self._out |= {workload}
+        self._renew_all(workload)
 
-    def fasten(self, member: Member) -> None:
-        """Undoes `loosen`."""
-        self._out -= {member}
-        self._renew_all(member)
+    def include(self, workload: Member) -> None:
+        """Undoes `exclude`."""
+        self._out -= {workload}
+        self._renew_all(workload)
 
-    def _renew_all(self, member: Member) -> None:
-        assert member.charge is not None
-        for cell, _ in member.charge.cells:
+    def _renew_all(self, workload: Member) -> None:
+        assert workload.charge is not None
+        for cell, _ in workload.charge.cells:
             self._renew(cell)
 
     def _renew(self, cell: Cell) -> None:
@@ -149,7 +149,7 @@ class Overlap(Generic[Member]):
     # What it comes to. ----------------------------------------------------------------------
 
     def largest(self, cell: Cell) -> int:
-        """What counts for the family there, of those that are in the picture."""
+        """What counts for the family there, of those that are in the state."""
         out = self._out
         row = self._rows.get(cell)
         if row is None:
@@ -157,7 +157,7 @@ class Overlap(Generic[Member]):
         return max((much for one, much in row.items() if one not in out), default=0)
 
     def amounts(self) -> list[tuple[Cell, int]]:
-        """What counts for the family, of those that are in the picture."""
+        """What counts for the family, of those that are in the state."""
         return [(cell, self.largest(cell)) for cell in self._rows]
 
     def backed(self, cell: Cell) -> int:
@@ -172,17 +172,22 @@ class Overlap(Generic[Member]):
             default=0,
         )
 
-    def _is_backed(self, member: Member, cell: Cell) -> bool:
-        """There is room for what the member holds of that, whoever goes or stays, and nobody is
+    def _is_backed(self, workload: Member, cell: Cell) -> bool:
+        """There is room for what the workload holds of that, whoever goes or stays, and nobody is
         about to take it, or plans to."""
-        if member.is_told_to_go:
+        if workload.loses_quota:
             return False
         fr = cell.fr
-        if any(isinstance(tie, Tie) and tie.levels[0].cell.fr == fr for tie in member.ties or ()):
+        if any(
+            isinstance(tie, PlanQuota) and tie.levels[0].cell.fr == fr
+            for tie in workload.shared_quotas or ()
+        ):
             return False
         # Of two siblings that plan for the same neither has a tie: each would fall back on what
         # the other one has.
-        for one in member.pending.victims if member.pending is not None else ():
+        for one in (
+            workload.pending_preemption.victims if workload.pending_preemption is not None else ()
+        ):
             victim = self._everybody.get((one.namespace, one.name))
             if victim is None or (victim.charge is not None and _holds(victim.charge, fr)):
                 return False
@@ -198,17 +203,17 @@ class Overlap(Generic[Member]):
                 found[cell] = amount - held
         return found
 
-    def frees(self, member: Member) -> list[tuple[Cell, int]]:
-        """By how much less would count without the member, which is in the picture; cells where
+    def frees(self, workload: Member) -> list[tuple[Cell, int]]:
+        """By how much less would count without the workload, which is in the state; cells where
         that is nothing are left out."""
-        assert member.charge is not None
+        assert workload.charge is not None
         found = []
-        for cell, amount in member.charge.cells:
+        for cell, amount in workload.charge.cells:
             rest = max(
                 (
                     much
                     for one, much in self._rows[cell].items()
-                    if one is not member and one not in self._out
+                    if one is not workload and one not in self._out
                 ),
                 default=0,
             )
@@ -218,21 +223,21 @@ class Overlap(Generic[Member]):
 
     # Shares. --------------------------------------------------------------------------------
 
-    def count(self, member: Member | None) -> None:
+    def count(self, workload: Member | None) -> None:
         """This one counts in shares from now on."""
-        if member is not self.counts:
-            self.counts = member
+        if workload is not self.counts:
+            self.counts = workload
             if self.shares:
                 for cell in self._rows:
                     self._weigh(cell)
 
-    def suppose(self, more: Mapping[Cell, int]) -> None:
+    def assume(self, more: Mapping[Cell, int]) -> None:
         """As if another one had so much more, and counted in shares instead, in all flavors of the
         same resources. To be undone by `suppose_not`."""
         self._supposed = more
         self._suppose(more, 1)
 
-    def suppose_not(self) -> None:
+    def end_assumption(self) -> None:
         """Undoes `suppose`."""
         more, self._supposed = self._supposed, _NOTHING
         self._suppose(more, -1)
@@ -275,7 +280,7 @@ def _holds(charge: Charge, fr: FlavorResource) -> bool:
     return any(cell.fr == fr for cell, _ in charge.cells)
 
 
-class Level(NamedTuple, Generic[Member]):
+class SharedLevel(NamedTuple, Generic[Member]):
     """A cell above both sides: what the planner brings to it, and what each of its victims."""
 
     cell: Cell
@@ -283,7 +288,7 @@ class Level(NamedTuple, Generic[Member]):
     loads: dict[Member, int]
 
 
-class Tie(Generic[Member]):
+class PlanQuota(Generic[Member]):
     """``levels``: from where the planner meets the first of its victims up to the root, for one
     flavor and resource.
 
@@ -293,7 +298,9 @@ class Tie(Generic[Member]):
 
     __slots__ = ("_offs", "_out", "levels", "planner", "victims")
 
-    def __init__(self, planner: Member, victims: list[Member], levels: list[Level[Member]]) -> None:
+    def __init__(
+        self, planner: Member, victims: list[Member], levels: list[SharedLevel[Member]]
+    ) -> None:
         self.planner = planner
         self.victims = victims
         self.levels = levels
@@ -301,14 +308,14 @@ class Tie(Generic[Member]):
         self._offs: list[tuple[Cell, int]] = []
         self._set()
 
-    def loosen(self, member: Member) -> None:
-        """The member is taken out of the picture."""
-        self._out.add(member)
+    def exclude(self, workload: Member) -> None:
+        """The workload is taken out of the state."""
+        self._out.add(workload)
         self._set()
 
-    def fasten(self, member: Member) -> None:
-        """Undoes `loosen`."""
-        self._out.remove(member)
+    def include(self, workload: Member) -> None:
+        """Undoes `exclude`."""
+        self._out.remove(workload)
         self._set()
 
     def taken_off(self) -> tuple[tuple[Cell, int], ...]:
@@ -331,44 +338,44 @@ class Tie(Generic[Member]):
                 self._offs.append((cell, off))
 
 
-def take_all(members: Iterable[Holder]) -> dict[Cell, int]:
-    """As if none of them held anything, in one piece; to be undone by `put_all`."""
-    gone = list(members)
+def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
+    """As if none of them held anything, in one piece; to be undone by `restore_all_usage`."""
+    gone = list(workloads)
     total = held_by(gone)
     charge(total, -1)
-    for member in gone:
-        if member.ties:
-            loosen(member)
+    for workload in gone:
+        if workload.shared_quotas:
+            exclude(workload)
     return total
 
 
-def put_all(members: Iterable[Holder], total: Mapping[Cell, int]) -> None:
-    """Undoes `take_all` of the same."""
+def restore_all_usage(workloads: Iterable[Holder], total: Mapping[Cell, int]) -> None:
+    """Undoes `remove_all_usage` of the same."""
     charge(total)
-    for member in members:
-        if member.ties:
-            fasten(member)
+    for workload in workloads:
+        if workload.shared_quotas:
+            include(workload)
 
 
-def loosen(member: Holder) -> None:
+def exclude(workload: Holder) -> None:
     """What counts only once for it and another counts for the other."""
-    for tie in member.ties or ():
-        tie.loosen(member)
+    for tie in workload.shared_quotas or ():
+        tie.exclude(workload)
 
 
-def fasten(member: Holder) -> None:
-    """Undoes `loosen`."""
-    for tie in member.ties or ():
-        tie.fasten(member)
+def include(workload: Holder) -> None:
+    """Undoes `exclude`."""
+    for tie in workload.shared_quotas or ():
+        tie.include(workload)
 
 
-def held_by(members: Iterable[Holder]) -> dict[Cell, int]:
+def held_by(workloads: Iterable[Holder]) -> dict[Cell, int]:
     """What the members hold together. Charging is additive, so it can be taken out in one piece
     per cell, and put back by `charge`."""
     total: dict[Cell, int] = {}
-    for member in members:
-        assert member.charge is not None
-        for cell, amount in member.charge.cells:
+    for workload in workloads:
+        assert workload.charge is not None
+        for cell, amount in workload.charge.cells:
             total[cell] = total.get(cell, 0) + amount
     return total
 
@@ -379,19 +386,19 @@ def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
         cell.charge(sign * amount)
 
 
-def take_out(member: Holder) -> None:
-    """As if the member held nothing; to be undone by `put_back`."""
-    assert member.charge is not None
-    for cell, amount in member.charge.cells:
+def remove_usage(workload: Holder) -> None:
+    """As if the workload held nothing; to be undone by `restore_usage`."""
+    assert workload.charge is not None
+    for cell, amount in workload.charge.cells:
         cell.charge(-amount)
-    if member.ties:
-        loosen(member)
+    if workload.shared_quotas:
+        exclude(workload)
 
 
-def put_back(member: Holder) -> None:
-    """Undoes `take_out`."""
-    assert member.charge is not None
-    for cell, amount in member.charge.cells:
+def restore_usage(workload: Holder) -> None:
+    """Undoes `remove_usage`."""
+    assert workload.charge is not None
+    for cell, amount in workload.charge.cells:
         cell.charge(amount)
-    if member.ties:
-        fasten(member)
+    if workload.shared_quotas:
+        include(workload)

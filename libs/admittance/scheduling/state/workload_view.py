@@ -16,7 +16,7 @@ from admittance.api.workload import (
 )
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.family.policy import ParentState, VariantState
-from admittance.scheduling.config import Config
+from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Needs, Shapes
 from admittance.scheduling.state.workload_info import Inadmissible
 from admittance.workload.family_info import parent_state, variant_state
@@ -29,17 +29,17 @@ PREEMPTION_REQUIRED: Final = "PreemptionRequired"
 """Reason of a check that is Pending, and wants the victims of its workload preempted now."""
 
 
-class Facts(NamedTuple):
+class WorkloadView(NamedTuple):
     """``admission``: quota that it holds, since ``reserved_at``; None: none. ``admitted_at``: since
-    when it is admitted; None: it is not. ``competes``: it may
-    be in a queue at all. ``waits``: it may not compete before something is done about it.
-    ``stamp``: its age in the queue. ``signature``: equal as long as nothing changed that could
-    make a difference. ``checks``: name and state of those that a reservation waits for;
-    ``asking``: those of them that want others preempted now. ``pending``: who has to go for it.
-    ``starting``: it is admitted, and its pods are not all ready. ``parent``, ``variant``: what it
-    tells of its family. A parent holds nothing, and competes only in that it waits. ``promised``:
-    quota that is kept for a variant until its sibling's job has stopped; ``gate_open``: the gate of
-    its family is."""
+    when it is admitted; None: it is not. ``competes``: it may be in a queue at all.
+    ``requeue_blocked``: it may not compete before something is done about it. ``queued_at``: its
+    age in the queue. ``signature``: equal as long as nothing changed that could make a difference.
+    ``checks``: name and state of those that a reservation waits for; ``preemption_required_by``:
+    those of them that want others preempted now. ``pending_preemption``: who has to go for it.
+    ``awaits_pods_ready``: it is admitted, and its pods are not all ready. ``parent``, ``variant``:
+    what it tells of its family. A parent holds nothing, and competes only in that it waits.
+    ``promised``: quota that is kept for a variant until its sibling's job has stopped;
+    ``gate_open``: the gate of its family is."""
 
     needs: Needs
     finished: bool
@@ -47,21 +47,21 @@ class Facts(NamedTuple):
     admitted_at: datetime | None
     reserved_at: datetime | None
     competes: bool
-    waits: bool
+    requeue_blocked: bool
     requeue_at: datetime | None
     problem: Inadmissible | None
-    stamp: datetime
-    created: datetime
-    said: str
+    queued_at: datetime
+    created_at: datetime
+    status_reason: str
     state: str
     reclaimable: tuple[tuple[str, int], ...]
     signature: int
     preempted_by: PreemptedBy | None = None
     checks: tuple[tuple[str, str], ...] = ()
     closed_gate: str = ""
-    pending: PendingPreemption | None = None
-    asking: tuple[str, ...] = ()
-    starting: bool = False
+    pending_preemption: PendingPreemption | None = None
+    preemption_required_by: tuple[str, ...] = ()
+    awaits_pods_ready: bool = False
     preemptions: tuple[PreemptionCount, ...] = ()
     parent: ParentState | None = None
     variant: VariantState | None = None
@@ -69,7 +69,7 @@ class Facts(NamedTuple):
     gate_open: bool = False
 
 
-def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
+def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadView:
     """What stored tells. Raises msgspec.MsgspecError or BadQuantity for a spec that no door let
     in."""
     meta, status = stored.metadata, stored.status
@@ -117,7 +117,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
     state = status.requeue_state
     waits = requeued is not None and requeued.status == "False"
     requeue_at = state.requeue_at if state is not None else None
-    found = Facts(
+    found = WorkloadView(
         needs=needs,
         finished=_true(finished),
         admission=status.admission if holds and not is_parent else None,
@@ -134,12 +134,12 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
             and said != "OnHold"
             and meta.deletion_timestamp is None
         ),
-        waits=waits,
+        requeue_blocked=waits,
         requeue_at=requeue_at,
         problem=problem,
-        stamp=_stamp(evicted, created, config),
-        created=created,
-        said=said,
+        queued_at=_stamp(evicted, created, config),
+        created_at=created,
+        status_reason=said,
         state=_state(holds, admitted, evicted),
         reclaimable=reclaimable,
         signature=hash(
@@ -160,8 +160,8 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         if waits_for_checks and status.admission_checks
         else (),
         closed_gate=closed_gate,
-        pending=status.pending_preemption if waits_for_checks else None,
-        asking=tuple(
+        pending_preemption=status.pending_preemption if waits_for_checks else None,
+        preemption_required_by=tuple(
             [
                 row.name
                 for row in status.admission_checks
@@ -171,7 +171,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
         if waits_for_checks and status.pending_preemption is not None
         else (),
         # Of a family the admitted variant tells it: readiness is mirrored down to it.
-        starting=holds
+        awaits_pods_ready=holds
         and not is_parent
         and _true(admitted)
         and not _true(evicted)
@@ -183,7 +183,7 @@ def facts_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> Facts:
     return _of_family(found, stored)
 
 
-def _of_family(found: Facts, stored: StoredWorkload) -> Facts:
+def _of_family(found: WorkloadView, stored: StoredWorkload) -> WorkloadView:
     if found.needs.role == PARENT:
         return found._replace(parent=parent_state(stored))
     if found.needs.role != VARIANT:

@@ -34,8 +34,8 @@ from admittance.runtime.bus.connection import parse_headers
 from admittance.runtime.bus.history import Past as Message
 from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Refused
-from admittance.scheduling.config import Config, config_from
-from admittance.scheduling.explain.decision_replay import CannotRepeat
+from admittance.scheduling.decision_replay import CannotRepeat
+from admittance.scheduling.state.config import Config, config_from
 from admittance.workload.limits import Limits, limits_from
 from admittance.workload_controller.checkpoints import checkpoints
 from admittance.workload_controller.commit_writer import log_message

@@ -10,8 +10,9 @@ import msgspec
 from admittance.api.configuration import FINAL_SHARE, GATES, INITIAL_SHARE, Configuration
 from admittance.api.units import seconds
 from admittance.quota.transform import Transformation
+from admittance.scheduling.fairsharing.usage import AdmissionFairSharing
 
-__all__ = ["FINAL_SHARE", "INITIAL_SHARE", "Config", "config_of"]
+__all__ = ["FINAL_SHARE", "INITIAL_SHARE", "AdmissionFairSharing", "Config", "config_of"]
 
 
 class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,19 +20,6 @@ class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
     order they are tried to find victims; one of them, or both in this order."""
 
     strategies: tuple[str, ...] = (FINAL_SHARE, INITIAL_SHARE)
-
-
-class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
-    """LocalQueues that used less go first, in ClusterQueues that say so.
-
-    ``usage_half_life_time``: after so long half of what was consumed counts no more; zero: nothing
-    consumed is remembered. ``usage_sampling_interval``: how often usages are compared anew.
-    ``resource_weights``: how much a whole unit of a resource counts; 1 where none is given.
-    """
-
-    usage_half_life_time: timedelta = timedelta(0)
-    usage_sampling_interval: timedelta = timedelta(minutes=5)
-    resource_weights: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
-"""Makes a decision once more, from the picture that it was made from.
+"""Makes a decision once more, from the state that it was made from.
 
-What the picture and the log do not hold is said with the decision, as its `Scan`: who had its turn
+What the state and the log do not hold is said with the decision, as its `Scan`: who had its turn
 in the cycle, and where their scans began. Those, and nobody else, are the heads here; what becomes
 of them is worked out by the cycle itself.
 """
@@ -38,7 +38,7 @@ from admittance.scheduling.state.workload_info import (
     Key,
     SavedCursor,
     WorkloadInfo,
-    held_for,
+    family_quota_of,
 )
 
 _SAYS: Final[Mapping[type[Decision], InFlight]] = {
@@ -67,53 +67,53 @@ class Again(Scheduler):
     # What was on its way. -------------------------------------------------------------------
 
     def assume(self, decision: Decision) -> bool:
-        """The decision is on its way. False: it is not, the picture has heard of its workload."""
-        world = self._world
-        member = world.members.get((decision.namespace, decision.name))
-        domain = world.domains.get(decision.domain)
-        if member is None or domain is None or member.revision != decision.revision:
+        """The decision is on its way. False: it is not, the state has heard of its workload."""
+        state = self._state
+        workload = state.workloads.get((decision.namespace, decision.name))
+        domain = state.domains.get(decision.domain)
+        if workload is None or domain is None or workload.revision != decision.revision:
             return False
         if isinstance(decision, Assigned):
-            self._assign(member, domain, decision)
-            member.inflight = InFlight.ASSIGNED
+            self._assign(workload, domain, decision)
+            workload.in_flight = InFlight.ASSIGNED
         else:
-            member.inflight = _SAYS.get(type(decision), InFlight.NOTHING)
+            workload.in_flight = _SAYS.get(type(decision), InFlight.NOTHING)
             if isinstance(decision, Planned):
-                planned.suppose(world, member, decision.pending_preemption)
+                planned.assume_plan(state, workload, decision.pending_preemption)
             elif isinstance(decision, Confirmed):
-                planned.suppose(world, member, None)
-                world.starting.begins(member, domain)
-            member.awaited = member.awaited or isinstance(decision, Preempted)
-        member.seen = decision.seen
-        domain.inflight[member] = None
+                planned.assume_plan(state, workload, None)
+                state.pods_ready.assume_admitted(workload, domain)
+            workload.preemptor_waits = workload.preemptor_waits or isinstance(decision, Preempted)
+        workload.seen = decision.seen
+        domain.in_flight[workload] = None
         return True
 
-    def _assign(self, member: WorkloadInfo, domain: Domain, decision: Assigned) -> None:
-        world = self._world
-        queue = world.queue(decision.admission.cluster_queue)
-        if member.queue is not None:
-            member.queue.forget_preemptor(member)
-            member.queue.remove(member)
+    def _assign(self, workload: WorkloadInfo, domain: Domain, decision: Assigned) -> None:
+        state = self._state
+        queue = state.queue(decision.admission.cluster_queue)
+        if workload.queue is not None:
+            workload.queue.forget_preemptor(workload)
+            workload.queue.remove(workload)
         givers = []
         for given in decision.preempts:
-            giver = world.members.get((given.namespace, given.name))
+            giver = state.workloads.get((given.namespace, given.name))
             if giver is not None and giver.revision == given.revision and giver.charge is not None:
                 givers.append(giver)
         if givers:
-            hand_on(world, domain, member, givers)
+            hand_on(state, domain, workload, givers)
         cells = []
-        if queue.node is not None and member.shape is not None:
-            cells = charges_of(queue.node, decision.admission, member.shape)
-        charging.charge(world, member, queue, decision.admission, cells)
-        planned.keep(world, member, decision.pending_preemption)
-        migration.gives_way(world, member, queue.name, decision.admission)
+        if queue.node is not None and workload.shape is not None:
+            cells = charges_of(queue.node, decision.admission, workload.shape)
+        charging.charge(state, workload, queue, decision.admission, cells)
+        planned.set_plan(state, workload, decision.pending_preemption)
+        migration.gives_way(state, workload, queue.name, decision.admission)
         source = decision.migrates_from
-        giver = world.members.get((source.namespace, source.name)) if source is not None else None
-        if giver is not None and giver.charge is not None and member.family is not None:
-            migration.begin(world, domain, member, giver)
+        giver = state.workloads.get((source.namespace, source.name)) if source is not None else None
+        if giver is not None and giver.charge is not None and workload.family is not None:
+            migration.begin(state, domain, workload, giver)
             return
-        world.begins(member, queue, decision.admission)
-        world.rank(member, decision.time or world.now)
+        state.assume_admitted(workload, queue, decision.admission)
+        state.add_candidate(workload, decision.time or state.now)
 
     # Deciding. ------------------------------------------------------------------------------
 
@@ -131,24 +131,24 @@ class Again(Scheduler):
         self.wake(now=now)
         for one in found.queues:
             if one.lanes is not None:
-                one.lanes.pretend(usages or {})
+                one.lanes.set_usages(usages or {})
         self._cycle.number += 1
         found.flush = False
         found.ready.clear()
         for key, cursor in turns:
-            member = self._head(key)
-            queue = member.queue
-            assert queue is not None and member.cls is not None, "it is a head"
-            if queue in found.ready and queue.preemptor is not member:
+            workload = self._head(key)
+            queue = workload.queue
+            assert queue is not None and workload.cls is not None, "it is a head"
+            if queue in found.ready and queue.preemptor is not workload:
                 raise CannotRepeat(f"two workloads of ClusterQueue {queue.name} had their turn")
-            queue.preemptor = member
+            queue.preemptor = workload
             found.ready[queue] = None
-            member.cursor = None
+            workload.cursor = None
             if cursor:
                 generation = queue.generation + found.generation
-                member.cursor = SavedCursor(cursor, self._cycle.number, generation, member.cls)
+                workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
         decided: list[Decided] = []
-        outcomes = Outcomes(self._world, found, decided, now)
+        outcomes = Outcomes(self._state, found, decided, now)
         self._cycle.run(found, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now)
         return decided
 
@@ -157,45 +157,47 @@ class Again(Scheduler):
         preempt. ``keys``: the reservations that were looked at, in order."""
         self.wake(now=now)
         found = self._domain(domain)
-        decided: list[Decided] = [*quota_reduction.due(self._world, found, now)]
-        members = [one for key in keys if (one := self._world.members.get(key)) is not None]
-        return decided + recheck.due(self._world, found, self._cycle, now, only=members)
+        decided: list[Decided] = [*quota_reduction.due(self._state, found, now)]
+        workloads = [one for key in keys if (one := self._state.workloads.get(key)) is not None]
+        return decided + recheck.due(self._state, found, self._cycle, now, only=workloads)
 
     def refusal(self, key: Key) -> Refusal | None:
         """Why the workload is parked, or blocks its queue; None: it does not."""
-        member = self._world.members.get(key)
-        if member is None:
+        workload = self._state.workloads.get(key)
+        if workload is None:
             return None
-        if member.aside is not None:
-            return Refusal(reason=member.aside.reason, message=member.aside.message)
-        if member.cls is not None and member.cls.parked is not None:
-            return member.cls.parked
-        standing = standing_of(member)
+        if workload.inadmissible is not None:
+            return Refusal(
+                reason=workload.inadmissible.reason, message=workload.inadmissible.message
+            )
+        if workload.cls is not None and workload.cls.parked is not None:
+            return workload.cls.parked
+        standing = standing_of(workload)
         return standing.refusal if standing is not None else None
 
     def completed(self, key: Key, refusal: Refusal) -> Refusal:
         """The refusal with the numbers of every flavor, as they are in this picture."""
-        member = self._head(key)
-        plan = member.queue.plan if member.queue is not None else None
-        if plan is None or member.shape is None:
+        workload = self._head(key)
+        plan = workload.queue.plan if workload.queue is not None else None
+        if plan is None or workload.shape is None:
             return refusal
-        held = held_for(member)
-        return complete(refusal, plan, member.shape, own=member.is_variant, held=held)
+        held = family_quota_of(workload)
+        return complete(refusal, plan, workload.shape, own=workload.is_variant, held=held)
 
     def _domain(self, name: str) -> Domain:
-        found = self._world.domains.get(name)
+        found = self._state.domains.get(name)
         if found is None:
             raise CannotRepeat(f"there was no domain {name} in the picture")
         return found
 
     def _head(self, key: Key) -> WorkloadInfo:
-        member = self._world.members.get(key)
+        workload = self._state.workloads.get(key)
         name = "/".join(key)
-        if member is None:
+        if workload is None:
             raise CannotRepeat(f"workload {name} was not in the picture")
-        if member.queue is None or member.entry is None or member.inflight:
+        if workload.queue is None or workload.entry is None or workload.in_flight:
             raise CannotRepeat(f"workload {name} did not compete in the picture")
-        return member
+        return workload
 
 
 def is_turn(decision: Decision) -> bool:

@@ -11,9 +11,9 @@ from admittance.events.requests import FitReply
 from admittance.scheduling.cycle.flavor_assigner import examine
 from admittance.scheduling.cycle.reasons import told
 from admittance.scheduling.state.assignment import Obstacle
-from admittance.scheduling.state.flavor_plan import Plan
+from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Needs, Shape
-from admittance.scheduling.state.state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
 
 NO_QUEUE: Final = "NoSuchQueue"
 NEVER: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
@@ -24,7 +24,7 @@ class _Manifest(msgspec.Struct, frozen=True):
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def fit(world: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
+def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
     """Whether the workload of manifest could start if nothing else ran in the tree of its queue.
 
     What it asks for is counted as the scheduler counts it, after exclusions and transformations,
@@ -32,24 +32,24 @@ def fit(world: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
     that fit only one at a time are not noticed. ``fits`` is true where nothing can be said.
     """
     try:
-        needs = world.shapes.needs(msgspec.json.decode(manifest, type=_Manifest).spec)
+        needs = state.shapes.needs(msgspec.json.decode(manifest, type=_Manifest).spec)
     except (msgspec.MsgspecError, BadQuantity) as error:
         return FitReply(error=f"the workload cannot be read: {error}")
-    found = _fit(world, namespace, needs)
-    return msgspec.structs.replace(found, local_queue=needs.queue, seen=world.seen)
+    found = _fit(state, namespace, needs)
+    return msgspec.structs.replace(found, local_queue=needs.queue, seen=state.seen)
 
 
-def _fit(world: SchedulerState, namespace: str, needs: Needs) -> FitReply:
-    local = world.catalog.local_queues.get((namespace, needs.queue))
+def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
+    local = state.catalog.local_queues.get((namespace, needs.queue))
     if local is None:
         message = f"LocalQueue {namespace}/{needs.queue} does not exist"
         return FitReply(fits=False, reason=NO_QUEUE, message=message)
     name = local.spec.cluster_queue
-    queue = world.queues.get(name)
+    queue = state.queues.get(name)
     if queue is None or queue.node is None or queue.plan is None:
         message = f"ClusterQueue {name} of LocalQueue {namespace}/{needs.queue} does not exist"
         return FitReply(fits=False, reason=NO_QUEUE, message=message, cluster_queue=name)
-    lenient = world.config.quota_check_strategy == "IgnoreUndeclared"
+    lenient = state.config.quota_check_strategy == "IgnoreUndeclared"
     obstacles = _obstacles(queue.plan, _smallest(needs.shape), ignore_undeclared=lenient)
     if not obstacles:
         return FitReply(cluster_queue=name)
@@ -66,7 +66,7 @@ def _smallest(shape: Shape) -> Shape:
     )
 
 
-def _obstacles(plan: Plan, shape: Shape, *, ignore_undeclared: bool) -> list[Obstacle]:
+def _obstacles(plan: FlavorPlan, shape: Shape, *, ignore_undeclared: bool) -> list[Obstacle]:
     """Why the first pod set that no flavor could hold cannot be held; empty: all could."""
     for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
         for resource, amount in totals:

@@ -1,0 +1,258 @@
+"""What a change of the configuration changes in the scheduler's state.
+
+Source: `docs/spec/scheduling.md#1.3, #3.5, #3.7`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from admittance.api.queues import ClusterQueue
+from admittance.family.policy import rules_of
+from admittance.quota.catalog import domain_of_node
+from admittance.scheduling import workload_updates
+from admittance.scheduling.cycle import recheck
+from admittance.scheduling.families import siblings
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.assignment import charges_of
+from admittance.scheduling.state.equivalence import Lanes
+from admittance.scheduling.state.flavor_plan import flavor_plan_of
+from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import Key
+
+USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
+
+
+def apply_object(
+    state: SchedulerState,
+    kind: str,
+    namespace: str,
+    name: str,
+    obj: Any,
+    revision: int,
+    *,
+    now: datetime,
+) -> None:
+    """The object is now so; None: deleted."""
+    old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
+    if kind in ("ClusterQueue", "Cohort"):
+        planned.unshare_all_quota(state)
+    touched = state.catalog.apply(kind, namespace, name, obj, revision)
+    affected = state.catalog.affected
+    # Decisions on their way were made from an older configuration: the controller refuses them.
+    for domain_name in touched:
+        domain = state.domains.get(domain_name)
+        if domain is not None:
+            state.bump_version(domain)
+            for workload in [one for one in domain.in_flight if one.seen < revision]:
+                workload_updates.undo(state, workload, domain, now)
+    if kind == "ClusterQueue":
+        _queue_changed(state, state.queue(name), now)
+    for queue_name in affected:
+        _refresh(state, state.queue(queue_name), spec=queue_name == name)
+    if kind in ("ClusterQueue", "Cohort"):
+        _place(state, touched, kind, name, quotas=not _same_quotas(old, obj))
+        for domain_name in touched:
+            state.schedule_quota_check(state.domains.get(domain_name))
+        planned.share_all_quota(state)
+    for queue_name in affected:
+        changed = state.queue(queue_name)
+        recheck.note_all(state, changed)
+        if _set_rules(state, changed):
+            _families_changed(state, changed, now)
+    match kind:
+        case "LocalQueue":
+            _local_changed(state, (namespace, name), now)
+        case "Namespace":
+            for key in state.catalog.locals_in(name):
+                local = state.catalog.local_queues[key]
+                queue = state.queues.get(local.spec.cluster_queue)
+                if queue is not None and queue.parked_workloads:
+                    state.flush(queue.domain)
+        case "Cohort" if obj is not None:
+            for domain_name in touched:
+                state.flush(state.domains.get(domain_name))
+
+
+def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
+    """The ClusterQueue came, changed, or went."""
+    node = state.catalog.tree.queues.get(queue.name)
+    if node is queue.node:
+        return
+    queue.node = node
+    for workload in list(queue.holding):
+        held = workload.charge
+        assert held is not None and workload.shape is not None
+        # The old node went out of the tree with its usage; what is still held counts again.
+        cells = (
+            charges_of(node, held.admission, workload.shape, workload.reclaimable)
+            if node is not None
+            else []
+        )
+        for cell, amount in cells:
+            cell.charge(amount)
+        if workload.family_quota is not None:
+            workload.family_quota.move(workload, held.cells, cells)
+        workload.charge = held._replace(cells=cells)
+    if node is None:
+        for workload in list(queue.waiting()):
+            queue.remove(workload)
+        queue.plan = None
+        return
+    for key in state.catalog.locals_of(queue.name):
+        for workload in state.by_local_queue.get(key, ()):
+            if workload.charge is None and workload.queue is None and workload.competes:
+                state.admit_to_queue(workload, now)
+
+
+def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
+    """Whether the queue admits, and with which flavors."""
+    was_active = queue.activity.active
+    queue.activity = state.catalog.activity(queue.name)
+    state.catalog.tree.count(queue.name, counted=queue.activity.active)
+    if queue.node is not None:
+        queue.plan = flavor_plan_of(state.catalog, queue.name, queue.node, state.config)
+        queue.strict = (
+            state.catalog.cluster_queues[queue.name].spec.queueing_strategy == "StrictFIFO"
+        )
+    _set_mode(state, queue)
+    state.bump_version(queue.domain)
+    if queue.domain is not None:
+        queue.domain.update_queue(queue)
+        if queue.node is not None and (spec or (queue.activity.active and not was_active)):
+            state.flush(queue.domain)
+        state.schedule_cycle(queue.domain)
+
+
+def _set_mode(state: SchedulerState, queue: Queue) -> None:
+    """Whether the usage of LocalQueues counts there."""
+    if state.accounts is None:
+        return
+    scope = None
+    if queue.node is not None:
+        scope = state.catalog.cluster_queues[queue.name].spec.admission_scope
+    counts = scope is not None and scope.admission_mode == USAGE_BASED
+    if counts is (queue.lanes is not None):
+        return
+    lanes = Lanes(keeps_place=not state.config.as_kueue) if counts else None
+    queue.set_lanes(lanes, state.now)
+    for key in state.catalog.locals_of(queue.name):
+        state.accounts.sync(key, state.now)
+
+
+def _set_rules(state: SchedulerState, queue: Queue) -> bool:
+    """What the queue says of families. True: that is something else than before."""
+    before, queue.rules = queue.rules, None
+    if queue.node is not None and state.config.concurrent_admission:
+        queue.rules = rules_of(state.catalog.cluster_queues[queue.name].spec)
+    queue.tags = {one.name: one for one in queue.rules.tags} if queue.rules is not None else {}
+    return queue.rules != before
+
+
+def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
+    """Other variants may be tried there from now on, or in another order."""
+    found = {
+        one.family.uid: one.family
+        for key in state.catalog.locals_of(queue.name)
+        for one in state.by_local_queue.get(key, ())
+        if one.family is not None
+    }
+    for family in found.values():
+        siblings.touched(state, family, now)
+
+
+def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
+    """An edit of something else: what was found out about the room in the tree holds."""
+    if old is None or not isinstance(new, ClusterQueue):
+        return False
+    return (old.spec.resource_groups, old.spec.cohort_name) == (
+        new.spec.resource_groups,
+        new.spec.cohort_name,
+    )
+
+
+def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
+    """Every queue of the touched trees in the domain that it belongs to now. ``quotas``: they, or
+    the tree, may have changed, so that searches begin anew."""
+    queues: dict[Queue, None] = {}
+    if kind == "ClusterQueue":
+        queues[state.queue(name)] = None
+    for domain_name in touched:
+        domain = state.domains.get(domain_name)
+        if domain is not None:
+            domain.generation += quotas
+            state.bump_version(domain)
+            if kind == "Cohort":
+                queues.update(domain.queues)
+    for queue in queues:
+        node = queue.node
+        domain = None
+        if node is not None:
+            domain = domain_at(state, domain_of_node(node))
+            queue.in_cycle = state.catalog.tree.in_cycle(node)
+        before = queue.domain
+        if before is domain:
+            continue
+        queue.domain = domain
+        if before is not None:
+            for workload in queue.holding:
+                planned.remove_planner(state, before, workload)
+            _part(state, before, queue, domain)
+        if domain is not None:
+            for workload in queue.holding:
+                planned.add_planner(state, domain, workload)
+                recheck.note(state, workload)
+            domain.queues[queue] = None
+            domain.generation += 1
+            state.bump_version(domain)
+            domain.update_queue(queue)
+            state.flush(domain)
+        # A cursor's generation counts both; it must not come out as it was by accident.
+        queue.generation += 1 + (before.generation if before is not None else 0)
+
+
+def domain_at(state: SchedulerState, name: str) -> Domain:
+    """The domain of that name, made where there is none."""
+    domain = state.domains.get(name)
+    if domain is None:
+        domain = state.domains[name] = Domain(name)
+        domain.owned = name in state.owned
+    return domain
+
+
+def _part(state: SchedulerState, before: Domain, queue: Queue, after: Domain | None) -> None:
+    state.bump_version(before)
+    before.queues.pop(queue, None)
+    before.ready.pop(queue, None)
+    before.parked_queues.pop(queue, None)
+    for workload in list(before.in_flight):
+        if workload.queue is queue or (
+            workload.charge is not None and workload.charge.queue is queue
+        ):
+            del before.in_flight[workload]
+            if after is not None:
+                after.in_flight[workload] = None
+    if not before.queues and not before.in_flight:
+        state.domains.pop(before.name, None)
+        state.busy.pop(before, None)
+        return
+    # What the queue had borrowed is free there now. Upstream tells nobody of it, so that heads
+    # which fit would wait for the next event.
+    state.flush(before)
+
+
+def _local_changed(state: SchedulerState, key: Key, now: datetime) -> None:
+    """The LocalQueue came, changed, was held, or went: its workloads go where it leads now."""
+    if state.accounts is not None:
+        state.accounts.sync(key, now)
+    local = state.catalog.local_queues.get(key)
+    open_to = None
+    if local is not None and local.spec.stop_policy in ("", "None"):
+        open_to = state.queues.get(local.spec.cluster_queue)
+    for workload in list(state.by_local_queue.get(key, ())):
+        if workload.state == "QuotaReserved":
+            recheck.note(state, workload)
+        if workload.charge is None and (open_to is None or workload.queue is not open_to):
+            state.requeue(workload, now)

@@ -1,0 +1,265 @@
+"""The scheduler's state: everything that it knows, and the basic changes that other changes consist
+of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from heapq import heappush
+from typing import Any
+
+from admittance.api.workload import PreemptionCount
+from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
+from admittance.quota.catalog import Catalog
+from admittance.scheduling.state import pending_preemptors
+from admittance.scheduling.state.accounts import Accounts
+from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.equivalence import RefusalQueue
+from admittance.scheduling.state.in_flight import PodsReadyTracker, QuotaHandover
+from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.requests import Shapes
+from admittance.scheduling.state.workload_info import (
+    BACKOFF,
+    FamilyInfo,
+    InFlight,
+    Key,
+    VariantInfo,
+    WorkloadInfo,
+)
+from admittance.scheduling.state.workload_view import LONG_AGO
+
+_MOVES_NOTHING = frozenset({InFlight.REFUSED, InFlight.CONFIRMED, InFlight.PLANNED})
+"""What a head would get is the same whether these are on their way or not."""
+
+
+class SchedulerState:
+    """Queues, domains and workloads, kept current by events.
+
+    ``by_local_queue``: the workloads of each LocalQueue, whether they compete or not. ``families``:
+    by the uid of the parent. ``variant_infos``: what variants say about themselves, each value
+    once. ``owned``: names of the domains that this scheduler leads. ``busy``: domains in which a
+    cycle could change something. ``timers``: when parked workloads may come back. ``now``: the
+    newest time seen; ``seen``: the newest bucket revision.
+
+    Refusals: ``refusal_queue``: when refusals are due. ``urgent_refusals``: workloads that are
+    refused at once. ``refusals_in_flight``: workloads whose refusal is not stored yet.
+
+    Preemption: ``victims_by_preemptor``: preempted workloads, by the uid of the preemptor.
+    ``preemption_counts``: how often each workload was preempted, by the uid of the preemptor.
+    ``loop_guarded``: workloads that the loop guard parked. ``handovers``: handovers of quota in
+    flight, by domain; ``handover_of``: the same, by each of their workloads.
+    ``planners_by_victim``: reservations with a pending preemption, by the name of the victim;
+    ``planning_domains``: their domains; ``replaced_plans``: their stored plans while a new plan is
+    in flight.
+
+    ``pods_ready``: workloads that block others until their pods are ready. ``accounts``: what
+    LocalQueues have consumed; None: usage does not count.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.catalog = Catalog()
+        self.shapes = Shapes(config.exclude_resource_prefixes, config.transformations)
+        self.queues: dict[str, Queue] = {}
+        self.domains: dict[str, Domain] = {}
+        self.workloads: dict[Key, WorkloadInfo] = {}
+        self.by_local_queue: dict[Key, dict[WorkloadInfo, None]] = {}
+        self.families: dict[str, FamilyInfo] = {}
+        self.variant_infos: dict[VariantInfo, VariantInfo] = {}
+        self.owned: set[str] = set()
+        self.busy: dict[Domain, None] = {}
+        self.timers: list[tuple[datetime, Key]] = []
+        self.refusal_queue = RefusalQueue()
+        self.refusals_in_flight: dict[WorkloadInfo, None] = {}
+        self.urgent_refusals: dict[WorkloadInfo, None] = {}
+        self.victims_by_preemptor: dict[str, dict[WorkloadInfo, None]] = {}
+        self.preemption_counts: dict[str, dict[WorkloadInfo, PreemptionCount]] = {}
+        self.loop_guarded: dict[WorkloadInfo, None] = {}
+        self.handover_of: dict[WorkloadInfo, QuotaHandover] = {}
+        self.handovers: dict[Domain, QuotaHandover] = {}
+        self.planners_by_victim: dict[Key, dict[WorkloadInfo, None]] = {}
+        self.planning_domains: dict[Domain, None] = {}
+        self.replaced_plans: dict[WorkloadInfo, PendingPreemption] = {}
+        self.seen = 0
+        self.now = LONG_AGO
+        self.pods_ready = PodsReadyTracker(config.block_admission)
+        self.accounts: Accounts | None = None
+        if config.admission_fair_sharing is not None:
+            self.accounts = Accounts(
+                config.admission_fair_sharing,
+                self.catalog,
+                self.queues,
+                self.by_local_queue,
+                self.owned,
+            )
+
+    def queue(self, name: str) -> Queue:
+        """Returns the queue of that name and creates it before its ClusterQueue is known."""
+        found = self.queues.get(name)
+        if found is None:
+            found = self.queues[name] = Queue(name, self.refusal_queue)
+        return found
+
+    # Waking. --------------------------------------------------------------------------------
+
+    def schedule_cycle(self, domain: Domain | None) -> None:
+        """Lets the next cycle look at the domain."""
+        if domain is not None:
+            domain.idle_cycles = 0
+            if domain.owned and (
+                domain.ready
+                or domain.quota_reduced
+                or domain.rechecks
+                or (domain.flush and domain.parked_queues)
+            ):
+                self.busy[domain] = None
+
+    def flush(self, domain: Domain | None) -> None:
+        """Wakes what is parked in the domain before the next cycle, because quota may be free."""
+        if domain is not None:
+            domain.flush = True
+            self.schedule_cycle(domain)
+
+    def schedule_quota_check(self, domain: Domain | None) -> None:
+        """Lets the next cycle check whether the reservations of the domain still fit."""
+        if domain is not None:
+            domain.quota_reduced = True
+            self.schedule_cycle(domain)
+
+    def schedule_recheck(self, workload: WorkloadInfo) -> None:
+        """Lets the next cycle look whether the reservation has passed its checks."""
+        domain = workload.charge.queue.domain if workload.charge is not None else None
+        if domain is not None:
+            domain.rechecks[workload] = None
+            self.schedule_cycle(domain)
+
+    def queue_changed(self, queue: Queue) -> None:
+        """Updates the domain after the waiting workloads of the queue changed."""
+        if queue.domain is not None:
+            queue.domain.update_queue(queue)
+            self.schedule_cycle(queue.domain)
+
+    def compare_usages(self, now: datetime) -> None:
+        """Compares the usages of LocalQueues once per sampling interval. The heads of queues may
+        change."""
+        if self.accounts is None or not self.accounts.is_due(now):
+            return
+        heads = [(one, one.head()) for one in self.queues.values() if one.lanes is not None]
+        self.accounts.sample(now)
+        for queue, head in heads:
+            self.bump_version(queue.domain)
+            if queue.head() is not head:
+                self.queue_changed(queue)
+
+    def remember_usage(self, key: Key, record: ConsumedUsage | None) -> None:
+        """Takes over the stored consumption of a LocalQueue; None: the record was deleted."""
+        if self.accounts is None or not self.accounts.remembered(key, record):
+            return
+        queue = self.queues.get(self.catalog.local_queues[key].spec.cluster_queue)
+        if queue is not None:
+            self.bump_version(queue.domain)
+            self.queue_changed(queue)
+
+    # Competing. -----------------------------------------------------------------------------
+
+    def admit_to_queue(self, workload: WorkloadInfo, now: datetime) -> None:
+        """Lets the workload wait in the queue of its LocalQueue, if it may."""
+        local = self.catalog.local_queues.get(workload.local_queue)
+        if local is None or local.spec.stop_policy not in ("", "None"):
+            return
+        queue = self.queues.get(local.spec.cluster_queue)
+        if queue is None or queue.node is None:
+            return
+        if workload.family is not None and workload.family.parent is workload:
+            queue.add_parent(workload)
+            return
+        if workload.is_due(now):
+            queue.add(workload, now)
+        else:
+            queue.park_workload(workload, BACKOFF, now)
+            if workload.requeue_at is not None and not workload.requeue_blocked:
+                heappush(self.timers, (workload.requeue_at, workload.key))
+        if workload.uid in self.victims_by_preemptor:
+            pending_preemptors.restore(self.victims_by_preemptor, workload)
+        self.queue_changed(queue)
+
+    def dequeue(self, workload: WorkloadInfo) -> None:
+        """Takes the workload out of its queue."""
+        queue = workload.queue
+        if queue is not None:
+            queue.remove(workload)
+            self.queue_changed(queue)
+
+    def requeue(self, workload: WorkloadInfo, now: datetime) -> None:
+        """Puts the workload where it belongs now."""
+        self.dequeue(workload)
+        if workload.competes and workload.charge is None:
+            self.admit_to_queue(workload, now)
+
+    def bump_version(self, domain: Domain | None) -> None:
+        """Marks that heads of the domain may get something else from now on."""
+        if domain is not None:
+            domain.version += 1
+
+    # Quota. ---------------------------------------------------------------------------------
+
+    def add_candidate(self, workload: WorkloadInfo, reserved_at: datetime) -> None:
+        """Makes the workload a candidate for preemption, ordered by priority and reservation."""
+        if (self.config.preemption or not self.config.as_kueue) and workload.charge is not None:
+            workload.charge.queue.add_candidate(workload, reserved_at)
+            self.bump_version(workload.charge.queue.domain)
+
+    def assume_admitted(self, workload: WorkloadInfo, queue: Queue, admission: Admission) -> None:
+        """Notes an assignment that needs no check, so that the workload will be admitted with
+        it."""
+        if workload.pending_preemption is None and not self.catalog.checks_to_pass(
+            queue.name, admission
+        ):
+            self.pods_ready.assume_admitted(workload, queue.domain)
+
+    def note_pods_ready(self, workload: WorkloadInfo, starting: bool) -> None:
+        """Notes whether the workload still waits for its pods. After the last one all domains are
+        flushed."""
+        if self.pods_ready.update(workload, starting):
+            for domain in self.domains.values():
+                self.flush(domain)
+
+    def recheck_planners(self, victim: WorkloadInfo) -> None:
+        """Lets the next cycle look at the reservations that plan to preempt this workload."""
+        for planner in self.planners_by_victim.get(victim.key, ()):
+            self.schedule_recheck(planner)
+
+    # Decisions in flight. -------------------------------------------------------------------
+
+    def set_in_flight(self, workload: WorkloadInfo, domain: Domain, what: InFlight) -> None:
+        """Marks a decision about the workload as sent. `clear_in_flight` ends it."""
+        workload.in_flight = what
+        workload.seen = self.seen
+        domain.in_flight[workload] = None
+
+    def decision_fields(
+        self, workload: WorkloadInfo, domain: Domain, now: datetime
+    ) -> dict[str, Any]:
+        """Returns the fields that every decision about the workload has."""
+        return {
+            "namespace": workload.key[0],
+            "name": workload.key[1],
+            "uid": workload.uid,
+            "time": now,
+            "revision": workload.revision,
+            "seen": self.seen,
+            "domain": domain.name,
+        }
+
+    def clear_in_flight(self, workload: WorkloadInfo, domain: Domain | None) -> None:
+        """Ends the decision in flight about the workload: it was stored, refused or lost."""
+        if workload.in_flight is InFlight.REVOKED:
+            self.schedule_quota_check(domain)
+        if workload.in_flight not in _MOVES_NOTHING:
+            self.bump_version(domain)
+        if self.planners_by_victim:
+            self.recheck_planners(workload)
+        self.replaced_plans.pop(workload, None)
+        workload.in_flight = InFlight.NOTHING
+        self.refusals_in_flight.pop(workload, None)
+        if domain is not None:
+            domain.in_flight.pop(workload, None)
