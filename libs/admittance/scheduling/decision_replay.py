@@ -31,7 +31,7 @@ from admittance.scheduling.preemption.quota_handover import hand_on
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state import charging, planned
 from admittance.scheduling.state.assignment import Cursor, charges_of
-from admittance.scheduling.state.pending_preemptors import WAITING
+from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
 from admittance.scheduling.state.queue import Domain
 from admittance.scheduling.state.workload_info import (
     InFlight,
@@ -203,7 +203,7 @@ class Again(Scheduler):
 def is_turn(decision: Decision) -> bool:
     """It was stated in somebody's turn, not when it was time to tell who is parked."""
     if isinstance(decision, Refused):
-        return decision.refusal.reason == WAITING
+        return decision.refusal.reason == WAITS_FOR_VICTIMS
     return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
 
 

@@ -13,7 +13,7 @@ from admittance.scheduling.cycle import recheck
 from admittance.scheduling.families import families, migration, siblings
 from admittance.scheduling.preemption import quota_handover
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.state import charging, pending_preemptors, planned
+from admittance.scheduling.state import charging, in_flight, planned
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -111,7 +111,7 @@ def _apply(
         and facts.parent is None
     )
     if unchanged and not was_assumed:
-        pending_preemptors.note(
+        in_flight.note_preemptor(
             state.victims_by_preemptor, state.workloads, workload, facts.preempted_by
         )
         # Such as a refusal that was written: it stays where it is.
@@ -125,7 +125,7 @@ def _apply(
     if not facts.competes and waited is not None:
         waited.forget_preemptor(workload)
     _remember(state, workload, facts)
-    pending_preemptors.note(
+    in_flight.note_preemptor(
         state.victims_by_preemptor, state.workloads, workload, facts.preempted_by
     )
     if workload.charge is not None:
@@ -146,7 +146,7 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
     """The workload is no more: finished, deleted, or a namesake came."""
     given = _land(state, workload, taken=False)
     state.note_pods_ready(workload, False)
-    pending_preemptors.note(state.victims_by_preemptor, state.workloads, workload, None)
+    in_flight.note_preemptor(state.victims_by_preemptor, state.workloads, workload, None)
     LoopGuard(state).note(workload, ())
     queue = charging.release(state, workload) or given
     planned.set_plan(state, workload, None)

@@ -25,7 +25,7 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_handover import hand_on
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
-from admittance.scheduling.state.pending_preemptors import WAITING
+from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
 from admittance.scheduling.state.planned import pending_preemption_of, set_plan
 from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -148,7 +148,7 @@ class Outcomes:
                     times=loops.times(workload, victim.workload),
                 )
             )
-        if workload.status_reason != WAITING and not self._state.config.as_kueue:
+        if workload.status_reason != WAITS_FOR_VICTIMS and not self._state.config.as_kueue:
             refusal = waiting(victims, assignment)
             self._under_way(workload, InFlight.REFUSED)
             self._decided.append(
@@ -245,7 +245,7 @@ def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
     lacking = ", ".join(map(_lacking, decision_inputs.short(assignment)))
     going = f"for {named(victims)} to go" if victims else "for what others preempt to be free"
     return Refusal(
-        reason=WAITING,
+        reason=WAITS_FOR_VICTIMS,
         message=f"Waits {going}" + (f": {lacking}" if lacking else ""),
         shortfalls=tuple(
             shortfall(one)

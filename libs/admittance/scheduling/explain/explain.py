@@ -28,7 +28,7 @@ from admittance.scheduling.explain.pending import pending
 from admittance.scheduling.explain.preemption_blockers import Ask
 from admittance.scheduling.explain.queue_status import is_parked, queues
 from admittance.scheduling.explain.quota_holders import holders
-from admittance.scheduling.state import pending_preemptors, planned
+from admittance.scheduling.state import in_flight, planned
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.queue_order import is_ahead, listed, position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -128,7 +128,7 @@ def _of_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | 
     if workload.state == PROMISED:
         return ExplainReply(
             phase="Pending",
-            reason=pending_preemptors.WAITING,
+            reason=in_flight.WAITS_FOR_VICTIMS,
             message=f"Quota is kept for it in ClusterQueue {charge.queue.name} until its sibling's "
             "job has stopped",
             cluster_queue=charge.queue.name,

@@ -10,7 +10,7 @@ from typing import Any
 from admittance.api.workload import PreemptionCount
 from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
 from admittance.quota.catalog import Catalog
-from admittance.scheduling.state import pending_preemptors
+from admittance.scheduling.state import in_flight
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import RefusalQueue
@@ -179,7 +179,7 @@ class SchedulerState:
             if workload.requeue_at is not None and not workload.requeue_blocked:
                 heappush(self.timers, (workload.requeue_at, workload.key))
         if workload.uid in self.victims_by_preemptor:
-            pending_preemptors.restore(self.victims_by_preemptor, workload)
+            in_flight.restore_preemptor(self.victims_by_preemptor, workload)
         self.queue_changed(queue)
 
     def dequeue(self, workload: WorkloadInfo) -> None:
