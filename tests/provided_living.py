@@ -21,7 +21,7 @@ from admittance.events.provisioning import (
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
-from admittance.provisioning.steps import Step, Tell
+from admittance.provisioning.steps import Step, VerdictReport
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
@@ -54,7 +54,7 @@ class ProvidedLife(LongLife):
         self.wanted: list[ProvisioningRequested] = []
         self.freed: list[str] = []
         self.booked: set[str] = set()
-        self.told: list[tuple[str, Tell]] = []
+        self.told: list[tuple[str, VerdictReport]] = []
         self.ignored: list[tuple[str, str]] = []
         self._last: Step | None = None
         self.capacity = ProvisioningCore(self.patience)
@@ -82,7 +82,7 @@ class ProvidedLife(LongLife):
         self.capacity.observed.workload((namespace, name), workload)
 
     def step(self) -> None:
-        self.capacity.due(self.now)
+        self.capacity.mark_overdue(self.now)
         for _ in range(200):
             steps = list(self.capacity.steps(self.now))
             if not steps:
@@ -111,24 +111,24 @@ class ProvidedLife(LongLife):
             self.keep(key, step.write.record)
         if step.fact is not None:
             self._provider_hears(step.fact)
-        if step.tell is not None:
-            self._tells(step.slot.workload, step.slot.check, step.tell)
+        if step.report is not None:
+            self._tells(step.slot.workload, step.slot.check, step.report)
         self.capacity.done(step, self.kept)
 
-    def _tells(self, name: str, check: str, tell: Tell) -> None:
+    def _tells(self, name: str, check: str, tell: VerdictReport) -> None:
         self.told.append((name, tell))
-        answer = tell.answer
+        answer = tell.verdict
         self.say(
             facts.CheckReported,
             name,
             controller=CONTROLLER,
             check=check,
-            cycle=tell.about.cycle,
+            cycle=tell.reservation.cycle,
             state=answer.state,
             message=answer.message,
             requeue_after_seconds=answer.after,
             pod_set_updates=answer.updates,
-            uid=tell.about.uid,
+            uid=tell.reservation.uid,
         )
 
     def keep(self, key: tuple[str, str], record: Record | None) -> None:
@@ -158,7 +158,7 @@ class ProvidedLife(LongLife):
 
     def _times(self) -> Iterator[datetime | None]:
         yield from super()._times()
-        yield self.capacity.wake()
+        yield self.capacity.next_deadline()
 
     # The provider. --------------------------------------------------------------------------
 

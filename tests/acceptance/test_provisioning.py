@@ -8,10 +8,10 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.provisioning import Accepted, BookingExpired, CapacityRevoked
-from admittance.provisioning.answers import CLASS as CLASS_KEY
-from admittance.provisioning.answers import CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Slot
+from admittance.provisioning.verdicts import CLASS as CLASS_KEY
+from admittance.provisioning.verdicts import CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.workload.stored import head
 from provided_living import CHECK, ProvidedLife, a_pod_set, a_provided_life
 

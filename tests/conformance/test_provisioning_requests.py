@@ -14,6 +14,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.new_request import IncompleteReservation, assigned_pod_sets
 from admittance.provisioning.observed_state import ObservedState
 from admittance.provisioning.records import (
     Record,
@@ -23,8 +24,7 @@ from admittance.provisioning.records import (
     request_id,
     template_name,
 )
-from admittance.provisioning.request_content import Unanswerable, assigned_pod_sets
-from admittance.provisioning.steps import Tell
+from admittance.provisioning.steps import VerdictReport
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
 from conformance.provisioning_differences import MESSAGES, UNANSWERABLE, UNPLAYED
@@ -89,7 +89,7 @@ class Played:
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.core = ProvisioningCore(None)
         self.records: dict[str, Record] = {}
-        self.told: dict[str, Tell] = {}
+        self.told: dict[str, VerdictReport] = {}
         self.asked: list[ProvisioningRequested] = []
         self.cancelled: list[str] = []
         observed = self.core.observed
@@ -120,8 +120,8 @@ class Played:
                     self.asked.append(step.fact)
                 elif isinstance(step.fact, ProvisioningCancelled):
                     self.cancelled.append(step.fact.id)
-                if step.tell is not None:
-                    self.told[step.slot.check] = step.tell
+                if step.report is not None:
+                    self.told[step.slot.check] = step.report
                 self.core.done(step, revision)
 
     def open(self) -> dict[str, Record]:
@@ -146,7 +146,7 @@ def test_requests_follow_as_there(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"]
     played = Played(given)
     if case["name"] == UNANSWERABLE:
-        assert "has no assignment" in played.told["check1"].answer.message
+        assert "has no assignment" in played.told["check1"].verdict.message
         assert not played.asked
         return
     created = [one for one in want["events"] if one["reason"] == "ProvisioningRequestCreated"]
@@ -192,8 +192,8 @@ def _same_row(name: str, given: Mapping[str, Any], played: Played, wanted: Any) 
         if one["name"] == wanted["name"]
     )
     tell = played.told.get(wanted["name"])
-    state = tell.answer.state if tell is not None else before["state"]
-    message = tell.answer.message if tell is not None else before.get("message", "")
+    state = tell.verdict.state if tell is not None else before["state"]
+    message = tell.verdict.message if tell is not None else before.get("message", "")
     assert state == wanted["state"]
     assert message == (wanted.get("message") or MESSAGES.get(name, "") or "") or (
         wanted["name"] != "check1"
@@ -201,8 +201,8 @@ def _same_row(name: str, given: Mapping[str, Any], played: Played, wanted: Any) 
     if tell is None:
         return
     if wanted.get("requeueAfterSeconds") is not None:
-        assert tell.answer.after == wanted["requeueAfterSeconds"]
-    updates = {one.name: one for one in tell.answer.updates}
+        assert tell.verdict.after == wanted["requeueAfterSeconds"]
+    updates = {one.name: one for one in tell.verdict.updates}
     assert updates.keys() == {one["name"] for one in wanted.get("podSetUpdates", ())}
     for one in wanted.get("podSetUpdates", ()):
         assert updates[one["name"]].node_selector == one.get("nodeSelector", {})
@@ -222,7 +222,7 @@ def test_a_request_is_needed_where_some_pod_uses_what_is_managed(case: dict[str,
     pod_sets = spec_of(work.spec).pod_sets
     try:
         found = assigned_pod_sets(pod_sets, work.status.admission, config.managed_resources)
-    except Unanswerable:
+    except IncompleteReservation:
         # There the first pod set that needs a request is enough; here all are asked for at once.
         assert "err" in want or case["name"] == (
             "needed podset short circuits later missing assignment"
@@ -321,4 +321,4 @@ def test_a_message_is_told_where_it_differs(case: dict[str, Any]) -> None:
     )  # fmt: skip
     assert ("check1" in played.told) == want["changed"]
     if want["changed"]:
-        assert played.told["check1"].answer.message == want.get("message", "")
+        assert played.told["check1"].verdict.message == want.get("message", "")

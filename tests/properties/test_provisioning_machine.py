@@ -31,12 +31,12 @@ from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.provisioning.answers import NOT_ACTIVE
 from admittance.provisioning.core import ProvisioningCore
-from admittance.provisioning.new_record import DeletedRequestRecovery
+from admittance.provisioning.new_request import DeletedRequestRecovery
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
-from admittance.provisioning.steps import Slot, Step, Tell
+from admittance.provisioning.steps import Slot, Step, VerdictReport
+from admittance.provisioning.verdicts import NOT_ACTIVE
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON
@@ -104,7 +104,7 @@ class World:
         self.config = self._config()
         self.checks = set(CHECKS)
         self.booth = Booth()
-        self.tells: list[tuple[str, str, Tell]] = []
+        self.tells: list[tuple[str, str, VerdictReport]] = []
         self.uids = 0
         self.begin()
 
@@ -136,7 +136,7 @@ class World:
         """What the log tells of what was deleted."""
         recovering = DeletedRequestRecovery({("ns", name) for name in by_hand})
         for fact in self.log:
-            recovering.hear(fact, self.now)
+            recovering.read(fact, self.now)
         for record in recovering.found():
             _, revision = self.bucket[record.metadata.name]
             self.core.observed.recovered(record, revision)
@@ -212,18 +212,18 @@ class World:
         work = self.works[name]
         self.write(name, replace(work, status=replace(work.status, **changes)))
 
-    def verdict(self, name: str, check: str, tell: Tell) -> None:
+    def verdict(self, name: str, check: str, tell: VerdictReport) -> None:
         """What the workload-controller makes of it."""
         self.tells.append((name, check, tell))
         work = self.works.get(name)
         if work is None or work.status.admission is None:
             return
-        if tell.about != (work.metadata.uid, work.status.admission_cycle):
+        if tell.reservation != (work.metadata.uid, work.status.admission_cycle):
             return
         conditions = {one.type for one in work.status.conditions}
         if "Evicted" in conditions or "Finished" in conditions:
             return
-        answer = tell.answer
+        answer = tell.verdict
         rows = tuple(
             replace(row, state=answer.state, message=answer.message) if row.name == check else row
             for row in work.status.admission_checks
@@ -238,7 +238,7 @@ class World:
     # Steps. ---------------------------------------------------------------------------------
 
     def think(self) -> None:
-        self.core.due(self.now)
+        self.core.mark_overdue(self.now)
         self.flying += self.core.steps(self.now)
 
     def perform(self, step: Step, *, fails: str = "") -> None:
@@ -261,8 +261,8 @@ class World:
         if step.fact is not None:
             self.log.append(step.fact)
             self.booth.hears(step.fact)
-        if step.tell is not None:
-            self.verdict(step.slot.workload, step.slot.check, step.tell)
+        if step.report is not None:
+            self.verdict(step.slot.workload, step.slot.check, step.report)
         if fails:
             self.core.failed(step)
         else:
@@ -445,7 +445,7 @@ def test_there_is_one_booking_for_each_reservation_and_none_for_nobody(seed: int
 
 def test_the_stories_are_about_something() -> None:
     worlds = [played(seed) for seed in range(60)]
-    states = {tell.answer.state for world in worlds for _, _, tell in world.tells}
+    states = {tell.verdict.state for world in worlds for _, _, tell in world.tells}
     assert states == {"Pending", "Ready", "Retry", "Rejected"}
     assert sum("~" in id for world in worlds for id in world.booth.asked) > 20
     assert sum(len(world.booth.asked) for world in worlds) > 200

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from admittance.provisioning import answers, next_step
+from admittance.provisioning import next_step, verdicts
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step, Write
 from simulation.actors import provisioning
@@ -24,9 +24,9 @@ def _ready_too_soon(patch: pytest.MonkeyPatch) -> None:
     def hasty(record: Any, config: Any, **more: Any) -> Any:
         if record.status.state is State.ACCEPTED:
             record = replace(record, status=replace(record.status, state=State.PROVISIONED))
-        return answers.answer(record, config, **more)
+        return verdicts.verdict_of_request(record, config, **more)
 
-    patch.setattr(next_step, "answer", hasty)
+    patch.setattr(next_step, "verdict_of_request", hasty)
 
 
 def _never_unwanted(patch: pytest.MonkeyPatch) -> None:
@@ -34,8 +34,8 @@ def _never_unwanted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forgets_to_free(patch: pytest.MonkeyPatch) -> None:
-    def ends(_: Any, look: Any, kept: Any, *__: Any) -> Step:
-        return Step(look.slot, Write(kept.record.metadata.name, None, kept.revision))
+    def ends(_: Any, view: Any, kept: Any, *__: Any) -> Step:
+        return Step(view.slot, Write(kept.record.metadata.name, None, kept.revision))
 
     patch.setattr(next_step.SlotDecider, "_end", ends)
 

@@ -93,7 +93,7 @@ def check_amounts(amounts: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_parameters(parameters: Mapping[str, str]) -> list[Problem]:
-    """The errors in parameters, by the limits of `admittance.provisioning.request_content`."""
+    """The errors in parameters, by the limits of `admittance.provisioning.new_request`."""
     found: list[Problem] = []
     message = f"has more than {PARAMETER_MAX} characters"
     for key, value in parameters.items():

@@ -1,7 +1,8 @@
 """Keeps exactly one capacity request for each reservation that needs one. Pure.
 
-Steps follow from what is stored, not from the messages received. A lost, repeated or late message
-changes nothing, and a new leader continues from the stored state. docs/spec/lifecycle.md#5."""
+Steps follow from the stored state, not from the messages received. So lost, repeated and late
+messages do no harm, and a new leader continues where the old one stopped.
+docs/spec/lifecycle.md#5."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from heapq import heappop
 from typing import Final
 
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningStatus
-from admittance.provisioning import answers
+from admittance.provisioning import verdicts
 from admittance.provisioning.next_step import SlotDecider, is_admitted
 from admittance.provisioning.observed_state import Name, ObservedState
 from admittance.provisioning.records import Record, State, apply_status, with_note
-from admittance.provisioning.steps import BlockedStep, Memory, SentVerdict, Slot, Step, Write
+from admittance.provisioning.steps import BlockedStep, Memory, ReportedVerdict, Slot, Step, Write
 
 BUSY: Final = "busy"
 """A step of the slot is in flight: apply the answer again later."""
-RUNS: Final = "the workload runs, and only CapacityRevoked stops that"
+ADMITTED: Final = "the workload is admitted, and only CapacityRevoked stops it"
 
 
 class AnswerIntake:
@@ -45,7 +46,7 @@ class AnswerIntake:
             return None, BUSY
         slot = observed.lost_slot(workload, fact.id)
         if slot is not None:
-            return self._apply(slot, observed.lost[slot][-1], fact, now)
+            return self._apply(slot, observed.lost_records[slot][-1], fact, now)
         why = f"no request {fact.id} of {fact.namespace}/{fact.name} is open"
         if not slots or not self.has_foreign_id(fact):
             return None, why
@@ -54,15 +55,15 @@ class AnswerIntake:
     def _apply(
         self, slot: Slot, record: Record, fact: ProvisioningStatus, now: datetime
     ) -> tuple[Step | None, str]:
-        asked_of = record.spec.provisioning_class_name
-        if asked_of != fact.provisioning_class:
-            why = f"{fact.id} was requested from {asked_of}"
+        requested_from = record.spec.provisioning_class_name
+        if requested_from != fact.provisioning_class:
+            why = f"{fact.id} was requested from {requested_from}"
             return self._note(slot, record, fact, why, now)
         uid = record.spec.uid
         if fact.uid not in ("", uid):
             why = f"{fact.id} belongs to the workload with the uid {uid}, not {fact.uid}"
             return self._note(slot, record, fact, why, now)
-        if slot in self._memory.flying:
+        if slot in self._memory.in_flight:
             return None, BUSY
         applied = apply_status(record, fact, now)
         if applied.contradicts:
@@ -72,12 +73,12 @@ class AnswerIntake:
         new = applied.record
         config = self._observed.config_of(slot.check)
         if config is not None and new.status.state is State.PROVISIONED:
-            for name in answers.updates_of(new, config)[1]:
+            for name in verdicts.updates_of(new, config)[1]:
                 new = with_note(new, f"the provider reported no detail {name!r}: left out", now)
-        for text in answers.ignored_updates(new) if fact.pod_set_updates else ():
+        for text in verdicts.ignored_updates(new) if fact.pod_set_updates else ():
             new = with_note(new, text, now)
         if new.status.state is State.FAILED and self._is_admitted(slot):
-            new = with_note(new, _ignored(fact, RUNS), now)
+            new = with_note(new, _ignored(fact, ADMITTED), now)
         return self._store(slot, record, new), ""
 
     def note_unreadable(
@@ -88,7 +89,7 @@ class AnswerIntake:
         for slot in self._observed.slots_of(workload):
             record = self._observed.records[slot].record
             of_class = record.spec.provisioning_class_name == provisioning_class
-            if not of_class or slot in self._memory.flying:
+            if not of_class or slot in self._memory.in_flight:
                 continue
             text = f"an answer of class {provisioning_class} cannot be decoded: {why}"
             new = with_note(record, text, now)
@@ -111,7 +112,7 @@ class AnswerIntake:
         write of a whole batch of records is acknowledged."""
         work = self._observed.workloads.get((fact.namespace, fact.name))
         for row in work.status.admission_checks if work is not None else ():
-            step = self._memory.flying.get(Slot(fact.namespace, fact.name, row.name))
+            step = self._memory.in_flight.get(Slot(fact.namespace, fact.name, row.name))
             write = step.write if step is not None else None
             if write is not None and write.record is not None and write.record.spec.id == fact.id:
                 return True
@@ -121,7 +122,7 @@ class AnswerIntake:
         self, slot: Slot, record: Record, fact: ProvisioningStatus, why: str, now: datetime
     ) -> tuple[Step | None, str]:
         """Notes an ignored answer on the request, once, because users look there."""
-        if slot in self._memory.flying:
+        if slot in self._memory.in_flight:
             return None, BUSY
         new = with_note(record, _ignored(fact, why), now)
         return (None if new is record else self._store(slot, record, new)), why
@@ -136,7 +137,7 @@ class AnswerIntake:
             self._observed.replace_lost(slot, new)
             return None
         step = Step(slot, Write(new.metadata.name, new, kept.revision))
-        self._memory.flying[slot] = step
+        self._memory.in_flight[slot] = step
         return step
 
 
@@ -145,104 +146,106 @@ def _ignored(fact: ProvisioningStatus, why: str) -> str:
 
 
 class BlockedSlots:
-    """Slots with a step that failed for good. They are skipped until a different step follows.
+    """Slots whose next step can never succeed. They are skipped until their next step is a
+    different one.
 
-    ``troubled``: see `ProvisioningCore`."""
+    ``on_error``: see `ProvisioningCore`."""
 
     def __init__(
-        self, slots: SlotDecider, memory: Memory, troubled: Callable[[Slot, Exception], None] | None
+        self, slots: SlotDecider, memory: Memory, on_error: Callable[[Slot, Exception], None] | None
     ) -> None:
         self._slots = slots
         self._memory = memory
-        self._troubled = troubled
+        self._on_error = on_error
 
     def step(self, slot: Slot, now: datetime) -> Step | None:
         """The next step of the slot; None: there is none, or the slot is blocked."""
-        aside = self._memory.aside
+        blocked = self._memory.blocked
         try:
-            if slot in aside and not aside[slot].told:
-                note = self._slots.note(slot, aside[slot].why, now)
-                aside[slot] = aside[slot]._replace(told=True, note=note)
+            if slot in blocked and not blocked[slot].noted:
+                note = self._slots.note(slot, blocked[slot].why, now)
+                blocked[slot] = blocked[slot]._replace(noted=True, note=note)
                 if note is not None:
                     return note
             step = self._slots.step(slot, now)
-            if slot not in aside:
+            if slot not in blocked:
                 return step
-            if step is None or step == aside[slot].step:
+            if step is None or step == blocked[slot].step:
                 return None
         except Exception as error:
-            if self._troubled is None:
+            if self._on_error is None:
                 raise
-            return self._undecided(slot, error, now)
-        del aside[slot]
+            return self._block_undecided(slot, error, now)
+        del blocked[slot]
         return step
 
     def cannot(self, step: Step, error: Exception) -> None:
-        """The step failed for good."""
-        known = self._memory.aside.get(step.slot)
+        """Blocks the slot, because the step can never succeed."""
+        known = self._memory.blocked.get(step.slot)
         if known is None or known.note is not step:
             # If the note itself failed, the first reason stays.
-            self._memory.aside[step.slot] = BlockedStep(step, sentence_of(error))
+            self._memory.blocked[step.slot] = BlockedStep(step, note_of(error))
 
-    def _undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:
-        aside, why = self._memory.aside, sentence_of(error)
-        known = aside.get(slot)
-        if known is not None and known.told and known.why == why:
+    def _block_undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:
+        """Blocks a slot whose decision raised. Returns the step that notes the error."""
+        blocked, why = self._memory.blocked, note_of(error)
+        known = blocked.get(slot)
+        if known is not None and known.noted and known.why == why:
             return None
-        if self._troubled is not None:
-            self._troubled(slot, error)
+        if self._on_error is not None:
+            self._on_error(slot, error)
         try:
             note = self._slots.note(slot, why, now)
-        except Exception as worse:  # The note cannot be made either.
-            if self._troubled is not None:
-                self._troubled(slot, worse)
+        except Exception as note_error:
+            if self._on_error is not None:
+                self._on_error(slot, note_error)
             note = None
-        aside[slot] = BlockedStep(None, why, told=True, note=note)
+        blocked[slot] = BlockedStep(None, why, noted=True, note=note)
         return note
 
 
-def sentence_of(error: Exception) -> str:
+def note_of(error: Exception) -> str:
     """The error as a note for users."""
-    return f"left aside, since it cannot be done: {error or type(error).__name__}"
+    return f"skipped, because it cannot succeed: {error or type(error).__name__}"
 
 
 class ProvisioningCore:
     """All requests and the steps that bring them to the desired state.
 
-    ``patience``: the provider's time limit if the parameters set none; None: no limit. ``troubled``
-    is called if deciding a slot raised: the slot is skipped, the others continue. None: the
-    exception propagates."""
+    ``time_limit``: of a request whose parameters set none; None: no limit. ``on_error`` is called
+    with the exception that deciding a slot raised: that slot is skipped, the others continue.
+    None: the exception propagates."""
 
     def __init__(
         self,
-        patience: timedelta | None,
-        troubled: Callable[[Slot, Exception], None] | None = None,
+        time_limit: timedelta | None,
+        on_error: Callable[[Slot, Exception], None] | None = None,
     ) -> None:
         self.observed = ObservedState()
         self._memory = Memory()
-        self._slots = SlotDecider(self.observed, self._memory, patience)
-        self._aside = BlockedSlots(self._slots, self._memory, troubled)
+        self._slots = SlotDecider(self.observed, self._memory, time_limit)
+        self._blocked = BlockedSlots(self._slots, self._memory, on_error)
         self._intake = AnswerIntake(self.observed, self._memory)
 
     # Steps. --------------------------------------------------------------------
 
     def steps(self, now: datetime) -> Iterator[Step]:
-        """The steps to perform now, at most one for each slot. The caller answers each with `done`,
-        `failed` or `cannot`."""
-        observed, flying = self.observed, self._memory.flying
+        """The steps to perform now, at most one for each slot. The caller reports the outcome of
+        each with `done`, `failed` or `cannot`."""
+        observed, in_flight = self.observed, self._memory.in_flight
         for slot in list(observed.dirty):
-            if slot in flying:
+            if slot in in_flight:
                 continue
             del observed.dirty[slot]
-            step = self._aside.step(slot, now)
+            step = self._blocked.step(slot, now)
             if step is not None:
-                flying[slot] = step
+                in_flight[slot] = step
                 yield step
 
     def done(self, step: Step, revision: int = 0) -> None:
-        """The step was performed completely; ``revision``: of the record that it wrote."""
+        """The step was performed completely. ``revision``: of the record that it wrote."""
         slot, memory = step.slot, self._memory
-        memory.flying.pop(slot, None)
+        memory.in_flight.pop(slot, None)
         if step.write is not None:
             name = slot.namespace, step.write.name
             kept = self.observed.records.get(slot)
@@ -250,46 +253,49 @@ class ProvisioningCore:
                 memory.ended(slot, kept.record)
             self.observed.wrote(slot, name, step.write.record, revision)
         if isinstance(step.fact, ProvisioningCancelled):
-            memory.freed.add(step.fact.id)
+            memory.cancelled.add(step.fact.id)
         elif step.fact is not None:
-            memory.asked.add(step.fact.id)
-        if step.tell is not None:
+            memory.sent.add(step.fact.id)
+        if step.report is not None:
             row = self._slots.row(slot)
             if row is not None:
-                memory.told[slot] = SentVerdict(step.tell, row.state, row.last_transition_time)
+                memory.reported[slot] = ReportedVerdict(
+                    step.report, row.state, row.last_transition_time
+                )
         self.observed.dirty[slot] = None
 
     def failed(self, step: Step) -> None:
         """The write conflicted or its outcome is unknown: the slot is decided again after the
         bucket's next update."""
         memory = self._memory
-        memory.flying.pop(step.slot, None)
-        if step.tell is not None and step.slot in memory.told:
-            memory.told[step.slot] = memory.told[step.slot]._replace(last=False)
+        memory.in_flight.pop(step.slot, None)
+        if step.report is not None and step.slot in memory.reported:
+            memory.reported[step.slot] = memory.reported[step.slot]._replace(last=False)
         self.observed.dirty[step.slot] = None
 
     def cannot(self, step: Step, error: Exception) -> None:
         """The step can never succeed. This is noted on the request, and the slot is skipped until a
         different step follows for it."""
-        self._memory.flying.pop(step.slot, None)
-        self._aside.cannot(step, error)
+        self._memory.in_flight.pop(step.slot, None)
+        self._blocked.cannot(step, error)
         self.observed.dirty[step.slot] = None
 
-    def due(self, now: datetime) -> None:
+    def mark_overdue(self, now: datetime) -> None:
         """Marks the slots of overdue requests as dirty."""
         deadlines = self.observed.deadlines
         while self.observed.answers_read and deadlines and deadlines[0][0] <= now:
             self.observed.dirty[heappop(deadlines)[1]] = None
 
-    def wake(self) -> datetime | None:
-        """The next deadline; None: no open request has one, or answers are still being read."""
+    def next_deadline(self) -> datetime | None:
+        """The next deadline; None: no open request has a deadline, or the answers on the log are
+        still being read."""
         deadlines = self.observed.deadlines
         return deadlines[0][0] if deadlines and self.observed.answers_read else None
 
     @property
     def is_busy(self) -> bool:
         """Whether a step is in flight or a slot is dirty."""
-        return bool(self._memory.flying or self.observed.dirty)
+        return bool(self._memory.in_flight or self.observed.dirty)
 
     # Answers of providers. --------------------------------------------------------------------
 
@@ -318,8 +324,8 @@ class ProvisioningCore:
         ]
 
     def send_again(self, slot: Slot, record_id: str) -> None:
-        """The provider does not know the slot's request: it is sent once more."""
-        self._memory.asked.discard(record_id)
+        """Sends the slot's request once more, because the provider does not know it."""
+        self._memory.sent.discard(record_id)
         kept = self.observed.records.get(slot)
         if kept is not None and kept.record.spec.id == record_id:
             self.observed.dirty[slot] = None

@@ -10,13 +10,10 @@ from msgspec.structs import replace
 from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import CheckState
-from admittance.provisioning import answers
-from admittance.provisioning.answers import Answer, answer
-from admittance.provisioning.new_record import RecordBuilder
-from admittance.provisioning.observed_state import ObservedState, StoredRecord, is_open
-from admittance.provisioning.records import Record, State, size_error, with_note
-from admittance.provisioning.request_content import (
-    Unanswerable,
+from admittance.provisioning import verdicts
+from admittance.provisioning.new_request import (
+    IncompleteReservation,
+    RecordBuilder,
     cancelled,
     parameters_error,
     parameters_of,
@@ -24,29 +21,32 @@ from admittance.provisioning.request_content import (
     requested,
     uses_managed_resource,
 )
+from admittance.provisioning.observed_state import ObservedState, StoredRecord, is_open
+from admittance.provisioning.records import Record, State, size_error, with_note
 from admittance.provisioning.steps import (
     Memory,
+    ReportedVerdict,
     ReservationRef,
-    SentVerdict,
     Slot,
     Step,
-    Tell,
+    VerdictReport,
     Write,
 )
+from admittance.provisioning.verdicts import CheckVerdict, verdict_of_request
 from admittance.workload.check_rows import row_of
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.moves.check_verdicts import is_reserved_anew
 from admittance.workload.stored import StoredWorkload, head
 
-CAUSED: Final = "DeactivatedDueTo"
-"""Prefix of the cause in the reason of an eviction."""
+DEACTIVATED: Final = "DeactivatedDueTo"
+"""The reason of an eviction by deactivation: this prefix, then the cause."""
 
 
 def cancel_reason(
     record: Record, work: StoredWorkload | None, row: CheckState | None, finished: str | None = None
 ) -> str:
     """Why the request is not needed any more; "": it is needed. ``finished``: the uid of the
-    finished workload of that name, if there is one."""
+    finished workload of that name; None: no workload of that name has finished."""
     if finished == record.spec.uid:
         return "the workload has finished"
     if work is None or work.metadata.uid != record.spec.uid:
@@ -59,10 +59,11 @@ def cancel_reason(
 
 
 def _unreserved(work: StoredWorkload) -> str:
+    """Why the request's reservation is not the workload's current one."""
     evicted = find(work, Type.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.status == "True" else ""
     if not head(work).active:
-        _, _, cause = reason.partition(CAUSED)
+        _, _, cause = reason.partition(DEACTIVATED)
         return "the workload was deactivated" + (f": {cause}" if cause else "")
     if reason:
         return f"the workload was evicted: {reason}"
@@ -78,7 +79,7 @@ def is_of_current_cycle(record: Record, work: StoredWorkload) -> bool:
 
 
 def cancelled_record(record: Record, why: str) -> Record:
-    """The record, cancelled for that reason."""
+    """The record with ``why`` as the reason of its cancellation."""
     return replace(record, status=replace(record.status, cancelled=why))
 
 
@@ -90,7 +91,7 @@ def is_marked_for_deletion(record: Record) -> bool:
 def differs_from_config(
     record: Record, config: ProvisioningRequestConfigSpec, work: StoredWorkload
 ) -> bool:
-    """Whether the configuration's class or parameters differ from the request's."""
+    """Whether the class or the parameters of the request are not those of the configuration."""
     return (
         record.spec.provisioning_class_name != config.provisioning_class_name
         or record.spec.parameters != parameters_of(config, work.metadata.annotations)
@@ -98,8 +99,8 @@ def differs_from_config(
 
 
 def is_admitted(work: StoredWorkload) -> bool:
-    """Whether the workload is admitted. With all checks Ready it may still wait, for instance for a
-    sibling that has to stop."""
+    """Whether the workload is admitted. A workload whose checks are all Ready may still wait, for
+    instance until another variant has stopped."""
     return is_true(work, Type.ADMITTED)
 
 
@@ -110,8 +111,7 @@ def is_late(record: Record, now: datetime) -> bool:
 
 
 def is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bool:
-    """Whether a pod set of the workload uses a managed resource; edits of the config may change
-    that."""
+    """Whether a pod set of the workload uses a managed resource of the configuration."""
     if not config.managed_resources:
         return True
     pod_sets = spec_of(work.spec).pod_sets
@@ -121,8 +121,8 @@ def is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bo
 
 
 class SlotView(NamedTuple):
-    """All that is known of a slot now. ``row``: the workload's row of the check; None: it has no
-    such row, or the check is not ours any more."""
+    """The current facts about a slot. ``row``: the workload's row of the check; None: it has no
+    such row, or the check has another controller now."""
 
     slot: Slot
     kept: StoredRecord | None
@@ -132,7 +132,7 @@ class SlotView(NamedTuple):
 
 
 class ReservationView(NamedTuple):
-    """A reservation that the check has to answer, or has answered."""
+    """A reservation whose check is Pending or Ready."""
 
     slot: Slot
     work: StoredWorkload
@@ -141,46 +141,49 @@ class ReservationView(NamedTuple):
 
 
 class SlotDecider:
-    """``patience``: see `RecordBuilder`."""
+    """``time_limit``: see `RecordBuilder`."""
 
-    def __init__(self, observed: ObservedState, memory: Memory, patience: timedelta | None) -> None:
+    def __init__(
+        self, observed: ObservedState, memory: Memory, time_limit: timedelta | None
+    ) -> None:
         self._observed = observed
         self._memory = memory
-        self._making = RecordBuilder(observed, memory, patience)
+        self._builder = RecordBuilder(observed, memory, time_limit)
 
     def row(self, slot: Slot) -> CheckState | None:
-        """The workload's row of the check, whichever controller the check has."""
+        """The workload's row of the check, also if the check has another controller."""
         work = self._observed.workloads.get((slot.namespace, slot.workload))
         return row_of(work.status.admission_checks, slot.check) if work is not None else None
 
     def step(self, slot: Slot, now: datetime) -> Step | None:
-        """The next step; None: nothing is left to do."""
+        """The next step; None: the slot is as it should be."""
         observed = self._observed
         kept = observed.records.get(slot)
         work = observed.workloads.get((slot.namespace, slot.workload))
         row = self.row(slot) if slot.check in observed.checks else None
-        look = SlotView(slot, kept, work, row, now)
+        view = SlotView(slot, kept, work, row, now)
         if kept is not None:
-            why = self._cancel_reason(look, kept.record)
+            why = self._cancel_reason(view, kept.record)
             if kept.record.status.cancelled or why:
-                return self._end(look, kept, why)
+                return self._end(view, kept, why)
             if is_marked_for_deletion(kept.record):
-                return self._cancel(slot, kept, answers.DELETED)
-        lost = self._lost(look)
-        if lost is not None:
-            return lost
+                return self._cancel(slot, kept, verdicts.DELETED)
+        step = self._step_for_lost(view)
+        if step is not None:
+            return step
         if work is None or row is None or not is_reserved_anew(work):
-            self._memory.told.pop(slot, None)
+            self._memory.reported.pop(slot, None)
             if work is None and kept is None:
-                self._memory.past.pop(slot, None)
-                self._memory.aside.pop(slot, None)
+                self._memory.last_requests.pop(slot, None)
+                self._memory.blocked.pop(slot, None)
             return None
         if row.state not in ("Pending", "Ready"):
             return None
-        return self._serve(ReservationView(slot, work, row, now), kept)
+        return self._fulfil(ReservationView(slot, work, row, now), kept)
 
     def note(self, slot: Slot, text: str, now: datetime) -> Step | None:
-        """The step that notes the text on the request, or on a Pending check; None: it is noted."""
+        """The step that writes the text on the request, or on a Pending check without a request;
+        None: the text is there, or there is no place for it."""
         kept = self._observed.records.get(slot)
         if kept is not None:
             new = with_note(kept.record, text, now)
@@ -190,58 +193,62 @@ class SlotDecider:
         row = self.row(slot) if slot.check in self._observed.checks else None
         if work is None or row is None or row.state != "Pending" or not is_reserved_anew(work):
             return None
-        return self._tell(ReservationView(slot, work, row, now), Answer("Pending", text))
+        return self._report(ReservationView(slot, work, row, now), CheckVerdict("Pending", text))
 
-    def _cancel_reason(self, look: SlotView, record: Record) -> str:
-        slot = look.slot
+    def _cancel_reason(self, view: SlotView, record: Record) -> str:
+        slot = view.slot
         finished = self._observed.finished.get((slot.namespace, slot.workload))
-        return cancel_reason(record, look.work, look.row, finished)
+        return cancel_reason(record, view.work, view.row, finished)
 
     # Requests that are deleted or not needed. ------------------------------------------
 
-    def _lost(self, look: SlotView) -> Step | None:
-        """A step for records that were deleted or overwritten by another writer: a request that is
-        still needed is written again as it was; the others are cancelled at the provider."""
+    def _step_for_lost(self, view: SlotView) -> Step | None:
+        """A step for records that another writer deleted or overwrote. The record of a request that
+        is still needed is written again unchanged; other requests are cancelled at the
+        provider."""
         observed, memory = self._observed, self._memory
-        slot, kept = look.slot, look.kept
-        while slot in observed.lost:
-            record = observed.lost[slot][-1]
-            ended = record.status.cancelled or is_marked_for_deletion(record)
-            wanted = not ended and not self._cancel_reason(look, record)
-            if wanted and kept is None and not self._is_ready(look):
+        slot, kept = view.slot, view.kept
+        while slot in observed.lost_records:
+            record = observed.lost_records[slot][-1]
+            unwanted = (
+                record.status.cancelled
+                or is_marked_for_deletion(record)
+                or self._cancel_reason(view, record)
+            )
+            if not unwanted and kept is None and not self._is_ready(view):
                 expected = observed.expected(slot, record.metadata.name)
                 return Step(slot, Write(record.metadata.name, record, expected))
-            stands = kept is not None and kept.record.spec.id == record.spec.id
-            if not stands and record.spec.id not in memory.freed:
-                # Even if publishing fails, the request stays cancelled: its provider may have
-                # received it.
-                record = cancelled_record(record, record.status.cancelled or answers.DELETED)
+            is_stored = kept is not None and kept.record.spec.id == record.spec.id
+            if not is_stored and record.spec.id not in memory.cancelled:
+                # If publishing fails, the provider may have received it anyway, so the request
+                # stays cancelled.
+                record = cancelled_record(record, record.status.cancelled or verdicts.DELETED)
                 observed.replace_lost(slot, record)
                 return Step(slot, fact=cancelled(record))
-            if not stands:
+            if not is_stored:
                 memory.forget(record)
             observed.settle_lost(slot, record)
             memory.ended(slot, record)
         return None
 
-    def _end(self, look: SlotView, kept: StoredRecord, why: str) -> Step | None:
+    def _end(self, view: SlotView, kept: StoredRecord, why: str) -> Step | None:
         """Ends a request: marks the record as cancelled, sends `cancelled` to the provider, then
-        deletes the record or replaces it by a new request. ``why`` "": the request is cancelled,
-        but a new one is needed."""
-        slot, work, row = look.slot, look.work, look.row
+        deletes the record or replaces it by a new request. ``why``: the reason; "": the record is
+        marked already, and the reservation needs a new request."""
+        slot, work, row = view.slot, view.work, view.row
         record = kept.record
         if not record.status.cancelled:
             return self._cancel(slot, kept, why)
-        if record.spec.id not in self._memory.freed:
+        if record.spec.id not in self._memory.cancelled:
             return Step(slot, fact=cancelled(record))
         if work is not None and row is not None and not why and is_reserved_anew(work):
-            step = self._serve(ReservationView(slot, work, row, look.now), kept)
+            step = self._fulfil(ReservationView(slot, work, row, view.now), kept)
             if step is not None:
                 return step
-        judged = row is not None and row.state in ("Retry", "Rejected")
+        has_final_verdict = row is not None and row.state in ("Retry", "Rejected")
         reserved = work is not None and is_of_current_cycle(record, work) and is_reserved_anew(work)
-        if reserved and not judged and not is_marked_for_deletion(record):
-            # The record stays until the reservation ends: a new request needs another id.
+        if reserved and not has_final_verdict and not is_marked_for_deletion(record):
+            # The record stays until the reservation ends, so that its id is not used again.
             return None
         self._memory.forget(record)
         return Step(slot, Write(record.metadata.name, None, kept.revision))
@@ -252,76 +259,79 @@ class SlotDecider:
 
     # Requests that are needed. ------------------------------------------------------------------
 
-    def _is_ready(self, look: SlotView | ReservationView) -> bool:
+    def _is_ready(self, view: SlotView | ReservationView) -> bool:
         """Whether the check is Ready, or Ready was reported and the row does not show it yet."""
-        work, row = look.work, look.row
+        work, row = view.work, view.row
         if work is None or row is None or row.state == "Ready":
             return row is not None
-        said = self._memory.told.get(look.slot)
+        last = self._memory.reported.get(view.slot)
         return (
-            said is not None
-            and said.tell.answer.state == "Ready"
-            and said.tell.about == ReservationRef(work.metadata.uid, work.status.admission_cycle)
-            and (said.state, said.since) == (row.state, row.last_transition_time)
+            last is not None
+            and last.report.verdict.state == "Ready"
+            and last.report.reservation
+            == ReservationRef(work.metadata.uid, work.status.admission_cycle)
+            and (last.state, last.since) == (row.state, row.last_transition_time)
         )
 
-    def _serve(self, look: ReservationView, kept: StoredRecord | None) -> Step | None:
-        slot, work = look.slot, look.work
+    def _fulfil(self, view: ReservationView, kept: StoredRecord | None) -> Step | None:
+        slot, work = view.slot, view.work
         config = self._observed.config_of(slot.check)
         open_ = kept if kept is not None and not kept.record.status.cancelled else None
-        if self._is_ready(look):
-            # A change of the configuration does not revoke Ready. A request deleted by hand is not
-            # made again.
+        if self._is_ready(view):
+            # A change of the configuration does not revoke Ready, and a request that a user deleted
+            # is not made again.
             if open_ is None:
                 return None
-            given = config or ProvisioningRequestConfigSpec()
-            return self._tell(look, answer(open_.record, given, admitted=is_admitted(work)))
+            known = config or ProvisioningRequestConfigSpec()
+            return self._report(
+                view, verdict_of_request(open_.record, known, admitted=is_admitted(work))
+            )
         if config is None:
             if open_ is not None:
-                return self._cancel(slot, open_, answers.NOT_ACTIVE)
-            return self._tell(look, Answer("Pending", answers.NOT_ACTIVE))
+                return self._cancel(slot, open_, verdicts.NOT_ACTIVE)
+            return self._report(view, CheckVerdict("Pending", verdicts.NOT_ACTIVE))
         if open_ is None:
-            return self._ask(look, kept, config)
+            return self._request(view, kept, config)
         record = open_.record
-        if self._observed.answers_read and is_late(record, look.now):
-            return self._too_late(slot, open_)
+        if self._observed.answers_read and is_late(record, view.now):
+            return self._fail_overdue(slot, open_)
         if record.status.state is not State.PROVISIONED and differs_from_config(
             record, config, work
         ):
             return self._cancel(slot, open_, "the configuration changed")
         if not is_needed(work, config):
-            return self._cancel(slot, open_, answers.NOT_NEEDED)
-        if record.spec.id not in self._memory.asked and is_open(record):
+            return self._cancel(slot, open_, verdicts.NOT_NEEDED)
+        if record.spec.id not in self._memory.sent and is_open(record):
             return Step(slot, fact=requested(record))
         if record.status.state is State.BOOKING_EXPIRED and is_true(work, Type.ADMITTED):
-            return None  # It runs already; the check was added later.
-        return self._tell(look, answer(record, config, admitted=False))
+            return None  # The check was added to a workload that is admitted already.
+        return self._report(view, verdict_of_request(record, config, admitted=False))
 
-    def _ask(
+    def _request(
         self,
-        look: ReservationView,
+        view: ReservationView,
         before: StoredRecord | None,
         config: ProvisioningRequestConfigSpec,
     ) -> Step | None:
-        """``before``: the cancelled request that the new one replaces."""
-        slot, work = look.slot, look.work
+        """Makes a new request. ``before``: the cancelled request that it replaces."""
+        slot, work = view.slot, view.work
         flavors = self._observed.flavors
         try:
             wanted = pod_sets_to_provision(
                 spec_of(work.spec).pod_sets, work.status.admission, config, flavors.get
             )
-        except Unanswerable as error:
-            return self._tell(look, Answer("Pending", str(error)))
+        except IncompleteReservation as incomplete:
+            return self._report(view, CheckVerdict("Pending", str(incomplete)))
         if not wanted:
-            return self._tell(look, Answer("Ready", answers.NOT_NEEDED))
-        wrong = parameters_error(parameters_of(config, work.metadata.annotations))
-        if wrong:
-            # Every attempt would fail the same way.
-            return self._tell(look, Answer("Rejected", wrong))
-        record = self._making.record(slot, work, look.row, before, config, wanted, look.now)
-        wrong = size_error(record)
-        if wrong:
-            return self._tell(look, Answer("Rejected", wrong))
+            return self._report(view, CheckVerdict("Ready", verdicts.NOT_NEEDED))
+        error = parameters_error(parameters_of(config, work.metadata.annotations))
+        if error:
+            # Every attempt would fail in the same way.
+            return self._report(view, CheckVerdict("Rejected", error))
+        record = self._builder.record(slot, work, view.row, before, config, wanted, view.now)
+        error = size_error(record)
+        if error:
+            return self._report(view, CheckVerdict("Rejected", error))
         expected = self._observed.expected(slot, record.metadata.name)
         if before is not None:
             if before.record.metadata.name != record.metadata.name:
@@ -329,16 +339,20 @@ class SlotDecider:
             expected = before.revision
         return Step(slot, Write(record.metadata.name, record, expected), requested(record))
 
-    def _too_late(self, slot: Slot, kept: StoredRecord) -> Step:
+    def _fail_overdue(self, slot: Slot, kept: StoredRecord) -> Step:
         record = kept.record
         message = f"not provisioned by {record.spec.deadline:%Y-%m-%dT%H:%M:%SZ}"
         late = replace(record.status, state=State.FAILED, message=message)
         return Step(slot, Write(record.metadata.name, replace(record, status=late), kept.revision))
 
-    def _tell(self, look: ReservationView, found: Answer | None) -> Step | None:
-        row, work = look.row, look.work
-        if found is None or (found.state == row.state and found.message == row.message):
+    def _report(self, view: ReservationView, verdict: CheckVerdict | None) -> Step | None:
+        """The step that reports the verdict, unless the row shows it or it was reported already."""
+        row, work = view.row, view.work
+        if verdict is None or (verdict.state == row.state and verdict.message == row.message):
             return None
-        tell = Tell(ReservationRef(work.metadata.uid, work.status.admission_cycle), found)
-        said = SentVerdict(tell, row.state, row.last_transition_time)
-        return None if self._memory.told.get(look.slot) == said else Step(look.slot, tell=tell)
+        reservation = ReservationRef(work.metadata.uid, work.status.admission_cycle)
+        report = VerdictReport(reservation, verdict)
+        reported = ReportedVerdict(report, row.state, row.last_transition_time)
+        if self._memory.reported.get(view.slot) == reported:
+            return None
+        return Step(view.slot, report=report)

@@ -1,5 +1,5 @@
-"""What the provisioning check knows: its checks and their configuration, workloads that have these
-checks, their requests, and heartbeats of providers. Pure."""
+"""The provisioning check's view of the world: its checks and their configurations, workloads with
+these checks, their requests, and heartbeats of providers. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from admittance.provisioning.steps import Slot
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
 
-MISSING: Final = 3
+MISSED_HEARTBEATS: Final = 3
+"""A provider that misses so many in a row is down."""
 INSTANCES_MAX: Final = 1000
 """Most start times of replicas remembered for one class."""
 
@@ -28,63 +29,63 @@ INSTANCES_MAX: Final = 1000
 class ProviderHeartbeats:
     """Which provisioning classes have a live provider. Times are monotonic seconds.
 
-    A class that ever sent a heartbeat is down when three in a row are missing; a class that never
-    sent one counts as served. ``every_seconds``: the interval of heartbeats."""
+    A class that never sent a heartbeat counts as served. ``every_seconds``: the interval of
+    heartbeats."""
 
     def __init__(self, every_seconds: float) -> None:
-        self._patience = MISSING * every_seconds
-        self._last: dict[str, float] = {}
-        self._said: dict[str, ProviderAlive] = {}
-        self._began: dict[str, dict[str, datetime]] = {}
+        self._limit_seconds = MISSED_HEARTBEATS * every_seconds
+        self._heard_at: dict[str, float] = {}
+        self._newest: dict[str, ProviderAlive] = {}
+        self._started: dict[str, dict[str, datetime]] = {}
 
     def expect(self, provisioning_class: str, now: float) -> None:
-        """The class sent heartbeats before this leader listened: its silence is counted from
-        now."""
-        self._last.setdefault(provisioning_class, now)
+        """Expects heartbeats of the class from now on, because it sent some before this leader
+        listened."""
+        self._heard_at.setdefault(provisioning_class, now)
 
     def hear(self, provisioning_class: str, beat: ProviderAlive, now: float) -> bool:
-        """Notes a heartbeat. True: the provider is new or has restarted, so it may have lost
-        requests or not have sent its last answers."""
-        back = self.trouble(provisioning_class, now) is not None
-        back |= provisioning_class not in self._said
-        began = self._began.setdefault(provisioning_class, {})
-        if beat.since is not None and began.get(beat.instance) != beat.since:
-            back = True
-            if len(began) >= INSTANCES_MAX:
-                began.clear()
-            began[beat.instance] = beat.since
-        self._last[provisioning_class] = now
-        self._said[provisioning_class] = beat
-        return back
+        """Notes a heartbeat. Returns whether the provider is new or has restarted: it may have lost
+        requests, or not have sent its last answers."""
+        is_back = self.trouble(provisioning_class, now) is not None
+        is_back |= provisioning_class not in self._newest
+        started = self._started.setdefault(provisioning_class, {})
+        if beat.since is not None and started.get(beat.instance) != beat.since:
+            is_back = True
+            if len(started) >= INSTANCES_MAX:
+                started.clear()
+            started[beat.instance] = beat.since
+        self._heard_at[provisioning_class] = now
+        self._newest[provisioning_class] = beat
+        return is_back
 
-    def slept(self, now: float) -> None:
-        """This process was disconnected or asleep: the silence of all classes is counted from
-        now."""
-        self._last = dict.fromkeys(self._last, now)
+    def restart_limits(self, now: float) -> None:
+        """Counts the silence of all classes from now, because this process was suspended or had no
+        connection."""
+        self._heard_at = dict.fromkeys(self._heard_at, now)
 
     def trouble(self, provisioning_class: str, now: float) -> str | None:
         """Why the class is not served; None: it is served, or it never sent a heartbeat."""
-        last = self._last.get(provisioning_class)
+        last = self._heard_at.get(provisioning_class)
         if last is None:
             return None
-        if now - last >= self._patience:
+        if now - last >= self._limit_seconds:
             return f"the provider of {provisioning_class} sends no heartbeats any more"
-        said = self._said.get(provisioning_class)
-        if said is not None and not said.active:
-            return said.message or f"the provider of {provisioning_class} says it is not ready"
+        newest = self._newest.get(provisioning_class)
+        if newest is not None and not newest.active:
+            return newest.message or f"the provider of {provisioning_class} says it is not ready"
         return None
 
     def knows(self, provisioning_class: str) -> bool:
         """Whether the class has ever sent a heartbeat."""
-        return provisioning_class in self._last
+        return provisioning_class in self._heard_at
 
     def classes(self) -> list[str]:
         """The classes that ever sent a heartbeat."""
-        return list(self._last)
+        return list(self._heard_at)
 
     def next_loss(self, now: float) -> float | None:
-        """When the next class counts as down if it stays silent."""
-        times = (last + self._patience for last in self._last.values())
+        """When the next class is down if it stays silent; None: no class can become down."""
+        times = (last + self._limit_seconds for last in self._heard_at.values())
         return min((time for time in times if time > now), default=None)
 
 
@@ -94,14 +95,15 @@ KIND: Final = "ProvisioningRequestConfig"
 
 
 class Trouble(NamedTuple):
-    """Why a check cannot be evaluated: reason and message of its Active condition."""
+    """Why a check is inactive: reason and message of its Active condition."""
 
     reason: str
     message: str
 
 
 class CheckConfigurations:
-    """``checks``: those of this controller. ``down``: why a class is not served, by class."""
+    """The checks of this controller with their configurations. ``down``: by class, why it is not
+    served."""
 
     def __init__(self) -> None:
         self.checks: dict[str, AdmissionCheck] = {}
@@ -110,8 +112,7 @@ class CheckConfigurations:
         self.down: dict[str, str] = {}
 
     def config_of(self, check: str) -> ProvisioningRequestConfigSpec | None:
-        """The configuration that the check refers to; None: it is missing or not valid, see
-        `trouble`."""
+        """The configuration that the check names; None: see `trouble`."""
         found = self.checks.get(check)
         reference = found.spec.parameters if found is not None else None
         if reference is None or (reference.api_group, reference.kind) != (GROUP, KIND):
@@ -120,7 +121,7 @@ class CheckConfigurations:
         return config.spec if config is not None else None
 
     def trouble(self, check: str) -> Trouble | None:
-        """Why the check cannot be evaluated; None: it can."""
+        """Why the check is inactive; None: it is active."""
         found = self.checks.get(check)
         if found is None:
             return Trouble("NotFound", f"AdmissionCheck {check} doesn't exist")
@@ -128,8 +129,8 @@ class CheckConfigurations:
         if reference is None:
             return Trouble("BadParametersRef", f"{check} has no parametersRef to a {KIND}")
         if (reference.api_group, reference.kind) != (GROUP, KIND):
-            told = f"{reference.kind}.{reference.api_group}"
-            return Trouble("BadParametersRef", f"parametersRef names a {told}, not a {KIND}")
+            kind = f"{reference.kind}.{reference.api_group}"
+            return Trouble("BadParametersRef", f"parametersRef names a {kind}, not a {KIND}")
         config = self.configs.get(reference.name)
         if config is None:
             return Trouble("BadParametersRef", f"{KIND} {reference.name} doesn't exist")
@@ -161,8 +162,8 @@ class StoredRecord(NamedTuple):
 
 
 class ObservedState(CheckConfigurations):
-    """``workloads``: unfinished workloads that have checks, or requests. ``records``: by slot.
-    ``dirty``: slots to be looked at, in the order in which they came."""
+    """``workloads``: unfinished workloads with checks or requests. ``dirty``: slots to decide
+    again, oldest change first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,24 +171,23 @@ class ObservedState(CheckConfigurations):
         self.finished: dict[Name, str] = {}
         """The uids of finished workloads."""
         self.records: dict[Slot, StoredRecord] = {}
-        self.taken: dict[Name, Slot] = {}
+        self.slot_at: dict[Name, Slot] = {}
         """The slot of the record at each name."""
-        self._of: dict[Name, dict[Slot, None]] = {}
+        self._slots_of: dict[Name, dict[Slot, None]] = {}
         self.dirty: dict[Slot, None] = {}
         self._markers: dict[Name, dict[str, int]] = {}
-        self._gone: dict[Name, int] = {}
-        """Names of records that this leader deleted, with the revision, until the bucket confirms
-        it.
-        Older entries are ignored."""
-        self.lost: dict[Slot, list[Record]] = {}
+        """By workload: the revision of the delete marker at each name of a record."""
+        self._own_deletions: dict[Name, int] = {}
+        """The revision at which this leader deleted a record, until the watch has reached it. Older
+        entries of that name are ignored."""
+        self.lost_records: dict[Slot, list[Record]] = {}
         """Records that were deleted or overwritten by another writer, one for each request id."""
         self.deadlines: list[tuple[datetime, Slot]] = []
-        """A heap of deadlines of requests; some entries are out of date."""
+        """A heap of deadlines. Some entries are of requests that are closed by now."""
         self.answers_read = True
-        """All answers on the log have been read, so a request without an answer at its deadline is
-        late."""
+        """Whether all answers on the log have been read. Before that, no request is overdue."""
 
-    # What changes. --------------------------------------------------------------------------
+    # Changes. --------------------------------------------------------------------------
 
     def workload(self, name: Name, workload: StoredWorkload | None) -> None:
         """The workload changed to this; None: it was deleted."""
@@ -195,8 +195,8 @@ class ObservedState(CheckConfigurations):
         self.finished.pop(name, None)
         if workload is None:
             self._markers.pop(name, None)
-        # Also workloads with other checks only: a check may become ours later.
-        elif workload.status.admission_checks or name in self._of:
+        # Workloads with other checks are kept as well: a check may get this controller later.
+        elif workload.status.admission_checks or name in self._slots_of:
             if is_true(workload, Type.FINISHED):
                 self.finished[name] = workload.metadata.uid
             else:
@@ -205,8 +205,8 @@ class ObservedState(CheckConfigurations):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:
                     self.dirty[Slot(*name, row.name)] = None
-        # Also slots of deleted checks.
-        for slot in self._of.get(name, ()):
+        # The slots of deleted checks as well.
+        for slot in self._slots_of.get(name, ()):
             self.dirty[slot] = None
 
     def record(
@@ -214,16 +214,16 @@ class ObservedState(CheckConfigurations):
     ) -> None:
         """The record at that name changed to this; None: it was deleted. ``ours``: this leader
         wrote it."""
-        slot = self.taken.get(name)
-        gone = self._gone.get(name)
-        if gone is not None:
-            if revision >= gone:
-                del self._gone[name]
-            if revision <= gone:
+        slot = self.slot_at.get(name)
+        deleted_at = self._own_deletions.get(name)
+        if deleted_at is not None:
+            if revision >= deleted_at:
+                del self._own_deletions[name]
+            if revision <= deleted_at:
                 return
         if record is None:
             if slot is not None and self.records[slot].revision < revision:
-                self._loses(self.records[slot].record, slot)
+                self._add_lost(self.records[slot].record, slot)
                 self._forget(slot)
                 self.marked(slot, name[1], revision)
             return
@@ -234,59 +234,59 @@ class ObservedState(CheckConfigurations):
         for old in {slot, new}:
             if old is not None and old in self.records:
                 if not ours and self.records[old].record.spec.id != record.spec.id:
-                    self._loses(self.records[old].record, old)
+                    self._add_lost(self.records[old].record, old)
                 self._forget(old)
         self.records[new] = StoredRecord(record, revision)
-        self.taken[name] = new
-        self._of.setdefault((new.namespace, new.workload), {})[new] = None
+        self.slot_at[name] = new
+        self._slots_of.setdefault((new.namespace, new.workload), {})[new] = None
         if record.spec.deadline is not None and is_open(record):
             heappush(self.deadlines, (record.spec.deadline, new))
         self.dirty[new] = None
 
     def recovered(self, record: Record, revision: int) -> None:
-        """The record was deleted by hand before this leader began; ``revision``: of the delete
-        marker."""
+        """Adds a record that another writer deleted before this leader started. ``revision``: of
+        the delete marker."""
         slot = slot_of(record)
-        # A copy that was read from the bucket knows more than the log.
-        if all(one.spec.id != record.spec.id for one in self.lost.get(slot, ())):
-            self._loses(record, slot)
+        # A copy from the bucket also has the answers, which the log's request has not.
+        if all(one.spec.id != record.spec.id for one in self.lost_records.get(slot, ())):
+            self._add_lost(record, slot)
         self.marked(slot, record.metadata.name, revision)
 
-    def _loses(self, record: Record, slot: Slot) -> None:
-        records = self.lost.setdefault(slot, [])
+    def _add_lost(self, record: Record, slot: Slot) -> None:
+        records = self.lost_records.setdefault(slot, [])
         records[:] = [one for one in records if one.spec.id != record.spec.id]
         records.append(record)
 
     def lost_slot(self, workload: Name, request_id: str) -> Slot | None:
         """The slot whose newest lost record has that id."""
-        for slot, records in self.lost.items():
+        for slot, records in self.lost_records.items():
             if (slot.namespace, slot.workload) == workload and records[-1].spec.id == request_id:
                 return slot
         return None
 
     def replace_lost(self, slot: Slot, record: Record) -> None:
         """The newest lost record of the slot changed to this."""
-        self.lost[slot][-1] = record
+        self.lost_records[slot][-1] = record
         self.dirty[slot] = None
 
     def settle_lost(self, slot: Slot, record: Record) -> None:
-        """The lost record has been dealt with."""
-        self.lost[slot].remove(record)
-        if not self.lost[slot]:
-            del self.lost[slot]
+        """Drops a lost record that is written again or cancelled."""
+        self.lost_records[slot].remove(record)
+        if not self.lost_records[slot]:
+            del self.lost_records[slot]
 
     def _forget(self, slot: Slot) -> None:
         kept = self.records.pop(slot)
-        self.taken.pop((slot.namespace, kept.record.metadata.name), None)
-        here = self._of[(slot.namespace, slot.workload)]
+        self.slot_at.pop((slot.namespace, kept.record.metadata.name), None)
+        here = self._slots_of[(slot.namespace, slot.workload)]
         del here[slot]
         if not here:
-            del self._of[(slot.namespace, slot.workload)]
+            del self._slots_of[(slot.namespace, slot.workload)]
         self.dirty[slot] = None
 
     def check(self, name: str, check: AdmissionCheck | None) -> None:
         """The AdmissionCheck changed to this; None: it was deleted. A check of another controller
-        is dropped, too."""
+        is dropped."""
         if check is None or check.spec.controller_name != CONTROLLER:
             self.checks.pop(name, None)
         else:
@@ -306,7 +306,7 @@ class ObservedState(CheckConfigurations):
         )
 
     def flavor(self, name: str, flavor: ResourceFlavor | None) -> None:
-        """The ResourceFlavor changed to this; it counts for new requests."""
+        """The ResourceFlavor changed to this; None: it was deleted. Only new requests use it."""
         if flavor is None:
             self.flavors.pop(name, None)
         else:
@@ -325,22 +325,22 @@ class ObservedState(CheckConfigurations):
 
     def slots_of(self, name: Name) -> tuple[Slot, ...]:
         """The slots of a workload that have a record, also those of deleted checks."""
-        return tuple(self._of.get(name, ()))
+        return tuple(self._slots_of.get(name, ()))
 
     # Own writes. -------------------------------------------------------------------------
 
     def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
-        """This leader's write succeeded at that revision; the bucket's update comes later."""
+        """This leader's write succeeded at that revision; the watch has not reached it yet."""
         if record is not None:
             self.record(name, record, revision, ours=True)
         else:
             if slot in self.records:
                 self._forget(slot)
-            self._gone[name] = revision
+            self._own_deletions[name] = revision
             self.marked(slot, name[1], revision)
 
     def marked(self, slot: Slot, name: str, revision: int) -> None:
-        """The key of that name has a delete marker with that revision."""
+        """There is a delete marker at that name, with that revision."""
         work = slot.namespace, slot.workload
         if work in self.workloads:
             self._markers.setdefault(work, {})[name] = revision

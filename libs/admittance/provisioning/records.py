@@ -1,4 +1,4 @@
-"""A capacity request as it is stored: its content, its provisioning class and the answers so far.
+"""A capacity request as it is stored: its content and its answers so far.
 docs/spec/lifecycle.md#5.3.
 
 The record is written before the request is sent, so a crash in between leaves a record from which
@@ -25,13 +25,14 @@ from admittance.events.subjects import CAPACITY, object_key
 
 DETAILS_MAX: Final = 64
 """Most details in a provider's answer."""
-ASKED_MAX: Final = 800_000
-"""Most bytes of a record before any answer. Workloads may have half a MiB, and limits are copied
-into requests."""
+REQUEST_MAX: Final = 800_000
+"""Most bytes of a record without answers. A workload may have half a MiB, and its limits are copied
+into its requests."""
 RECORD_MAX: Final = 1_000_000
-"""Most bytes of a record with its answers: the bus refuses messages that are much larger."""
+"""Most bytes of a record with its answers, because the bus refuses messages that are much
+larger."""
 NOTES_MAX: Final = 10
-"""Notes of one request; further ones are dropped."""
+"""Most notes of one request; further notes are dropped."""
 NOTE_MAX: Final = 500
 
 
@@ -47,8 +48,8 @@ class State(StrEnum):
 
 
 class RecordSpec(Kept, frozen=True, kw_only=True):
-    """The content of a request; it never changes. ``id``: see `request_id`. ``deadline``: the
-    request fails if it is not answered by then; None: no limit."""
+    """The content of a request, which never changes. ``id``: see `request_id`. ``deadline``:
+    without a final answer by then, the request fails; None: no limit."""
 
     id: str
     workload: str
@@ -63,16 +64,16 @@ class RecordSpec(Kept, frozen=True, kw_only=True):
 
 
 class Note(Kept, frozen=True, kw_only=True):
-    """A parameter or an answer that was ignored, fully or in part, and the reason."""
+    """Why a parameter or an answer was ignored, fully or in part."""
 
     time: datetime
     text: str
 
 
 class RecordStatus(Kept, frozen=True, kw_only=True):
-    """``seq``: the highest ``seq`` of the provider's answers; 0: the provider sends none.
-    ``cancelled``: why the request was cancelled; "": it was not. ``said``: unused, kept for old
-    records. ``notes``: for users, oldest first."""
+    """``seq``: the highest ``seq`` of the provider's answers; 0: they have none. ``cancelled``: why
+    the request was cancelled; "": it was not. ``said``: not used, but old records have it.
+    ``notes``: for users, oldest first."""
 
     state: State = State.REQUESTED
     message: str = ""
@@ -109,7 +110,7 @@ def read_record(key: str, value: bytes | None) -> Record:
     except ValueError as error:
         raise Unreadable(f"metadata: {error}") from None
     if key != expected:
-        raise Unreadable(f"it is the request {meta.namespace}/{meta.name}")
+        raise Unreadable(f"the record there names itself {meta.namespace}/{meta.name}")
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
     check_times("spec.deadline", (found.spec.deadline,))
     check_times("status", (one.last_transition_time for one in found.status.conditions))
@@ -131,12 +132,12 @@ _AFTER: Final[dict[State, frozenset[State]]] = {
     State.FAILED: frozenset(),
     State.CAPACITY_REVOKED: frozenset(),
 }
-"""The states that may follow a state. An Accepted after Provisioned is merely late."""
+"""The states that may follow each state."""
 
 
 class AppliedStatus(NamedTuple):
-    """The record after an answer, and why the answer was ignored ("": it was not). ``contradicts``:
-    the answer is wrong, not merely late or repeated."""
+    """The record after an answer. ``ignored``: why the answer was ignored; "": it was not.
+    ``contradicts``: the answer is wrong, not only late or repeated."""
 
     record: Record
     ignored: str = ""
@@ -144,17 +145,17 @@ class AppliedStatus(NamedTuple):
 
 
 def size_error(record: Record) -> str:
-    """Why the record is too large to send, a sentence; "": it is not."""
+    """Why the record is too large to be sent; "": it is not."""
     size = len(msgspec.json.encode(record))
-    if size <= ASKED_MAX:
+    if size <= REQUEST_MAX:
         return ""
-    return f"the request for its capacity has {size:,} bytes, {ASKED_MAX:,} are allowed"
+    return f"the request for its capacity has {size:,} bytes, {REQUEST_MAX:,} are allowed"
 
 
 def with_note(record: Record, text: str, now: datetime) -> Record:
-    """The record with the note added; unchanged if the note exists or there are too many."""
+    """The record with the note added; the same record if it has this note or too many notes."""
     notes = record.status.notes
-    # Errors may quote text that is not valid Unicode.
+    # An error may quote text that is not valid Unicode.
     text = text[:NOTE_MAX].encode("utf-8", "backslashreplace").decode()
     if len(notes) >= NOTES_MAX or any(one.text == text for one in notes):
         return record
@@ -166,16 +167,16 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     """The record after this answer of the provider."""
     status = record.status
     if fact.id != record.spec.id:
-        return AppliedStatus(record, f"it is about {fact.id}")
+        return AppliedStatus(record, f"it answers {fact.id}")
     if status.cancelled:
         return AppliedStatus(record, f"the request was cancelled: {status.cancelled}")
     if fact.seq is not None and fact.seq <= status.seq:
         return AppliedStatus(record, f"its seq {fact.seq} is not above {status.seq}")
     state = _STATES[type(fact)]
     if state is not status.state and not _may_follow(status, state):
-        # A late Accepted contradicts nothing.
-        late = state is State.ACCEPTED
-        return AppliedStatus(record, f"the request is {status.state} already", not late)
+        # An Accepted after another state is only late.
+        contradicts = state is not State.ACCEPTED
+        return AppliedStatus(record, f"the request is {status.state} already", contradicts)
     if state is status.state and state is not State.ACCEPTED:
         return AppliedStatus(record, "repeated answer")
     if len(fact.details) > DETAILS_MAX:
@@ -200,7 +201,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     )
     taken = replace(record, status=new)
     if delay is not None and delay not in DELAYS:
-        # The failure itself is valid.
+        # The failure counts all the same.
         taken = with_note(taken, f"a retryAfter of {delay} s is not a valid delay: left out", now)
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:
@@ -230,11 +231,11 @@ def _with(
 NAME_MAX: Final = 253
 _HASH: Final = 5
 ANNOTATION: Final = "provreq.kueue.x-k8s.io/"
-"""Prefix of annotations of a workload that become parameters."""
+"""Prefix of the annotations of a workload that become parameters."""
 
 
 def request_id(uid: str, check: str, cycle: int, attempt: int) -> str:
-    """The id of a request; it is the same in every repetition."""
+    """The id of a request, the same whenever the request is sent again."""
     return f"{uid}/{check}/{cycle}/{attempt}"
 
 
@@ -247,9 +248,8 @@ def request_name(
     limit: int = NAME_MAX,
     force_hash: bool = False,
 ) -> str:
-    """``<workload>-<check>-<attempt>``. A name that is too long is cut before the attempt, and gets
-    a hash of the workload's uid and the check. ``force_hash``: another request has the plain
-    name."""
+    """``<workload>-<check>-<attempt>``. A name that is too long is cut before the attempt and gets
+    a hash of the workload's uid and the check; with ``force_hash`` every name gets the hash."""
     plain = f"{workload}-{check}-{attempt}"
     if not force_hash and len(plain) <= limit:
         return plain
@@ -268,12 +268,12 @@ DELAYS: Final = range(2**31)
 
 
 def delay_seconds(attempt: int, strategy: ProvisioningRetryStrategy) -> int:
-    """The wait after the failure of that attempt; attempts count from 1."""
+    """The delay after the failure of an attempt; attempts count from 1."""
     base, most = strategy.backoff_base_seconds, strategy.backoff_max_seconds
-    # More doublings than this are beyond any limit.
+    # More doublings exceed any limit.
     return int(min(base << min(attempt - 1, 40), most))
 
 
 def is_last(attempt: int, strategy: ProvisioningRetryStrategy) -> bool:
-    """Whether this attempt's failure rejects the workload: no attempt follows."""
+    """Whether no attempt follows this one, so that its failure rejects the workload."""
     return attempt > strategy.backoff_limit_count

@@ -1,5 +1,4 @@
-"""Steps for one request, as values. Order: write the record, send to the provider, report to the
-check."""
+"""Steps for one request, as values, and what this leader has done so far."""
 
 from __future__ import annotations
 
@@ -7,12 +6,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from admittance.events.provisioning import ProvisioningFact
-from admittance.provisioning.answers import Answer
 from admittance.provisioning.records import Record
+from admittance.provisioning.verdicts import CheckVerdict
 
 
 class Slot(NamedTuple):
-    """One check of one workload. It has at most one request at a time."""
+    """One check of one workload. A slot has at most one request at a time."""
 
     namespace: str
     workload: str
@@ -20,7 +19,7 @@ class Slot(NamedTuple):
 
 
 class ReservationRef(NamedTuple):
-    """The reservation that a verdict is about: the workload's uid and admission cycle."""
+    """A reservation: the workload's uid and admission cycle."""
 
     uid: str
     cycle: int
@@ -35,35 +34,36 @@ class Write(NamedTuple):
     expected: int
 
 
-class Tell(NamedTuple):
+class VerdictReport(NamedTuple):
     """Report a verdict of the check."""
 
-    about: ReservationRef
-    answer: Answer
+    reservation: ReservationRef
+    verdict: CheckVerdict
 
 
 class Step(NamedTuple):
-    """One step of one slot, performed in the order of its fields. The performer answers with
-    `done`, `failed` or `cannot` of `ProvisioningCore`. ``fact`` goes to the provider."""
+    """One step of one slot, performed in the order of its fields: store the record, send ``fact``
+    to the provider, report to the check. Then `ProvisioningCore` is told the outcome by `done`,
+    `failed` or `cannot`."""
 
     slot: Slot
     write: Write | None = None
     fact: ProvisioningFact | None = None
-    tell: Tell | None = None
+    report: VerdictReport | None = None
 
 
-class SentVerdict(NamedTuple):
-    """The last verdict reported, with the check's row as it was then. A row that has changed since
-    gets the verdict again. ``last`` False: another verdict may have been reported since."""
+class ReportedVerdict(NamedTuple):
+    """The last verdict reported, with the check's row as it was then. If the row has changed since,
+    the verdict is reported again. ``last`` False: another verdict may have been reported since."""
 
-    tell: Tell
+    report: VerdictReport
     state: str
     since: datetime | None
     last: bool = True
 
 
 class LastRequest(NamedTuple):
-    """The last request of a slot without a record: its id must not be used again."""
+    """The last request of a slot that has no record now. Its id must not be used again."""
 
     uid: str
     cycle: int
@@ -71,34 +71,35 @@ class LastRequest(NamedTuple):
 
 
 class BlockedStep(NamedTuple):
-    """The step that cannot be performed (None: the decision raised), and why. ``told``: the reason
-    is noted on the request by the step ``note``."""
+    """A step that cannot be performed (None: deciding it raised), and why. ``noted``: the step
+    ``note`` writes the reason on the request; None: there is no such step."""
 
     step: Step | None
     why: str
-    told: bool = False
+    noted: bool = False
     note: Step | None = None
 
 
 class Memory:
-    """What this leader has done so far. ``flying``: the step in flight of each slot. ``asked``: ids
-    of the requests sent to providers; ``freed``: ids of the requests cancelled there. ``aside``:
-    blocked slots."""
+    """What this leader has done so far."""
 
     def __init__(self) -> None:
-        self.flying: dict[Slot, Step] = {}
-        self.asked: set[str] = set()
-        self.freed: set[str] = set()
-        self.told: dict[Slot, SentVerdict] = {}
-        self.past: dict[Slot, LastRequest] = {}
-        self.aside: dict[Slot, BlockedStep] = {}
+        self.in_flight: dict[Slot, Step] = {}
+        """The step that is being performed for each slot."""
+        self.sent: set[str] = set()
+        """Ids of the requests sent to providers."""
+        self.cancelled: set[str] = set()
+        """Ids of the requests cancelled at providers."""
+        self.reported: dict[Slot, ReportedVerdict] = {}
+        self.last_requests: dict[Slot, LastRequest] = {}
+        self.blocked: dict[Slot, BlockedStep] = {}
 
     def ended(self, slot: Slot, record: Record) -> None:
         """The slot's record was deleted."""
         spec = record.spec
-        self.past[slot] = LastRequest(spec.uid, spec.cycle, record.metadata.generation)
+        self.last_requests[slot] = LastRequest(spec.uid, spec.cycle, record.metadata.generation)
 
     def forget(self, record: Record) -> None:
-        """The request's id is not needed any more."""
-        self.asked.discard(record.spec.id)
-        self.freed.discard(record.spec.id)
+        """Drops the request's id: no later step is about that request."""
+        self.sent.discard(record.spec.id)
+        self.cancelled.discard(record.spec.id)

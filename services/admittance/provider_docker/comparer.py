@@ -12,8 +12,7 @@ from typing import Final
 
 import structlog
 
-from admittance.provider_docker.engine import Away, Denied, Engine
-from admittance.provider_docker.settings import DockerSettings
+from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.workers import HOST_DETAIL, Found, lost, told_of
 from admittance.providers import CapacityRevoked, Provider
 from admittance.providers.builtin import is_orphan, stored_requests

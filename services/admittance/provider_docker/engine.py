@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from admittance.provider_docker.settings import DockerSettings
+import msgspec
+
 from admittance.provider_docker.workers import MANAGED, Found, Room, Worker, found_of
 from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.settings import named, number, whole
 from admittance.sdk.threads import run_to_completion
 
 CALL_SECONDS: Final = 60
@@ -178,3 +181,41 @@ def _is_tagged(image: str) -> bool:
 def _is_for_good(told: str) -> bool:
     """Whether a 500 of the engine is permanent."""
     return "executable file not found" in told or "no such file or directory" in told
+
+
+CLASS: Final = "docker.admittance.dev"
+
+
+class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``image``: of the workers. ``command``: of the workers; empty: the image's. ``network``:
+    None: the engine's default. ``workers_max``: most containers at once. ``settle_seconds``: a
+    worker that runs this long counts as started. ``sweep_seconds``: interval of comparisons, in
+    addition to those after events."""
+
+    image: str
+    classes: tuple[str, ...] = (CLASS,)
+    command: tuple[str, ...] = ()
+    network: str | None = None
+    workers_max: int = 100
+    settle_seconds: float = 1.0
+    sweep_seconds: float = 5.0
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> DockerSettings:
+        """Raises SetupError that names the variable."""
+        image = env.get("ADMIT_DOCKER_IMAGE", "")
+        if not image:
+            raise SetupError("ADMIT_DOCKER_IMAGE is not set: the image that workers are made of")
+        try:
+            command = tuple(shlex.split(env.get("ADMIT_DOCKER_COMMAND", "")))
+        except ValueError as error:
+            raise SetupError(f"ADMIT_DOCKER_COMMAND: {error}") from None
+        return cls(
+            image=image,
+            classes=named(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),
+            command=command,
+            network=env.get("ADMIT_DOCKER_NETWORK") or None,
+            workers_max=whole(env, "ADMIT_DOCKER_WORKERS_MAX", 100, least=1),
+            settle_seconds=number(env, "ADMIT_DOCKER_SETTLE_SECONDS", 1.0, least=0.0),
+            sweep_seconds=number(env, "ADMIT_DOCKER_SWEEP_SECONDS", 5.0, least=0.1),
+        )

@@ -14,8 +14,7 @@ import structlog
 
 from admittance.lease.lease_state import PROVIDER_DOCKER
 from admittance.provider_docker.comparer import ENGINE, Comparer
-from admittance.provider_docker.engine import Away, Denied, Engine
-from admittance.provider_docker.settings import DockerSettings
+from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.workers import (
     Found,
     NoRoom,

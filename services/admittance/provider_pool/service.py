@@ -14,8 +14,7 @@ from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
 from admittance.lease.lease_state import PROVIDER_POOL
 from admittance.provider_pool.bookings import Booking, Bookings, Pods
-from admittance.provider_pool.endings import Endings
-from admittance.provider_pool.ledger import Ledger, PooledBooking
+from admittance.provider_pool.ledger import Endings, Ledger, PooledBooking
 from admittance.provider_pool.manifests import POOLS, BadPool, Pool, pool_of, pool_of_manifest
 from admittance.providers import (
     Accepted,

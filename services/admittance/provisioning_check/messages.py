@@ -1,4 +1,4 @@
-"""Messages of a step: the record, the fact for the provider, the verdict of the check."""
+"""The messages of a step: put or delete the record, the fact for the provider, the verdict."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.provisioning import ProvisioningFact, ProvisioningRequested
 from admittance.events.subjects import CAPACITY, object_key, subject_of
-from admittance.provisioning.answers import Answer
 from admittance.provisioning.steps import Slot, Step, Write
+from admittance.provisioning.verdicts import CheckVerdict
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Outgoing
 
 MARKER_SECONDS: Final = 86_400.0
-HEADER_TAKEN_BACK: Final = "Admit-Taken-Back"
-"""Header of delete markers that this service wrote: the provider does not need a cancellation any
-more."""
+HEADER_CANCELLED: Final = "Admit-Taken-Back"
+"""Header of the delete markers that this service writes. A marker without it was written by hand,
+and the provider may still hold capacity."""
 
 
 def key_of(slot: Slot, write: Write) -> str:
@@ -26,57 +26,57 @@ def key_of(slot: Slot, write: Write) -> str:
     return object_key(CAPACITY, slot.namespace, write.name)
 
 
-def written(slot: Slot, write: Write) -> Outgoing:
-    """The message that puts or deletes the record."""
+def record_message(slot: Slot, write: Write) -> Outgoing:
+    """The message that stores or deletes the record."""
     if write.record is None:
-        return taken_back((slot.namespace, write.name), write.expected)
+        return deletion((slot.namespace, write.name), write.expected)
     return bucket.put_message(key_of(slot, write), encode(write.record), expected=write.expected)
 
 
-def taken_back(name: tuple[str, str], expected: int) -> Outgoing:
-    """The message that deletes the record of that namespace and name, marked as this service's
-    own."""
+def deletion(name: tuple[str, str], expected: int) -> Outgoing:
+    """The message that deletes the record of that namespace and name. Its header says that this
+    service deleted it."""
     return bucket.delete_message(
         object_key(CAPACITY, *name),
         expected=expected,
-        headers={HEADER_TAKEN_BACK: "1"},
+        headers={HEADER_CANCELLED: "1"},
         ttl_seconds=MARKER_SECONDS,
     )
 
 
-def stated(fact: ProvisioningFact, time: int) -> Outgoing:
-    """The message for the provider. ``time``: how often the request was sent again. Raises
+def fact_message(fact: ProvisioningFact, repetition: int) -> Outgoing:
+    """The message for the provider. ``repetition``: how often the request was sent before. Raises
     ValueError if the id does not fit into a header."""
-    what = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
+    kind = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
     if not fact.id.isprintable():
         raise ValueError(f"the id {shown(fact.id)} does not fit into a header")
-    again = f"/{time}" if time else ""
+    suffix = f"/{repetition}" if repetition else ""
     headers = {
-        HEADER_MSG_ID: f"provisioning/{what}/{fact.id}{again}",
+        HEADER_MSG_ID: f"provisioning/{kind}/{fact.id}{suffix}",
         HEADER_SCHEMA: SCHEMA_VERSION,
     }
     return Outgoing(subject_of(fact), encode(fact), headers)
 
 
 def reference_of(step: Step) -> Reference:
-    """The reference of the check's request that the verdict answers."""
-    assert step.tell is not None, "there is something to tell"
+    """The reference of the check's request that the step's verdict answers."""
+    assert step.report is not None, "the caller reports a verdict"
     return Reference(
         namespace=step.slot.namespace,
         name=step.slot.workload,
-        uid=step.tell.about.uid,
+        uid=step.report.reservation.uid,
         check=step.slot.check,
-        cycle=step.tell.about.cycle,
+        cycle=step.report.reservation.cycle,
     )
 
 
-def verdict_of(answer: Answer) -> Verdict:
-    """The answer as a `Verdict`."""
-    match answer.state:
+def verdict_of(found: CheckVerdict) -> Verdict:
+    """The verdict in the form of `admittance.checks`."""
+    match found.state:
         case "Ready":
-            return Ready(answer.message, pod_set_updates=answer.updates)
+            return Ready(found.message, pod_set_updates=found.updates)
         case "Retry":
-            return Retry(answer.message, after=answer.after)
+            return Retry(found.message, after=found.after)
         case "Rejected":
-            return Rejected(answer.message)
-    return Pending(answer.message)
+            return Rejected(found.message)
+    return Pending(found.message)

@@ -1,5 +1,5 @@
-"""Follows heartbeats of providers, sets checks active or inactive, and queries a provider that is
-back for the state of its requests."""
+"""Listens to heartbeats of providers, sets checks active or inactive, and asks a provider that has
+restarted for the state of its requests."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_within
 
-BEAT_MAX: Final = 64 * 1024
-"""Larger heartbeats are ignored."""
+HEARTBEAT_MAX: Final = 64 * 1024
+"""Most bytes of a heartbeat; larger ones are ignored."""
 CLASSES_MAX: Final = 10_000
-"""Most classes followed; heartbeats of further classes are ignored."""
+"""Most classes; heartbeats of further classes are ignored."""
 ANSWER_SECONDS: Final = 2.0
 AT_ONCE: Final = 32
 """Concurrent queries to one provider."""
-OVERSLEPT_SECONDS: Final = 5.0
+LATE_SECONDS: Final = 5.0
 """A wake-up this late means that the process was suspended and missed heartbeats."""
 PREFIX: Final = len(ALIVE_PROVISIONING)
 
 log = structlog.get_logger()
-_beat = Reader(ProviderAlive)
-_reply = Reader(ProviderReply)
+_read_heartbeat = Reader(ProviderAlive)
+_read_reply = Reader(ProviderReply)
 
 
 class AnswerHandler(Protocol):
-    """Receives the answers to queries."""
+    """Takes the answers to queries."""
 
-    async def take(self, said: Sequence[ProvisioningStatus], /) -> object: ...
+    async def apply_answers(self, answers: Sequence[ProvisioningStatus], /) -> object: ...
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str, /) -> None:
-        """The answer cannot be decoded."""
+        """Notes an answer that cannot be decoded."""
         ...
 
     def send_again(self, slot: Slot, request_id: str, /) -> None:
-        """The provider does not know that request."""
+        """Sends a request that the provider does not know."""
         ...
 
 
 class ProviderMonitor:
-    """``changed`` is called when a check becomes active or inactive. ``hearer`` gets the answers of
-    providers to queries."""
+    """``changed`` is called when a check becomes active or inactive. ``handler`` gets the answers
+    to queries."""
 
     def __init__(
         self,
@@ -70,21 +70,21 @@ class ProviderMonitor:
         core: ProvisioningCore,
         settings: Settings,
         changed: Callable[[], None],
-        hearer: AnswerHandler,
+        handler: AnswerHandler,
     ) -> None:
         self._bus = bus
         self._controller = controller
         self._core = core
         self._changed = changed
-        self._providing = ProviderHeartbeats(settings.beat_seconds)
+        self._heartbeats = ProviderHeartbeats(settings.beat_seconds)
         self._wake = asyncio.Event()
-        self._back: dict[str, None] = {}
+        self._restarted: dict[str, None] = {}
         self._troubles: dict[str, tuple[str, str]] = {}
-        self._asking: set[asyncio.Task[None]] = set()
-        self._hearer = hearer
+        self._queries: set[asyncio.Task[None]] = set()
+        self._handler = handler
 
-    def look(self) -> None:
-        """Checks or configurations changed: evaluate them again."""
+    def reevaluate(self) -> None:
+        """Evaluates all checks again, because checks or configurations changed."""
         self._wake.set()
 
     async def run(self, loaded: asyncio.Event) -> None:
@@ -95,140 +95,142 @@ class ProviderMonitor:
             conditions = check.status.conditions if check.status is not None else ()
             config = self._core.observed.config_of(check.metadata.name)
             if config is not None and any(one.reason == "ProviderDown" for one in conditions):
-                self._providing.expect(config.provisioning_class_name, now)
-        subscription = await self._bus.nc.listen(f"{ALIVE_PROVISIONING}*", self._on_beat)
+                self._heartbeats.expect(config.provisioning_class_name, now)
+        subscription = await self._bus.nc.listen(f"{ALIVE_PROVISIONING}*", self.on_heartbeat)
         self._bus.reconnected.append(self._on_reconnected)
         try:
             while True:
                 self._wake.clear()
-                self._tell()
+                self._report_changes()
                 now = clock.monotonic()
-                loss = self._providing.next_loss(now)
+                loss = self._heartbeats.next_loss(now)
                 seconds = None if loss is None else max(0.05, loss - now)
                 await set_within(self._wake, seconds)
-                if seconds is not None and clock.monotonic() > now + seconds + OVERSLEPT_SECONDS:
+                if seconds is not None and clock.monotonic() > now + seconds + LATE_SECONDS:
                     self._on_reconnected()
         finally:
             self._bus.reconnected.remove(self._on_reconnected)
             await self._bus.nc.deafen(subscription)
-            for task in self._asking:
+            for task in self._queries:
                 task.cancel()
 
     def _on_reconnected(self) -> None:
-        self._providing.slept(clock.monotonic())
+        self._heartbeats.restart_limits(clock.monotonic())
         self._wake.set()
 
-    def _on_beat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+    def on_heartbeat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        """Takes a message of a heartbeat subject. An unreadable or too large one is ignored, as if
+        it had not been sent."""
         try:
             name = plain(subject[PREFIX:].decode())
-            known = self._providing.knows(name)
-            if len(data) > BEAT_MAX or not (data or known):
-                return  # An empty message from an unknown class must not start its silence.
-            beat = _beat(data) if data else ProviderAlive()
+            known = self._heartbeats.knows(name)
+            if len(data) > HEARTBEAT_MAX or not (data or known):
+                return  # An empty message does not make a class known.
+            heartbeat = _read_heartbeat(data) if data else ProviderAlive()
         except (Unreadable, UnicodeError, BadToken):
             return
-        if not known and len(self._providing.classes()) >= CLASSES_MAX:
+        if not known and len(self._heartbeats.classes()) >= CLASSES_MAX:
             return
-        if self._providing.hear(name, beat, clock.monotonic()):
-            self._back[name] = None
+        if self._heartbeats.hear(name, heartbeat, clock.monotonic()):
+            self._restarted[name] = None
         self._wake.set()
 
-    def _tell(self) -> None:
-        """Reports checks that became active or inactive, and queries providers that are back."""
+    def _report_changes(self) -> None:
+        """Reports checks that became active or inactive, and queries providers that restarted."""
         observed, now = self._core.observed, clock.monotonic()
-        for name in self._providing.classes():
-            why = self._providing.trouble(name, now)
+        for name in self._heartbeats.classes():
+            why = self._heartbeats.trouble(name, now)
             if why is None:
                 observed.down.pop(name, None)
             else:
                 observed.down[name] = why
         for check in observed.checks:
             trouble = observed.trouble(check)
-            told = (trouble.reason, trouble.message) if trouble is not None else ("", "")
-            if self._troubles.get(check, ("", "")) == told:
+            reported = (trouble.reason, trouble.message) if trouble is not None else ("", "")
+            if self._troubles.get(check, ("", "")) == reported:
                 continue
-            self._troubles[check] = told
+            self._troubles[check] = reported
             if trouble is None:
                 self._controller.active(check)
             else:
                 self._controller.inactive(trouble.message, reason=trouble.reason, check=check)
-            log.info("check_active", check=check, active=trouble is None, why=told[1])
+            log.info("check_active", check=check, active=trouble is None, why=reported[1])
             observed.touch([check])
             self._changed()
-        back, self._back = self._back, {}
-        for name in back:
+        restarted, self._restarted = self._restarted, {}
+        for name in restarted:
             records = self._core.records_of_class(name)
             if records:
-                task = asyncio.create_task(self._ask(name, records), name=f"asking {name}")
-                self._asking.add(task)
-                task.add_done_callback(self._on_asked)
+                task = asyncio.create_task(self._query(name, records), name=f"query {name}")
+                self._queries.add(task)
+                task.add_done_callback(self._on_query_done)
 
-    def _on_asked(self, task: asyncio.Task[None]) -> None:
-        self._asking.discard(task)
+    def _on_query_done(self, task: asyncio.Task[None]) -> None:
+        self._queries.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            # The requests are in the provider's durable anyway.
+            # The provider has the requests in its durable anyway.
             log.error("not_asked", task=task.get_name(), error=str(error), exc_info=error)
 
-    async def _ask(self, provisioning_class: str, records: list[Record]) -> None:
-        """Queries a provider that is back for the state of its requests, `AT_ONCE` at a time.
-        Answers are applied in the order of the requests."""
+    async def _query(self, provisioning_class: str, records: list[Record]) -> None:
+        """Queries a provider for the state of its requests, `AT_ONCE` at a time. The answers are
+        applied in the order of the requests."""
         subject = f"admit.api.provider.{token(provisioning_class)}"
         for start in range(0, len(records), AT_ONCE):
             part = records[start : start + AT_ONCE]
-            questions = [encode(ProviderQuery(id=one.spec.id)) for one in part]
-            answers = await asyncio.gather(
-                *(self._bus.request(subject, one, ANSWER_SECONDS) for one in questions),
+            queries = [encode(ProviderQuery(id=one.spec.id)) for one in part]
+            replies = await asyncio.gather(
+                *(self._bus.request(subject, one, ANSWER_SECONDS) for one in queries),
                 return_exceptions=True,
             )
-            said: list[ProvisioningStatus] = []
-            ended, unread = False, 0
-            for record, answer in zip(part, answers, strict=True):
-                if isinstance(answer, Unavailable | Refused):
-                    # It does not answer queries: it will answer the requests in its durable.
-                    ended = True
+            answers: list[ProvisioningStatus] = []
+            is_away, unreadable = False, 0
+            for record, message in zip(part, replies, strict=True):
+                if isinstance(message, Unavailable | Refused):
+                    # The provider serves no queries: it answers the requests in its durable.
+                    is_away = True
                     continue
-                if isinstance(answer, BaseException):
-                    raise answer
+                if isinstance(message, BaseException):
+                    raise message
                 try:
-                    reply = reply_of(answer)
+                    reply = reply_of(message)
                     fact = status_of(record, reply)
                 except Undecodable as error:
                     why = str(error)
                     log.warning("not_understood", provisioning_class=provisioning_class, why=why)
                     workload = record.metadata.namespace, record.spec.workload
-                    await self._hearer.note_unreadable(workload, provisioning_class, why)
-                    unread += 1
+                    await self._handler.note_unreadable(workload, provisioning_class, why)
+                    unreadable += 1
                     continue
                 if reply.error:
                     continue
                 if not reply.known:
-                    self._hearer.send_again(slot_of(record), record.spec.id)
+                    self._handler.send_again(slot_of(record), record.spec.id)
                 elif fact is not None:
-                    said.append(fact)
-            if said:
-                await self._hearer.take(said)
-            if ended or unread == len(part):
+                    answers.append(fact)
+            if answers:
+                await self._handler.apply_answers(answers)
+            if is_away or unreadable == len(part):
                 return
 
 
 def reply_of(data: bytes) -> ProviderReply:
     """The provider's reply to a query. Raises Undecodable."""
     try:
-        return _reply(data)
+        return _read_reply(data)
     except Unreadable as error:
         raise Undecodable(str(error)) from error
 
 
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:
-    """The status that the reply repeats; None: it has none. Raises Undecodable."""
+    """The status in the reply; None: the provider has given none yet. Raises Undecodable."""
     kind = PROVISIONING_FACTS.get(reply.status)
     if kind is None or not issubclass(kind, ProvisioningStatus):
         return None
     if why := too_deep("podSetUpdates", [one.tolerations for one in reply.pod_set_updates]):
         raise Undecodable(why)
-    told = msgspec.to_builtins(reply)
-    fields = {name: value for name, value in told.items() if name not in ("status", "known")}
+    replied = msgspec.to_builtins(reply)
+    fields = {name: value for name, value in replied.items() if name not in ("status", "known")}
     common = {
         "namespace": record.metadata.namespace,
         "name": record.spec.workload,

@@ -1,5 +1,5 @@
 """The provisioning check: reads the bucket and the answers of providers, performs the steps that
-follow, reports verdicts. One instance is active, the others stand by."""
+follow, and reports verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from admittance.provisioning.observed_state import CONTROLLER, Name
 from admittance.provisioning.steps import Slot, Step
 from admittance.provisioning_check.bucket_watch import BucketWatch
 from admittance.provisioning_check.provider_monitor import ProviderMonitor
-from admittance.provisioning_check.step_performer import StepPerformer, tell_left_aside
+from admittance.provisioning_check.step_performer import StepPerformer, log_blocked
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
@@ -42,54 +42,54 @@ AGAIN_SECONDS: Final = 0.2
 log = structlog.get_logger()
 
 
-class Reconciler:
+class ProvisioningReconciler:
     """Keeps one capacity request for each reservation that needs one.
 
-    An answer of a provider is acknowledged when everything that follows from it is on the log."""
+    A provider's answer is acknowledged once everything that follows from it is on the log."""
 
     def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
         self._bus = bus
         self._settings = settings
         seconds = settings.provisioning_seconds
-        patience = timedelta(seconds=seconds) if seconds else None
-        self.core = ProvisioningCore(patience, tell_left_aside)
+        time_limit = timedelta(seconds=seconds) if seconds else None
+        self.core = ProvisioningCore(time_limit, log_blocked)
         self.core.observed.answers_read = False
         self._changed = asyncio.Event()
-        self._quiet = asyncio.Condition()
+        self._steps_done = asyncio.Condition()
         self._stop = asyncio.Event()
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch)
         self.controller = AdmissionCheckController(CONTROLLER)
-        self.controller.check(self._judge)
+        self.controller.check(self._on_check_requested)
         self._providers = ProviderMonitor(
             bus, self.controller, self.core, settings, self._changed.set, self
         )
-        self._reading = BucketWatch(
-            bus, self.core.observed, self._changed.set, self._providers.look
+        self._watch = BucketWatch(
+            bus, self.core.observed, self._changed.set, self._providers.reevaluate
         )
-        self._performing = StepPerformer(bus, self.core, self.controller, self._reading)
+        self._performer = StepPerformer(bus, self.core, self.controller, self._watch)
 
     @property
     def ready(self) -> bool:
         """Whether the bucket has been read."""
-        return self._reading.ready and not self._stop.is_set()
+        return self._watch.ready and not self._stop.is_set()
 
     @property
     def lag(self) -> int:
-        """Answers of providers that have not been read yet."""
+        """How many answers of providers are not read yet."""
         return self._puller.pending
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts, and Superseded."""
         async with parts() as tasks:
-            tasks.create_task(self._reading.objects(), name="objects")
-            tasks.create_task(self._reading.workloads(), name="workloads")
-            tasks.create_task(self._act(), name="acting")
-            tasks.create_task(self._hear(), name="answers")
-            tasks.create_task(self._providers.run(self._reading.loaded), name="providers")
+            tasks.create_task(self._watch.objects(), name="objects")
+            tasks.create_task(self._watch.workloads(), name="workloads")
+            tasks.create_task(self._perform_steps(), name="acting")
+            tasks.create_task(self._read_answers(), name="answers")
+            tasks.create_task(self._providers.run(self._watch.loaded), name="providers")
             tasks.create_task(self._serve_checks(), name="checks")
 
     async def close(self) -> None:
-        """Stops all work; requests stay as they are."""
+        """Stops all work. Requests stay as they are."""
         self._stop.set()
         await self._puller.close()
 
@@ -97,50 +97,49 @@ class Reconciler:
 
     async def _serve_checks(self) -> None:
         # Without a check of this controller there is nothing to serve.
-        await self._reading.needed.wait()
+        await self._watch.needed.wait()
         await CheckService(self.controller, self._bus, self._settings).run(self._stop)
 
-    async def _judge(self, request: Request) -> Later:
-        """A check is requested. The verdict follows from the bucket through `ProvisioningCore`, now
-        or after a restart."""
+    async def _on_check_requested(self, request: Request) -> Later:
+        """Answers a request of the check by "later": the verdict follows from the bucket."""
         log.debug("asked", workload=f"{request.namespace}/{request.name}", check=request.check)
         return Later()
 
     # Steps. -------------------------------------------------------------------------
 
-    async def _act(self) -> None:
-        await self._reading.loaded.wait()
+    async def _perform_steps(self) -> None:
+        await self._watch.loaded.wait()
         while True:
-            # Cleared first, so that changes during the steps cause another round.
+            # Cleared before the steps, so that a change during them causes another round.
             self._changed.clear()
-            self.core.due(clock.now())
+            self.core.mark_overdue(clock.now())
             failed = False
             while steps := list(self.core.steps(clock.now())):
-                failed |= bool(await self._performing.perform(steps))
+                failed |= bool(await self._performer.perform(steps))
                 if failed:
                     break
-            async with self._quiet:
-                self._quiet.notify_all()
+            async with self._steps_done:
+                self._steps_done.notify_all()
             if failed:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            await set_before(self._changed, self.core.wake())
+            await set_before(self._changed, self.core.next_deadline())
 
-    async def _settled(self) -> None:
-        """Waits until every step that follows from the known state is performed."""
+    async def _settle(self) -> None:
+        """Waits until all steps that follow from the observed state are performed."""
         while self.core.is_busy:
             self._changed.set()
-            async with self._quiet:
+            async with self._steps_done:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(AGAIN_SECONDS):
-                        await self._quiet.wait()
+                        await self._steps_done.wait()
 
     # Answers of providers. ------------------------------------------------------------
 
-    async def _hear(self) -> None:
-        await self._reading.loaded.wait()
+    async def _read_answers(self) -> None:
+        await self._watch.loaded.wait()
         await self._puller.start()
-        self._are_all_heard()
+        self._note_all_read()
         while True:
             batch = await self._puller.batch()
             bad: list[UnusableDelivery] = []
@@ -151,94 +150,95 @@ class Reconciler:
                     bad.append(UnusableDelivery(delivery, found))
                 else:
                     good.append((delivery, found))
-            await self._note(bad)
-            whys = await self.take([fact for _, fact in good])
+            await self._note_unusable(bad)
+            whys = await self.apply_answers([fact for _, fact in good])
             bad += [
                 UnusableDelivery(one, why) for (one, _), why in zip(good, whys, strict=True) if why
             ]
             await publish_dead_letters(self._bus, SERVICE, bad)
-            await self._settled()
+            await self._settle()
             self._puller.note(batch[-1])
-            self._are_all_heard()
+            self._note_all_read()
 
-    async def _note(self, bad: Sequence[UnusableDelivery]) -> None:
-        """Notes each unusable answer on the request that its subject names, where users look. All
-        of them also become dead letters."""
+    async def _note_unusable(self, bad: Sequence[UnusableDelivery]) -> None:
+        """Notes each unusable answer on the request that its subject names, because users look
+        there."""
         for one in bad:
             with suppress(BadToken):
-                of = address_of(one.delivery.subject)
-                await self.note_unreadable((of.namespace, of.name), of.detail, one.reason)
+                to = address_of(one.delivery.subject)
+                await self.note_unreadable((to.namespace, to.name), to.detail, one.reason)
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str) -> None:
         """Notes on the workload's request that an answer of the class could not be decoded."""
         step = self.core.note_unreadable(workload, provisioning_class, why, clock.now())
         if step is not None:
-            await self._performing.perform([step])
+            await self._performer.perform([step])
 
-    def _are_all_heard(self) -> None:
-        """Enables deadlines once all answers on the log are read: an answer published in time
-        counts even if no leader was active then."""
+    def _note_all_read(self) -> None:
+        """Lets deadlines pass once all answers on the log are read: an answer that was published in
+        time counts, also if no leader was active then."""
         if not self.core.observed.answers_read and self._puller.idle:
             self.core.observed.answers_read = True
             self._changed.set()
 
-    async def take(self, said: Sequence[ProvisioningStatus]) -> list[str]:
-        """Applies answers in order, concurrently for different requests. Returns for each why it
-        cannot be used, or ""."""
-        whys = [""] * len(said)
-        unread: set[int] = set()
-        left = list(range(len(said)))
+    async def apply_answers(self, answers: Sequence[ProvisioningStatus]) -> list[str]:
+        """Applies the answers in their order, concurrently for different requests. Returns for each
+        answer why it becomes a dead letter; "": it does not."""
+        whys = [""] * len(answers)
+        broken: set[int] = set()
+        left = list(range(len(answers)))
         while left:
             steps: dict[int, Step] = {}
             later: list[int] = []
             for i in left:
                 try:
-                    step, why = self.core.apply_status(said[i], clock.now())
+                    step, why = self.core.apply_status(answers[i], clock.now())
                 except Exception as error:
-                    # A broken answer must not block the others.
-                    step, why = None, f"it leads to nothing: {error}"
-                    unread.add(i)
-                    log.error("left_aside", id=said[i].id, workload=said[i].name, exc_info=error)
+                    # One broken answer must not block the others.
+                    step, why = None, f"it cannot be applied: {error}"
+                    broken.add(i)
+                    about = {"id": answers[i].id, "workload": answers[i].name}
+                    log.error("left_aside", **about, exc_info=error)
                 if step is None and why == BUSY:
                     later.append(i)
                     continue
                 whys[i] = why
                 if step is not None:
                     steps[i] = step
-            failed = await self._performing.perform(list(steps.values()))
-            # Their records changed meanwhile: apply these answers again.
+            failed = await self._performer.perform(list(steps.values()))
+            # The records of these answers changed meanwhile.
             again = [i for number, i in enumerate(steps) if number in failed]
             left = sorted([*later, *again])
             self._changed.set()
             if again:
                 await asyncio.sleep(AGAIN_SECONDS)
             elif left:
-                await self._settled()
+                await self._settle()
         for i, why in enumerate(whys):
             if why:
-                fact = said[i]
+                fact = answers[i]
                 log.info("ignored", id=fact.id, workload=fact.name, reason=why)
-                if i in unread:
+                if i in broken:
                     await self.note_unreadable(
                         (fact.namespace, fact.name), fact.provisioning_class, why
                     )
-                whys[i] = why if i in unread or self.core.has_foreign_id(said[i]) else ""
+                whys[i] = why if i in broken or self.core.has_foreign_id(fact) else ""
         return whys
 
     def send_again(self, slot: Slot, request_id: str) -> None:
-        """The provider does not know the request: it is sent once more."""
-        self._performing.again(request_id)
+        """Sends the request once more, because the provider does not know it."""
+        self._performer.repeat(request_id)
         self.core.send_again(slot, request_id)
         self._changed.set()
 
 
 def _status_of(delivery: Delivery) -> ProvisioningStatus | str:
-    """The provider's answer; or why it cannot be used."""
+    """The provider's answer, or why the message cannot be used."""
     try:
         fact = decode(delivery.subject, delivery.data)
     except Undecodable as error:
         return str(error)
-    return fact if isinstance(fact, ProvisioningStatus) else "no provider's answer"
+    return fact if isinstance(fact, ProvisioningStatus) else "not an answer of a provider"
 
 
 __all__ = ["SERVICE", "run"]
@@ -247,8 +247,8 @@ __all__ = ["SERVICE", "run"]
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs the provisioning check while this instance leads, until stop is set."""
 
-    def begin(epoch: int) -> Reconciler:
-        return Reconciler(bus, settings, epoch)
+    def begin(epoch: int) -> ProvisioningReconciler:
+        return ProvisioningReconciler(bus, settings, epoch)
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda one: one.lag

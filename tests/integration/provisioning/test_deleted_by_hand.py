@@ -8,7 +8,7 @@ from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
-from admittance.provisioning_check.messages import HEADER_TAKEN_BACK
+from admittance.provisioning_check.messages import HEADER_CANCELLED
 from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
@@ -61,7 +61,7 @@ async def test_what_was_booked_is_freed_and_what_is_waited_for_is_written_again(
         found = [
             await get(bus, f"provisioningrequest.ns.{name}-capacity-1") for name in ("done", "runs")
         ]
-        return all(one is not None and HEADER_TAKEN_BACK in one.headers for one in found)
+        return all(one is not None and HEADER_CANCELLED in one.headers for one in found)
 
     await eventually(settled)
     assert provider.booked == {of["waits"].id}

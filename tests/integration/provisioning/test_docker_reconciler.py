@@ -16,9 +16,8 @@ from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_docker import workers as names
 from admittance.provider_docker.comparer import GATHER_SECONDS
-from admittance.provider_docker.engine import Away, Denied, Engine
+from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.service import Reconciler
-from admittance.provider_docker.settings import DockerSettings
 from admittance.provider_docker.workers import Found, Room, Worker
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus

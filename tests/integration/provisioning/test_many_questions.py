@@ -92,7 +92,7 @@ class Ears:
         self.lost: list[tuple[Slot, str]] = []
         self.strange: dict[str, str] = {}
 
-    async def take(self, said: Sequence[ProvisioningStatus]) -> None:
+    async def apply_answers(self, said: Sequence[ProvisioningStatus]) -> None:
         assert all(isinstance(one, Provisioned) for one in said)
         self.taken += [one.id for one in said]
 

@@ -19,8 +19,8 @@ from admittance.events.facts import Finished
 from admittance.events.requests import Delete, DeleteReply, ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, subject_of
 from admittance.events.system import ProviderAlive
-from admittance.provisioning.answers import NOT_ACTIVE
 from admittance.provisioning.records import Record
+from admittance.provisioning.verdicts import NOT_ACTIVE
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from admittance.events import provisioning as facts
-from admittance.provisioning.answers import DELETED
+from admittance.provisioning.verdicts import DELETED
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider

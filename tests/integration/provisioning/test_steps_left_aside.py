@@ -11,14 +11,14 @@ from admittance.checks import AdmissionCheckController, Reference, Request, Verd
 from admittance.events.codec import encode
 from admittance.events.provisioning import Provisioned, ProvisioningStatus
 from admittance.events.subjects import CAPACITY, object_key
-from admittance.provisioning.answers import Answer
 from admittance.provisioning.core import ProvisioningCore
+from admittance.provisioning.new_request import cancelled, requested
 from admittance.provisioning.observed_state import CONTROLLER, slot_of
 from admittance.provisioning.records import State
-from admittance.provisioning.request_content import cancelled, requested
-from admittance.provisioning.steps import ReservationRef, Slot, Step, Tell, Write
+from admittance.provisioning.steps import ReservationRef, Slot, Step, VerdictReport, Write
+from admittance.provisioning.verdicts import CheckVerdict
 from admittance.provisioning_check.bucket_watch import BucketWatch
-from admittance.provisioning_check.service import Reconciler
+from admittance.provisioning_check.service import ProvisioningReconciler
 from admittance.provisioning_check.step_performer import StepPerformer
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
@@ -57,9 +57,9 @@ class Told:
         return True
 
 
-def tell(number: int, answer: Answer) -> Step:
+def tell(number: int, answer: CheckVerdict) -> Step:
     slot = Slot("ns", f"w{number:04}", "c")
-    return Step(slot, tell=Tell(ReservationRef(f"u{number:04}", 0), answer))
+    return Step(slot, report=VerdictReport(ReservationRef(f"u{number:04}", 0), answer))
 
 
 async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: Bus) -> None:
@@ -75,14 +75,14 @@ async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: B
     large = replace(records[2], status=replace(records[2].status, message="x" * 2_000_000))
     good = records[3]
     never = [
-        tell(5, Answer("Retry", "for ever", after=2**40)),
+        tell(5, CheckVerdict("Retry", "for ever", after=2**40)),
         Step(Slot("ns", "w0000", "c"), fact=cancelled(broken)),
         Step(Slot("ns", "w0001", "c"), fact=requested(nobodys)),
         Step(Slot("ns", "w0002", "c"), Write(large.metadata.name, large, 0), requested(large)),
     ]
     well = [
         Step(slot_of(good), Write(good.metadata.name, good, 0), requested(good)),
-        tell(6, Answer("Ready", "here")),
+        tell(6, CheckVerdict("Ready", "here")),
     ]
 
     failed = await performing.perform([*never[:2], *well, *never[2:]])
@@ -97,7 +97,9 @@ async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: B
 async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_counts(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reconciler = Reconciler(bus, Settings(service="provisioning-check", instance="a", url=""), 1)
+    reconciler = ProvisioningReconciler(
+        bus, Settings(service="provisioning-check", instance="a", url=""), 1
+    )
     records = [a_record(number) for number in range(2)]
     for record in records:
         key = object_key(CAPACITY, "ns", record.metadata.name)
@@ -118,12 +120,12 @@ async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_count
 
     monkeypatch.setattr(reconciler.core, "apply_status", hears)
 
-    assert await reconciler.take(said) == ["it leads to nothing: a bug", ""]
+    assert await reconciler.apply_answers(said) == ["it cannot be applied: a bug", ""]
 
     first, second = (reconciler.core.observed.records[slot_of(one)].record for one in records)
     assert first.status.state is State.REQUESTED
     assert [one.text for one in first.status.notes] == [
-        "an answer of class class cannot be decoded: it leads to nothing: a bug"
+        "an answer of class class cannot be decoded: it cannot be applied: a bug"
     ]
     assert second.status.state is State.PROVISIONED
     await reconciler.close()

@@ -13,8 +13,8 @@ from typing import Final
 from admittance.events import provisioning as facts
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of
-from admittance.provisioning.answers import NOT_NEEDED
 from admittance.provisioning.observed_state import CONTROLLER
+from admittance.provisioning.verdicts import NOT_NEEDED
 from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload

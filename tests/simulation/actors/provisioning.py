@@ -73,7 +73,7 @@ class Active:
         while service.leading.lease.fence(PROVISIONING_CHECK) is not None:
             self._take(self._bucket.changes())
             now = service.process.now()
-            core.due(now)
+            core.mark_overdue(now)
             steps = list(core.steps(now))
             if steps:
                 yield from self._perform(steps)
@@ -81,7 +81,7 @@ class Active:
             if self._said:
                 yield from self._hear(self._said.pop(0))
                 continue
-            wake = core.wake()
+            wake = core.next_deadline()
             seconds = None if wake is None else max(0.001, (wake - now).total_seconds())
             yield self._bucket.come, seconds
 
@@ -193,8 +193,8 @@ def _messages(step: Step) -> list[Outgoing]:
         what = "requested" if isinstance(step.fact, ProvisioningRequested) else "cancelled"
         headers = {MESSAGE_ID: f"provisioning/{what}/{step.fact.id}"}
         found.append(Outgoing(subject_of(step.fact), encode(step.fact), headers))
-    if step.tell is not None:
-        answer, about = step.tell.answer, step.tell.about
+    if step.report is not None:
+        answer, about = step.report.verdict, step.report.reservation
         said = CheckReported(
             namespace=step.slot.namespace,
             name=step.slot.workload,

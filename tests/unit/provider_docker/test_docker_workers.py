@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.provider_docker.settings import CLASS, DockerSettings
+from admittance.provider_docker.engine import CLASS, DockerSettings
 from admittance.provider_docker.workers import (
     Found,
     NoRoom,

@@ -13,8 +13,8 @@ from admittance.api.pods import PodTemplate
 from admittance.api.queues import ResourceFlavor, ResourceFlavorSpec
 from admittance.api.workload import PodSet
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.provisioning.request_content import (
-    Unanswerable,
+from admittance.provisioning.new_request import (
+    IncompleteReservation,
     parameters_of,
     pod_sets_to_provision,
 )
@@ -96,7 +96,7 @@ def test_nothing_is_asked_where_nobody_is_admitted() -> None:
 
 
 def test_a_pod_set_without_an_assignment_is_told() -> None:
-    with pytest.raises(Unanswerable, match="main"):
+    with pytest.raises(IncompleteReservation, match="main"):
         pod_sets_to_provision([a_pod_set()], admitted(), config(), no_flavor)
 
 

@@ -19,8 +19,8 @@ from admittance.api.checks import (
 from admittance.api.meta import ObjectMeta
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
-from admittance.provisioning.answers import CLASS, CONSUME, Answer, answer
 from admittance.provisioning.records import Record, RecordSpec, State, apply_status, delay_seconds
+from admittance.provisioning.verdicts import CLASS, CONSUME, CheckVerdict, verdict_of_request
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ME: dict[str, Any] = {"namespace": "ns", "name": "train", "provisioning_class": "class"}
@@ -61,13 +61,15 @@ def config(limit: int = 1, **fields: Any) -> ProvisioningRequestConfigSpec:
 
 
 def test_a_request_that_nobody_has_answered_is_pending_without_a_message() -> None:
-    assert answer(a_record(), config(), admitted=False) == Answer("Pending", "")
+    assert verdict_of_request(a_record(), config(), admitted=False) == CheckVerdict("Pending", "")
 
 
 def test_an_accepted_one_is_pending_with_what_the_provider_says() -> None:
     record = said(a_record(), facts.Accepted, message="in about 4 minutes")
 
-    assert answer(record, config(), admitted=False) == Answer("Pending", "in about 4 minutes")
+    assert verdict_of_request(record, config(), admitted=False) == CheckVerdict(
+        "Pending", "in about 4 minutes"
+    )
 
 
 def test_a_provisioned_one_is_ready_and_every_pod_set_is_told_where() -> None:
@@ -80,7 +82,7 @@ def test_a_provisioned_one_is_ready_and_every_pod_set_is_told_where() -> None:
     )
     record = said(a_record(), facts.Provisioned, details={"group": "g7"}, message="here it is")
 
-    found = answer(record, config(pod_set_updates=updates), admitted=False)
+    found = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
 
     assert found is not None
     assert (found.state, found.message, found.missing) == ("Ready", "here it is", ("rack",))
@@ -95,7 +97,7 @@ def test_a_provider_may_say_by_which_name_pods_find_their_capacity() -> None:
     theirs = (PodSetUpdate(name="a", annotations={CONSUME: "train-3f"}),)
     record = said(a_record(), facts.Provisioned, pod_set_updates=theirs)
 
-    found = answer(record, config(), admitted=False)
+    found = verdict_of_request(record, config(), admitted=False)
 
     assert found is not None
     assert [one.annotations[CONSUME] for one in found.updates] == ["train-3f", "train-capacity-1"]
@@ -140,7 +142,7 @@ def test_capacity_whose_pods_could_not_be_told_is_given_back() -> None:
     updates = ProvisioningPodSetUpdates(node_selector=wanted)
     record = said(a_record(), facts.Provisioned, details=details)
 
-    found = answer(record, config(pod_set_updates=updates), admitted=False)
+    found = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
 
     assert found is not None
     assert found.state == "Rejected"
@@ -153,7 +155,7 @@ def test_capacity_whose_detail_is_no_value_of_a_label_is_given_back() -> None:
     updates = ProvisioningPodSetUpdates(node_selector=(selector,))
     record = said(a_record(), facts.Provisioned, details={"rack": "row 7!"})
 
-    found = answer(record, config(pod_set_updates=updates), admitted=False)
+    found = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
 
     assert found is not None
     assert found.state == "Rejected"
@@ -166,33 +168,35 @@ def test_capacity_whose_detail_is_no_value_of_a_label_is_given_back() -> None:
 @pytest.mark.parametrize(
     ("attempt", "limit", "wanted"),
     [
-        pytest.param(1, 1, Answer("Retry", "Retrying after failure: none left", 60), id="E3"),
-        pytest.param(2, 1, Answer("Rejected", "none left"), id="E4"),
-        pytest.param(2, 2, Answer("Retry", "Retrying after failure: none left", 120), id="E5"),
-        pytest.param(3, 2, Answer("Rejected", "none left"), id="E5, the third"),
-        pytest.param(1, 0, Answer("Rejected", "none left"), id="limit 0"),
+        pytest.param(1, 1, CheckVerdict("Retry", "Retrying after failure: none left", 60), id="E3"),
+        pytest.param(2, 1, CheckVerdict("Rejected", "none left"), id="E4"),
+        pytest.param(
+            2, 2, CheckVerdict("Retry", "Retrying after failure: none left", 120), id="E5"
+        ),
+        pytest.param(3, 2, CheckVerdict("Rejected", "none left"), id="E5, the third"),
+        pytest.param(1, 0, CheckVerdict("Rejected", "none left"), id="limit 0"),
     ],
 )
 def test_a_failure_is_retried_as_often_as_the_strategy_says(
-    attempt: int, limit: int, wanted: Answer
+    attempt: int, limit: int, wanted: CheckVerdict
 ) -> None:
     record = said(a_record(attempt), facts.ProvisioningFailed, message="none left")
 
-    assert answer(record, config(limit), admitted=False) == wanted
+    assert verdict_of_request(record, config(limit), admitted=False) == wanted
 
 
 def test_a_failure_that_nothing_will_mend_rejects_at_once() -> None:
     record = said(a_record(), facts.ProvisioningFailed, message="no such type", retryable=False)
 
-    found = answer(record, config(9), admitted=False)
+    found = verdict_of_request(record, config(9), admitted=False)
 
-    assert found == Answer("Rejected", "no such type")
+    assert found == CheckVerdict("Rejected", "no such type")
 
 
 def test_a_provider_may_say_itself_when_to_ask_again() -> None:
     record = said(a_record(), facts.ProvisioningFailed, message="busy", retry_after=7)
 
-    found = answer(record, config(), admitted=False)
+    found = verdict_of_request(record, config(), admitted=False)
 
     assert found is not None
     assert found.after == 7
@@ -207,11 +211,13 @@ def test_a_delay_that_is_none_is_left_out_and_the_failure_counts(delay: int) -> 
 
     (note,) = record.status.notes
     assert note.text == f"a retryAfter of {delay} s is not a valid delay: left out"
-    assert answer(record, config(), admitted=False) == Answer(
+    assert verdict_of_request(record, config(), admitted=False) == CheckVerdict(
         "Retry", "Retrying after failure: busy", 60
     )
     kept = replace(record, status=replace(record.status, retry_after=delay))
-    assert answer(kept, config(), admitted=False) == answer(record, config(), admitted=False)
+    assert verdict_of_request(kept, config(), admitted=False) == verdict_of_request(
+        record, config(), admitted=False
+    )
 
 
 def test_delays_double_up_to_the_most() -> None:
@@ -225,8 +231,8 @@ def test_a_booking_that_expires_counts_only_before_the_admission() -> None:
     """E6."""
     record = said(said(a_record(), facts.Provisioned), facts.BookingExpired, message="too late")
 
-    assert answer(record, config(), admitted=True) is None
-    assert answer(record, config(), admitted=False) == Answer(
+    assert verdict_of_request(record, config(), admitted=True) is None
+    assert verdict_of_request(record, config(), admitted=False) == CheckVerdict(
         "Retry", "Retrying after booking expired: too late", 60
     )
 
@@ -236,7 +242,9 @@ def test_revoked_capacity_rejects_before_and_after_the_admission(admitted: bool)
     """E7."""
     record = said(said(a_record(), facts.Provisioned), facts.CapacityRevoked, message="sold")
 
-    assert answer(record, config(), admitted=admitted) == Answer("Rejected", "sold")
+    assert verdict_of_request(record, config(), admitted=admitted) == CheckVerdict(
+        "Rejected", "sold"
+    )
 
 
 # In which order. ------------------------------------------------------------------------

@@ -15,7 +15,12 @@ from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.provisioning.steps import Step
-from admittance.provisioning_check.messages import reference_of, stated, verdict_of, written
+from admittance.provisioning_check.messages import (
+    fact_message,
+    record_message,
+    reference_of,
+    verdict_of,
+)
 from unit.provisioning_check.test_requests_follow import Story
 
 WORDS = ["accepted", "provisioned", "failed", "booking_expired", "capacity_revoked"]
@@ -96,12 +101,12 @@ class Told(Story):
             return
         if step.write is not None:
             self.revision += 1
-            written(step.slot, step.write)
+            record_message(step.slot, step.write)
         if step.fact is not None:
-            stated(step.fact, 1)
-        if step.tell is not None:
+            fact_message(step.fact, 1)
+        if step.report is not None:
             reference_of(step)
-            verdict_of(step.tell.answer)
+            verdict_of(step.report.verdict)
         self.core.done(step, self.revision)
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
-from admittance.provisioning.answers import DELETED
+from admittance.provisioning.verdicts import DELETED
 from unit.provisioning_check.test_requests_follow import Story
 
 from builders import NOON

@@ -20,7 +20,7 @@ from admittance.provisioning.records import with_note
 from admittance.provisioning.steps import Slot, Step
 from admittance.provisioning_check import provider_monitor
 from admittance.provisioning_check.bucket_watch import _record_of
-from admittance.provisioning_check.provider_monitor import ProviderMonitor
+from admittance.provisioning_check.provider_monitor import HEARTBEAT_MAX, ProviderMonitor
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.clock import monotonic
 from admittance.runtime.process.settings import Settings
@@ -29,7 +29,7 @@ from unit.provisioning_check.test_requests_follow import Story, notes
 from builders import NOON
 
 ERROR = ValueError("no such delay")
-TOLD = "left aside, since it cannot be done: no such delay"
+TOLD = "skipped, because it cannot succeed: no such delay"
 
 
 class Troubled(Story):
@@ -65,13 +65,13 @@ class Troubled(Story):
             del self.bucket[step.write.name]
         if step.fact is not None:
             self.said.append(step.fact)
-        if step.tell is not None:
-            self.told.append(step.tell)
+        if step.report is not None:
+            self.told.append(step.report)
         self.core.done(step, self.revision)
 
 
 def is_retry(step: Step) -> bool:
-    return step.tell is not None and step.tell.answer.state == "Retry"
+    return step.report is not None and step.report.verdict.state == "Retry"
 
 
 def test_a_verdict_that_cannot_be_told_is_noted_and_not_tried_for_ever() -> None:
@@ -138,8 +138,8 @@ def test_a_workload_that_nobody_can_read_is_in_no_other_ones_way() -> None:
     assert story.troubles == [Slot("ns", "other", "capacity")]
     assert [one.id for one in story.asked] == ["u/capacity/1/1"]
     (told,) = story.told
-    assert (told.about.uid, told.answer.state) == ("o", "Pending")
-    assert told.answer.message.startswith("left aside, since it cannot be done: ")
+    assert (told.reservation.uid, told.verdict.state) == ("o", "Pending")
+    assert told.verdict.message.startswith("skipped, because it cannot succeed: ")
     story.core.observed.workload(("ns", "other"), other)
     story.settle()
     assert [one.id for one in story.asked] == ["u/capacity/1/1", "o/capacity/1/1"]
@@ -155,7 +155,7 @@ def test_a_request_whose_workload_nobody_can_read_any_more_has_a_note() -> None:
         story.becomes(replace(story.work, spec=BROKEN))
 
     (note,) = notes(story)
-    assert note.startswith("left aside, since it cannot be done: ")
+    assert note.startswith("skipped, because it cannot succeed: ")
     assert len(story.troubles) == 1
 
 
@@ -169,24 +169,58 @@ def test_without_anybody_to_tell_what_cannot_be_decided_is_raised() -> None:
         Story().becomes(work)
 
 
-def test_heartbeats_of_any_number_of_classes_leave_room_for_those_that_are_known(
+def a_monitor() -> ProviderMonitor:
+    """A monitor that only takes heartbeats."""
+    bus: Any = None
+    handler: Any = None
+    settings = Settings(service="provisioning-check", instance="a", url="", beat_seconds=10.0)
+    controller = AdmissionCheckController(CONTROLLER)
+    return ProviderMonitor(bus, controller, ProvisioningCore(None), settings, lambda: None, handler)
+
+
+def beats(monitor: ProviderMonitor, name: str, data: bytes) -> None:
+    monitor.on_heartbeat(f"{ALIVE_PROVISIONING}{name}".encode(), b"", data, b"")
+
+
+def test_heartbeats_of_many_classes_leave_room_for_the_known_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(provider_monitor, "CLASSES_MAX", 2)
-    bus: Any = None  # It only listens.
-    hearer: Any = None
-    settings = Settings(service="provisioning-check", instance="a", url="")
-    controller = AdmissionCheckController(CONTROLLER)
-    listening = ProviderMonitor(
-        bus, controller, ProvisioningCore(None), settings, lambda: None, hearer
-    )
+    monitor = a_monitor()
 
     for name in ("a", "b", "c", "d", "a"):
-        data = encode(ProviderAlive(active=name != "a" or listening._providing.knows("b")))
-        listening._on_beat(f"{ALIVE_PROVISIONING}{name}".encode(), b"", data, b"")
+        active = name != "a" or monitor._heartbeats.knows("b")
+        beats(monitor, name, encode(ProviderAlive(active=active)))
 
-    assert listening._providing.classes() == ["a", "b"]
-    assert listening._providing.trouble("a", monotonic()) is None, "heard again"
+    assert monitor._heartbeats.classes() == ["a", "b"]
+    assert monitor._heartbeats.trouble("a", monotonic()) is None, "heard again"
+
+
+UNREADABLE = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (HEARTBEAT_MAX + 1)]
+
+
+@pytest.mark.parametrize("data", UNREADABLE, ids=["text", "list", "wrong type", "deep", "large"])
+def test_an_unreadable_heartbeat_is_ignored(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It neither makes a class known nor shows that the provider of a known class is alive."""
+    monitor, now = a_monitor(), 0.0
+    monkeypatch.setattr(provider_monitor.clock, "monotonic", lambda: now)
+    beats(monitor, "known", encode(ProviderAlive(active=False, message="no room")))
+
+    now = 25.0
+    for name in ("known", "unknown"):
+        beats(monitor, name, data)
+
+    assert monitor._heartbeats.classes() == ["known"]
+    assert monitor._heartbeats.trouble("known", 25.0) == "no room"
+    silent = "the provider of known sends no heartbeats any more"
+    assert monitor._heartbeats.trouble("known", 30.0) == silent
+
+
+def test_a_heartbeat_of_an_undecodable_class_is_ignored() -> None:
+    monitor = a_monitor()
+    for name in (b"\xff", b"a.b", b"=zz"):
+        monitor.on_heartbeat(ALIVE_PROVISIONING.encode() + name, b"", encode(ProviderAlive()), b"")
+    assert monitor._heartbeats.classes() == []
 
 
 @pytest.mark.parametrize(

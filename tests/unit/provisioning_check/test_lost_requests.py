@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
 from admittance.provisioning.core import BUSY, ProvisioningCore
-from admittance.provisioning.new_record import DeletedRequestRecovery
+from admittance.provisioning.new_request import DeletedRequestRecovery, cancelled, requested
 from admittance.provisioning.records import State
-from admittance.provisioning.request_content import cancelled, requested
 from admittance.provisioning.steps import Step
 from unit.provisioning_check.test_requests_follow import Story
 
@@ -37,7 +36,7 @@ def recovered(story: Story) -> list[str]:
     """The ids that somebody who takes over finds on the log."""
     recovering = DeletedRequestRecovery({("ns", NAME)})
     for fact in story.said:
-        recovering.hear(fact, NOON)
+        recovering.read(fact, NOON)
     return [one.spec.id for one in recovering.found()]
 
 
@@ -153,11 +152,11 @@ def test_the_log_tells_what_was_asked_for_and_not_taken_back() -> None:
 
     ((before, _),) = story.bucket.values()
     recovering = DeletedRequestRecovery({("ns", NAME)})
-    recovering.hear(requested(before), NOON)
+    recovering.read(requested(before), NOON)
     assert recovering.found() == [before]
     # Said once more by somebody who did not know.
     for fact in (cancelled(before), requested(before)):
-        recovering.hear(fact, NOON)
+        recovering.read(fact, NOON)
     assert recovering.found() == []
 
 
@@ -167,7 +166,7 @@ def test_a_request_of_another_name_is_nobody_that_was_lost() -> None:
     ((record, _),) = story.bucket.values()
     recovering = DeletedRequestRecovery({("ns", "train-capacity-2"), ("other", NAME)})
 
-    recovering.hear(requested(record), NOON)
-    recovering.hear(requested(replace(record, spec=replace(record.spec, check="x"))), NOON)
+    recovering.read(requested(record), NOON)
+    recovering.read(requested(replace(record, spec=replace(record.spec, check="x"))), NOON)
 
     assert recovering.found() == []

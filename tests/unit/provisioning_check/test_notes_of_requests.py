@@ -61,11 +61,11 @@ def test_updates_of_pod_sets_that_were_not_asked_for_are_left_out_and_noted() ->
     story.says(facts.Provisioned, pod_set_updates=updates)
 
     assert notes(story) == [
-        "podSetUpdates for 'mian', which was not asked for, only main: left out",
+        "podSetUpdates for 'mian' are left out: the request is for main",
         "podSetUpdates for 'main' more than once: the last one counts",
     ]
     assert story.last[0] == "Ready"
-    (update,) = story.told[-1].answer.updates
+    (update,) = story.told[-1].verdict.updates
     assert update.labels == {"by": "2"}
 
 

@@ -38,4 +38,4 @@ def test_any_number_of_instances_needs_little_room() -> None:
     providing = ProviderHeartbeats(10.0)
     for number in range(3 * INSTANCES_MAX):
         providing.hear("class", ProviderAlive(instance=str(number), since=NOON), 0.0)
-    assert len(providing._began["class"]) <= INSTANCES_MAX
+    assert len(providing._started["class"]) <= INSTANCES_MAX

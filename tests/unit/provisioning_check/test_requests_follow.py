@@ -23,11 +23,11 @@ from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import CheckState
 from admittance.events import provisioning as facts
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.provisioning.answers import NOT_ACTIVE, NOT_NEEDED
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import ANNOTATION, NOTES_MAX, Record, State
-from admittance.provisioning.steps import Slot, Tell
+from admittance.provisioning.steps import Slot, VerdictReport
+from admittance.provisioning.verdicts import NOT_ACTIVE, NOT_NEEDED
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 from builders import NOON
@@ -46,7 +46,7 @@ class Story:
         self.markers: dict[str, int] = {}
         self.revision = 0
         self.said: list[facts.ProvisioningFact] = []
-        self.told: list[Tell] = []
+        self.told: list[VerdictReport] = []
         self.limit = limit
         self.work: StoredWorkload | None = None
         self.settings = config
@@ -133,8 +133,8 @@ class Story:
                         self.bucket[step.write.name] = (step.write.record, self.revision)
                 if step.fact is not None:
                     self.said.append(step.fact)
-                if step.tell is not None:
-                    self.told.append(step.tell)
+                if step.report is not None:
+                    self.told.append(step.report)
                 self.core.done(step, self.revision)
         raise AssertionError("it does not come to rest")
 
@@ -170,7 +170,7 @@ class Story:
 
     @property
     def last(self) -> tuple[str, str, int | None]:
-        answer = self.told[-1].answer
+        answer = self.told[-1].verdict
         return answer.state, answer.message, answer.after
 
 
@@ -233,8 +233,8 @@ def test_provisioned_capacity_makes_the_check_ready() -> None:
     story.says(facts.Accepted, message="soon")
     story.says(facts.Provisioned, message="here")
 
-    assert [one.answer.state for one in story.told] == ["Pending", "Ready"]
-    assert [one.name for one in story.told[-1].answer.updates] == ["main"]
+    assert [one.verdict.state for one in story.told] == ["Pending", "Ready"]
+    assert [one.name for one in story.told[-1].verdict.updates] == ["main"]
 
 
 def test_a_failure_asks_for_a_retry_and_frees_what_was_asked() -> None:
@@ -264,7 +264,7 @@ def test_what_was_told_before_something_of_unknown_fate_is_told_again() -> None:
     later = replace(record, status=replace(record.status, message="later"))
     story.core.observed.record(("ns", name), later, revision + 1)
     (step,) = story.core.steps(story.now)
-    assert step.tell is not None
+    assert step.report is not None
     story.core.failed(step)  # It was told, but nobody knows.
 
     story.core.observed.record(("ns", name), record, revision + 2)
@@ -453,10 +453,10 @@ def test_a_crash_between_the_steps_leaves_nothing_booked() -> None:
 def test_silence_until_the_deadline_counts_as_a_failure() -> None:
     story = Story(patience=30)
     story.reserved()
-    assert story.core.wake() == NOON + timedelta(seconds=30)
+    assert story.core.next_deadline() == NOON + timedelta(seconds=30)
 
     story.now += timedelta(seconds=30)
-    story.core.due(story.now)
+    story.core.mark_overdue(story.now)
     story.settle()
 
     assert story.bucket["train-capacity-1"][0].status.state is State.FAILED
@@ -572,8 +572,8 @@ def test_a_failure_said_of_a_running_job_is_noted_and_ends_nothing() -> None:
 
     (note,) = notes(story)
     assert note == (
-        "ProvisioningFailed of class class does not count: the workload runs, "
-        "and only CapacityRevoked stops that"
+        "ProvisioningFailed of class class does not count: the workload is admitted, "
+        "and only CapacityRevoked stops it"
     )
     assert len(story.told) == told
     story.says(facts.CapacityRevoked)

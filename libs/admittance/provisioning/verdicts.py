@@ -1,5 +1,4 @@
-"""The check state that follows from the state of a request. docs/spec/lifecycle.md#5.2, evaluated
-top down."""
+"""The check's verdict that follows from the state of a request. docs/spec/lifecycle.md#5.2."""
 
 from __future__ import annotations
 
@@ -23,9 +22,10 @@ CONSUME: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 
 
-class Answer(NamedTuple):
-    """The check's verdict. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds until a
-    Retry. ``missing``: details that a node selector needs and the provider did not report."""
+class CheckVerdict(NamedTuple):
+    """A verdict of the check. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds
+    until a Retry. ``missing``: details that a node selector needs and the provider did not
+    report."""
 
     state: str
     message: str = ""
@@ -34,64 +34,66 @@ class Answer(NamedTuple):
     missing: tuple[str, ...] = ()
 
 
-def answer(
+def verdict_of_request(
     record: Record, config: ProvisioningRequestConfigSpec, *, admitted: bool
-) -> Answer | None:
-    """The verdict for the request's current state; None: the verdict given before stands.
+) -> CheckVerdict | None:
+    """The verdict for the request's current state; None: the earlier verdict remains.
 
-    ``admitted``: the check was Ready in this cycle; then only a revocation counts."""
+    ``admitted``: the workload is admitted; then only a revocation changes the verdict."""
     status = record.status
     strategy = config.retry_strategy
     if status.state is State.CAPACITY_REVOKED:
-        return Answer("Rejected", status.message or "The capacity was revoked")
+        return CheckVerdict("Rejected", status.message or "The capacity was revoked")
     if admitted:
         return None
     if status.state in (State.FAILED, State.BOOKING_EXPIRED):
         attempt = record.spec.attempt
         text = status.message or f"the request ended as {status.state}"
         if is_last(attempt, strategy) or not status.retryable:
-            return Answer("Rejected", text)
+            return CheckVerdict("Rejected", text)
         after = status.retry_after
         if after is None or after not in DELAYS:
             after = delay_seconds(attempt, strategy)
         why = "failure" if status.state is State.FAILED else "booking expired"
-        return Answer("Retry", f"Retrying after {why}: {text}", after)
+        return CheckVerdict("Retry", f"Retrying after {why}: {text}", after)
     if status.state is State.PROVISIONED:
         updates, missing = updates_of(record, config)
-        if why := too_long("podSetUpdates", updates) or _unfit(updates, _names(record)):
-            # A Ready with these updates would be refused, and the workload would never start.
-            return Answer("Rejected", f"the pod set updates of the capacity are not valid: {why}")
-        return Answer("Ready", status.message, updates=updates, missing=missing)
+        if why := too_long("podSetUpdates", updates) or _invalid(updates, _names(record)):
+            # The workload-controller would refuse a Ready with these updates.
+            return CheckVerdict(
+                "Rejected", f"the pod set updates of the capacity are not valid: {why}"
+            )
+        return CheckVerdict("Ready", status.message, updates=updates, missing=missing)
     if status.state is State.ACCEPTED:
-        return Answer("Pending", status.message)
-    return Answer("Pending", "")
+        return CheckVerdict("Pending", status.message)
+    return CheckVerdict("Pending", "")
 
 
 def updates_of(
     record: Record, config: ProvisioningRequestConfigSpec
 ) -> tuple[tuple[PodSetUpdate, ...], tuple[str, ...]]:
-    """The updates for the pods once capacity is provisioned, one for each requested pod set, merged
-    or not; and the names of the details that the provider did not report (left out)."""
+    """The updates of the pods once capacity is provisioned, one for each pod set, also for merged
+    ones; and the names of the details that are left out because the provider did not report
+    them."""
     details = record.status.details
     selector: dict[str, str] = {}
     missing: list[str] = []
-    wanted = config.pod_set_updates.node_selector if config.pod_set_updates is not None else ()
-    for one in wanted:
+    for one in config.pod_set_updates.node_selector if config.pod_set_updates is not None else ():
         value = details.get(one.value_from_provisioning_class_detail)
         if value is None:
             missing.append(one.value_from_provisioning_class_detail)
         else:
             selector[one.key] = value
     annotations = {CONSUME: record.metadata.name, CLASS: record.spec.provisioning_class_name}
-    theirs = {one.name: one for one in record.status.pod_set_updates}
+    reported = {one.name: one for one in record.status.pod_set_updates}
     found: list[PodSetUpdate] = []
     for name in _names(record):
-        more = theirs.get(name) or PodSetUpdate(name=name)
+        more = reported.get(name) or PodSetUpdate(name=name)
         found.append(
             PodSetUpdate(
                 name=name,
                 labels=more.labels,
-                # The provider's annotations win: it knows by which name pods consume the capacity.
+                # The provider's annotations win: the provider knows the name that pods must quote.
                 annotations={**annotations, **more.annotations},
                 node_selector={**more.node_selector, **selector},
                 tolerations=more.tolerations,
@@ -102,23 +104,23 @@ def updates_of(
 
 def ignored_updates(record: Record) -> list[str]:
     """A sentence for each pod set update of the provider that is ignored."""
-    names, theirs = _names(record), [one.name for one in record.status.pod_set_updates]
-    repeated = [name for name, count in Counter(theirs).items() if count > 1]
-    strange = ", ".join(shown(one) for one in dict.fromkeys(theirs) if one not in names)
-    twice = ", ".join(shown(one) for one in repeated if one in names)
+    names, updated = _names(record), [one.name for one in record.status.pod_set_updates]
+    duplicates = [name for name, count in Counter(updated).items() if count > 1]
+    unknown = ", ".join(shown(one) for one in dict.fromkeys(updated) if one not in names)
+    duplicate = ", ".join(shown(one) for one in duplicates if one in names)
     found = []
-    if strange:
-        asked = ", ".join(names)
+    if unknown:
         found.append(
-            f"podSetUpdates for {strange}, which was not asked for, only {asked}: left out"
+            f"podSetUpdates for {unknown} are left out: the request is for {', '.join(names)}"
         )
-    if twice:
-        found.append(f"podSetUpdates for {twice} more than once: the last one counts")
+    if duplicate:
+        found.append(f"podSetUpdates for {duplicate} more than once: the last one counts")
     return found
 
 
-def _unfit(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:
-    """Why the updates cannot be applied to pods, such as an invalid label value; "": they can."""
+def _invalid(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:
+    """Why the updates cannot be applied to pods, for instance an invalid label value; "": they
+    can."""
     try:
         read = msgspec.convert(msgspec.to_builtins(updates), tuple[TypedPodSetUpdate, ...])
     except msgspec.ValidationError as error:
