@@ -278,7 +278,7 @@ class SimulatedConnection(Connection):
     # What the wire brings. ----------------------------------------------------------------
 
     def on_message(self, sid: int, *words: bytes) -> None:
-        handler = self._straight.get(sid)
+        handler = self._handlers.get(sid)
         if handler is None:
             _finish(self._process_msg(sid, *words))
             return

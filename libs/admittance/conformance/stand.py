@@ -21,7 +21,7 @@ from admittance.events.subjects import STREAM
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.connection import parse_headers
-from admittance.runtime.bus.durables import PeerDurables
+from admittance.runtime.bus.durables import ProgramDurables
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import tracing
@@ -49,7 +49,7 @@ class Part(NamedTuple):
     answer on. ``alive``: prefix of the subjects of heartbeats, which are of kind ``heartbeat``."""
 
     kit: str
-    durables: PeerDurables
+    durables: ProgramDurables
     answers: str
     alive: str
     heartbeat: type[msgspec.Struct]

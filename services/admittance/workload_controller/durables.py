@@ -24,10 +24,10 @@ from admittance.provisioning.records import read_record
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.durables import PeerDurables, check_durables, provider_durables
+from admittance.runtime.bus.durables import ProgramDurables, check_durables, provider_durables
 from admittance.runtime.errors import Refused
 
-DurableKey: TypeAlias = tuple[PeerDurables, str]
+DurableKey: TypeAlias = tuple[ProgramDurables, str]
 
 UNHEARD_SECONDS: Final = 86_400.0
 """A class that no manifest names loses its durable after this time, read or not."""
@@ -58,7 +58,7 @@ class Durables:
         there = {
             (kind, name)
             for kind in (check_durables, provider_durables)
-            for name in await kind.there(self._bus)
+            for name in await kind.existing(self._bus)
         }
         for one in _sorted(wanted):
             kind, name = one
@@ -113,7 +113,7 @@ class Durables:
                 continue  # written by another program
             if record.spec.provisioning_class_name == provisioning_class:
                 return True
-        found = (await provider_durables.there(self._bus)).get(provisioning_class, {})
+        found = (await provider_durables.existing(self._bus)).get(provisioning_class, {})
         return bool(found.get("num_pending") or found.get("num_ack_pending"))
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from admittance.runtime.bus import bucket
-from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _Gathering
+from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _PendingAcks
 from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
 
@@ -145,13 +145,13 @@ async def test_a_cancellation_that_comes_with_the_last_acknowledgement_is_not_lo
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or a service of which another part has failed would wait for ever, and lead all the while."""
-    settle = _Gathering.settle
+    settle = _PendingAcks.settle
 
-    def settled(gathering: _Gathering, index: int, outcome: int | Refused) -> None:
+    def settled(gathering: _PendingAcks, index: int, outcome: int | Refused) -> None:
         settle(gathering, index, outcome)
         publishing.cancel()
 
-    monkeypatch.setattr(_Gathering, "settle", settled)
+    monkeypatch.setattr(_PendingAcks, "settle", settled)
     publishing = asyncio.create_task(bus.publish_all([submitted("one")]))
     with pytest.raises(asyncio.CancelledError):
         await within(publishing)

@@ -108,11 +108,11 @@ async def test_what_went_to_a_dead_connection_is_not_lost_behind_newer_facts(bus
     assert pull is not None
     assert pull._inbox is not None
     # As if these had been on their way when the connection broke.
-    handler = bus.nc._straight.pop(pull._inbox._id)
-    bus.nc._straight[pull._inbox._id] = lambda *_: None
+    handler = bus.nc._handlers.pop(pull._inbox._id)
+    bus.nc._handlers[pull._inbox._id] = lambda *_: None
     await say(bus, 5)
     await bus.nc.flush()
-    bus.nc._straight[pull._inbox._id] = handler
+    bus.nc._handlers[pull._inbox._id] = handler
     await say(bus, 5, start=5)
     assert [d.sequence for d in await read(puller, 10)] == list(range(1, 11))
     await puller.close()

@@ -58,6 +58,6 @@ async def test_what_is_booked_is_freed_though_its_configuration_was_deleted_whil
     async def gone() -> bool:
         await apply(bus, other)
         await delete_config(bus, "other")
-        return await provider_durables.there(bus) == {}
+        return await provider_durables.existing(bus) == {}
 
     await eventually(gone)

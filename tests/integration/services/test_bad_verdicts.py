@@ -220,14 +220,14 @@ async def test_a_controller_that_never_acknowledges_holds_up_nobody(running: Bus
     await eventually(lambda: reserved(running, "v-19"))
 
     async def asked() -> bool:
-        found = (await check_durables.there(running))["ctl"]
+        found = (await check_durables.existing(running))["ctl"]
         return int(found["num_pending"]) == 21
 
     await eventually(asked)
     subscription = await running.js.pull_subscribe_bind("check-ctl", STREAM)
     heard = await subscription.fetch(21, timeout=5)
     assert len(heard) == 21  # and not one of them is acknowledged
-    found = (await check_durables.there(running))["ctl"]
+    found = (await check_durables.existing(running))["ctl"]
     assert (found["num_pending"], found["num_ack_pending"]) == (0, 21)
     await submit(running, [a_manifest("free", queue="lq-open")])
     await eventually(lambda: admitted(running, "free"))

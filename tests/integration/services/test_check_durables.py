@@ -47,7 +47,7 @@ async def test_it_is_there_once_the_check_is_applied_and_hears_only_its_own(
     await apply(bus, a_check("c", "ctl"), a_check("other", BUDGET))
     for name in ("one", "two"):
         await bus.publish(a_request("ctl", name))
-    found = await check_durables.there(bus)
+    found = await check_durables.existing(bus)
     assert set(found) == {"ctl", BUDGET}
     assert found["ctl"]["name"] == "check-ctl"
     assert found[BUDGET]["name"] == "check-example_com=2Fbudget"
@@ -64,9 +64,9 @@ async def test_it_goes_with_the_last_check_of_its_controller(fleet: Fleet, bus: 
     await fleet.start("workload-controller")
     await apply(bus, a_check("a"), a_check("b"))
     assert (await delete(bus, "a")).outcome == "deleted"
-    assert set(await check_durables.there(bus)) == {BUDGET}
+    assert set(await check_durables.existing(bus)) == {BUDGET}
     assert (await delete(bus, "b")).outcome == "deleted"
-    assert await check_durables.there(bus) == {}
+    assert await check_durables.existing(bus) == {}
 
 
 async def test_a_new_leader_mends_what_is_missing_and_left_over(fleet: Fleet, bus: Bus) -> None:
@@ -83,11 +83,11 @@ async def test_a_new_leader_mends_what_is_missing_and_left_over(fleet: Fleet, bu
     await fleet.start("workload-controller")
 
     async def mended() -> bool:
-        return set(await check_durables.there(bus)) == {"kept", "lost"}
+        return set(await check_durables.existing(bus)) == {"kept", "lost"}
 
     await eventually(mended)
     # It kept its place: what was asked while nobody led is still to be read.
-    assert (await check_durables.there(bus))["kept"]["num_pending"] == 1
+    assert (await check_durables.existing(bus))["kept"]["num_pending"] == 1
     assert (await bus.api(f"CONSUMER.INFO.{STREAM}.check-x"))["name"] == "check-x"
 
 
@@ -97,6 +97,6 @@ async def test_settings_that_somebody_changed_are_brought_back(bus: Bus) -> None
     altered = {**check_durables.settings("ctl"), "max_ack_pending": 1}
     await bus.api(f"CONSUMER.CREATE.{STREAM}.check-ctl", {"stream_name": STREAM, "config": altered})
     await check_durables.make(bus, "ctl")
-    found = (await check_durables.there(bus))["ctl"]
+    found = (await check_durables.existing(bus))["ctl"]
     assert found["config"]["max_ack_pending"] == check_durables.MAX_ACK_PENDING
     assert found["num_pending"] == 1

@@ -76,7 +76,7 @@ async def test_a_check_disappears_after_the_last_queue_that_names_it(
     await becomes(bus, "admissioncheck.c", "gone")
 
     async def unasked() -> bool:
-        return await check_durables.there(bus) == {}
+        return await check_durables.existing(bus) == {}
 
     await eventually(unasked)
 

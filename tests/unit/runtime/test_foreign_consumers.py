@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from admittance.runtime.bus.durables import foreign
+from admittance.runtime.bus.durables import foreign_reason
 
 OURS = {"ack_policy": "all"}
 
 
 def test_a_consumer_of_a_leader_is_ours() -> None:
-    assert foreign(OURS, 7, 100, 100) == ""
+    assert foreign_reason(OURS, 7, 100, 100) == ""
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def test_a_consumer_of_a_leader_is_ours() -> None:
 def test_a_consumer_that_no_leader_makes_is_foreign(
     config: dict[str, Any], generation: int, floor: int
 ) -> None:
-    assert "remove it" in foreign(config, generation, floor, 100)
+    assert "delete it" in foreign_reason(config, generation, floor, 100)

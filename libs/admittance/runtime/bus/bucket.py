@@ -1,7 +1,7 @@
-"""The bucket: current objects by key, written by expected revision, read by a consumer of our own.
+"""The bucket: current objects by key, written with an expected revision, read with a consumer.
 
-nats-py's `KeyValue` is avoided: its ``put`` checks no revision, ``update(last=None)`` creates, its
-``get`` may be stale on replicas, and its ``watch`` comes back 17 s after a server restart.
+nats-py's `KeyValue` is not used: its ``put`` checks no revision, ``update(last=None)`` creates, its
+``get`` may be stale on replicas, and its ``watch`` recovers only 17 s after a server restart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Entry(NamedTuple):
-    """What a key holds since ``revision``. ``value`` None: deleted, purged or expired."""
+    """The value of a key since ``revision``. ``value`` None: deleted, purged or expired."""
 
     key: str
     value: bytes | None
@@ -42,10 +42,10 @@ def put_message(
     ttl_seconds: float | None = None,
     bucket: str = subjects.BUCKET,
 ) -> Outgoing:
-    """The put of key, refused unless its last revision is ``expected``; 0: never written.
+    """A put, refused unless the key's last revision is ``expected``; 0: never written.
 
-    A key that was deleted keeps the revision of its marker. ``expected`` None puts whatever is
-    there, for keys with one writer. ``ttl_seconds`` must be said again at every put.
+    A deleted key has the revision of its marker. ``expected`` None checks nothing, for keys with
+    one writer. ``ttl_seconds`` holds for this put only.
     """
     return Outgoing(
         f"$KV.{bucket}.{key}", value, _put_headers(expected, headers, ttl_seconds) or None
@@ -60,7 +60,7 @@ def delete_message(
     ttl_seconds: float | None = None,
     bucket: str = subjects.BUCKET,
 ) -> Outgoing:
-    """The deletion of key: a marker takes its place, so a stale writer is refused afterwards."""
+    """A deletion. It leaves a marker, so that a stale writer is refused afterwards."""
     made = _put_headers(expected, headers, ttl_seconds)
     made[OPERATION] = "DEL"
     return Outgoing(f"$KV.{bucket}.{key}", b"", made)
@@ -73,15 +73,15 @@ def _put_headers(
     if expected is not None:
         made[EXPECTED] = str(expected)
     if ttl_seconds is not None:
-        # Whole seconds, one at least: the server refuses less.
+        # Whole seconds, at least one: the server refuses less.
         made[TTL] = f"{max(1, round(ttl_seconds))}s"
     return made
 
 
 async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | None:
-    """What key holds now, as its stream's leader knows it; None: never written.
+    """The current entry of a key, from the leader of its stream; None: never written.
 
-    A deleted key answers an Entry without value: its revision is what the next put must expect.
+    The entry of a deleted key has no value; the next put must expect its revision.
     """
     subject = f"$KV.{bucket}.{key}"
     try:
@@ -99,7 +99,7 @@ async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | N
 async def read_all(
     bus: Bus, pattern: str = "workload.>", *, bucket: str = subjects.BUCKET
 ) -> list[Entry]:
-    """Every entry under pattern, deleted ones left out, as of one moment."""
+    """All entries under the pattern at one moment, without deleted ones."""
     found: dict[str, Entry] = {}
     reader = BucketReader(bus, (pattern,), bucket=bucket)
     try:
@@ -116,9 +116,9 @@ async def read_all(
 class BucketReader:
     """The current entries under some patterns, then every change, in the order of revisions.
 
-    After a restart of the server it goes on behind the last revision that it read. ``loaded`` is
-    set just before the batch is yielded that completes the entries that there were at the start, so
-    it can be asked in the loop's body. ``last`` is the newest revision handed out.
+    After a restart of the server it continues after the last revision that it read. ``loaded`` is
+    set just before `batches` yields the batch that completes the entries present at the start, so
+    the loop's body can check it. ``last`` is the newest revision yielded.
     """
 
     def __init__(
@@ -143,9 +143,9 @@ class BucketReader:
         self._pull: PullConsumer | None = None
 
     async def batches(self) -> AsyncIterator[list[Entry]]:
-        """Entries as they come, many at once when there are many. The first batch may be empty: it
-        is, when there is nothing under the patterns. Raises BucketReplaced when the bucket ends
-        before what was read: then everything must be read anew."""
+        """Entries as they arrive, in batches. The first batch is empty if no key matches. Raises
+        BucketReplaced if the bucket's last revision is older than what was read: then everything
+        must be read again."""
         pull = self._pull = PullConsumer(
             self._bus, self._stream, self._make, self._on_raw, batch=self._batch
         )
@@ -171,7 +171,7 @@ class BucketReader:
             await self.close()
 
     async def close(self) -> None:
-        """Stops reading; the server forgets the consumer by itself."""
+        """Stops reading. The server removes the consumer after a while."""
         pull, self._pull = self._pull, None
         if pull is not None:
             await pull.stop()
@@ -204,7 +204,7 @@ class BucketReader:
         last = info["state"]["last_seq"]
         if last < self._read:
             raise BucketReplaced(
-                f"{self._stream} ends at revision {last}, but {self._read} was read already"
+                f"{self._stream} ends at revision {last}, but {self._read} was already read"
             )
 
     def _on_raw(self, raw: RawMessage) -> None:
@@ -213,8 +213,8 @@ class BucketReader:
         self._read = raw.sequence
         self._buffer.append(raw)
         if not raw.pending:
-            # At the moment the server sent this, nothing else was left: a whole picture. (Counting
-            # would not do: a key overwritten meanwhile comes later, after keys that are new.)
+            # When the server sent this, no other message was left: all entries are here. (Counting
+            # entries would be wrong: a key overwritten meanwhile comes later, after new keys.)
             self._complete = True
         self._ready.set()
 
@@ -228,7 +228,7 @@ class BucketReader:
 
 
 class BucketReplaced(AdmittanceError):
-    """The bucket has lost what was read from it: read it anew."""
+    """The bucket has lost revisions that were read: read everything again."""
 
 
 def _is_gone(headers: Mapping[str, str]) -> bool:

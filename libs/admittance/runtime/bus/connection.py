@@ -1,14 +1,26 @@
-"""A NATS connection with a short way for many small messages.
+"""A NATS connection that reconnects after every loss and is fast for many small messages.
 
-nats-py spends 23 µs of CPU on publishing a message and noting its acknowledgement, and about 45 µs
-on a pulled one (an asyncio.Queue, a task switch and a Msg each; measured; the short way takes 7 µs
-for either). The log and the bucket are read and written at tens of thousands of
-messages a second, so for those alone two short cuts are taken: a subscription whose handler is
-called straight from the parser, and a write of many messages at once. Everything else is nats-py's.
+nats-py 2.16 can lose a connection and still count as connected, or give up for good:
 
-They rest on private names of nats-py (`_process_msg`, `_send_command` with `_flush_pending`), as
-does `reconnecting_client`; `tests/integration/bus/test_reconnecting.py` fails when a new version
-moves them.
+- Its reading, flushing and ping tasks end silently on every error that they do not expect, such as
+  a PONG for an abandoned `flush`. Then it reads nothing until two pings are unanswered.
+- `_process_err` closes the client for good on most errors that a server may send.
+- An unexpected error during a reconnect ends the reconnecting.
+- Closing a socket waits until a server that does not read has read everything.
+- A request whose connection is lost, or that the user may not make, waits until its timeout.
+- A password in a URL is sent percent-encoded. Servers that the cluster announces do not get it. A
+  server at a tls:// address without TLS gets it unencrypted.
+
+`ReconnectingClient` treats the end of any of the three tasks as a lost connection, reconnects after
+each loss, and ends requests at once when the connection is lost.
+
+nats-py spends 23 µs of CPU to publish a message and handle its acknowledgement, and about 45 µs for
+a pulled message (an asyncio.Queue, a task switch and a Msg each). `Connection` needs 7 µs (all
+measured): it calls the handlers of some subscriptions directly from the parser, and writes many
+messages at once. The log and the bucket use this; everything else uses nats-py.
+
+Both rely on private names of nats-py. `tests/integration/bus/test_reconnecting.py` fails if a new
+version changes them.
 """
 
 from __future__ import annotations
@@ -30,20 +42,20 @@ CLOSE_SECONDS: Final = 2.0
 """How long `close` waits for a server to read what is still to be written."""
 
 
-_MAY_NOT: Final = {"publish": "publish to", "subscription": "subscribe to"}
+_DENIED_ACTION: Final = {"publish": "publish to", "subscription": "subscribe to"}
 _DENIED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 
 class PermissionDenied(nats.errors.Error):
-    """The server lets this user not do that."""
+    """The server does not permit the operation to this user."""
 
 
 class ReconnectingClient(Client):
-    """A client that notices every loss of its connection and reconnects, unless it is closed.
+    """A client that notices every loss of its connection and reconnects until it is closed.
 
-    ``logins``: what to log in with, by the address of a server; servers that the cluster tells of
-    get the first of them. ``on_denied`` are called with a subject, in small letters, that this user
-    may not publish to; ``denied`` is the newest such refusal, as a sentence.
+    ``logins``: by the address of a server; a server that the cluster announces gets the first of
+    them. ``on_denied``: called with a subject, in lower case, that this user may not publish to.
+    ``denied``: the last such refusal as a sentence.
     """
 
     def __init__(self, logins: Mapping[str, Login] | None = None) -> None:
@@ -54,11 +66,11 @@ class ReconnectingClient(Client):
         self.on_denied: list[Callable[[str], None]] = []
         self.denied = ""
 
-    # What ends the connection. ----------------------------------------------------------
+    # The loss of a connection. ----------------------------------------------------------
 
     async def _process_connect_init(self) -> None:
-        # A ping of the old connection that is still to be written would be answered on the new one,
-        # in place of another.
+        # An unwritten ping of the old connection would be answered on the new one, and its PONG
+        # would count for another ping.
         self._pending = [command for command in self._pending if command is not PING_PROTO]
         self._pending_data_size = sum(len(command) for command in self._pending)
         await super()._process_connect_init()
@@ -93,12 +105,14 @@ class ReconnectingClient(Client):
         await self._process_op_err(error)
 
     def _note_denied(self, text: str) -> PermissionDenied:
-        """Ends the waits for answers that cannot come. The text of the server is in small letters,
-        and so is the subject in it."""
+        """Ends the requests that get no answer because of a denied permission. The server's text,
+        and the subject in it, is in lower case."""
         found = _DENIED.search(text)
         what, subject = found.groups() if found else ("", "")
         error = PermissionDenied(
-            f"the user of this connection may not {_MAY_NOT[what]} {subject}" if what else text
+            f"the user of this connection may not {_DENIED_ACTION[what]} {subject}"
+            if what
+            else text
         )
         self.denied = str(error)
         waiting = self._asked.pop(subject, set()) if what == "publish" else set()
@@ -107,8 +121,8 @@ class ReconnectingClient(Client):
             waiting = set(self._resp_map.values()) if subject.startswith(answers) else set()
         _fail(waiting, error)
         if what == "publish":
-            for told in self.on_denied:
-                told(subject)
+            for callback in self.on_denied:
+                callback(subject)
         return error
 
     async def publish(
@@ -118,7 +132,7 @@ class ReconnectingClient(Client):
         reply: str = "",
         headers: dict[str, Any] | None = None,
     ) -> None:
-        """As nats-py's; a request whose subject is denied fails at once."""
+        """As in nats-py, but a request whose subject is denied fails at once."""
         asking = self._resp_map.get(reply.rpartition(".")[2]) if reply else None
         if asking is not None:
             key = subject.lower()
@@ -135,14 +149,14 @@ class ReconnectingClient(Client):
     async def _process_pong(self) -> None:
         if not self._pongs:
             return
-        # PONGs come in the order of the PINGs, so one that was given up keeps its place.
+        # PONGs come in the order of the PINGs, so an abandoned ping keeps its place.
         waiting = self._pongs.pop(0)
         if not waiting.done():
             waiting.set_result(True)
         self._pongs_received += 1
         self._pings_outstanding = 0
 
-    # Making it anew. --------------------------------------------------------------------
+    # Reconnecting. ----------------------------------------------------------------------
 
     async def _attempt_reconnect(self) -> None:
         self._abandon_transport()
@@ -153,7 +167,7 @@ class ReconnectingClient(Client):
             try:
                 await super()._attempt_reconnect()
             except Exception as error:
-                # Such as uvloop's RuntimeError for a write to a closed socket.
+                # For example uvloop's RuntimeError for a write to a closed socket.
                 await self._error_cb(error)
             if task.cancelling() or self.is_closed or self.is_connected:
                 return
@@ -164,14 +178,14 @@ class ReconnectingClient(Client):
         if self.options["allow_reconnect"]:
             await super()._select_next_server()
             return
-        # The first connection: nats-py would try for ever, and not tell why.
+        # The first connection: nats-py would retry without end and not report the reason.
         self._current_server = self._server_pool[0]
         await self._connect_to_server(self._current_server)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         server = self._current_server
         if initial_connection and server is not None and server.uri.scheme == "tls":
-            # Else nats-py sends the password unencrypted to a server without TLS.
+            # Without this, nats-py sends the password unencrypted to a server without TLS.
             if not (info.get("tls_required") or info.get("tls_available")):
                 raise nats.errors.SecureConnWantedError
             info["tls_required"] = True
@@ -192,16 +206,15 @@ class ReconnectingClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:
-            # A cancellation that came with the end of an attempt is lost, and so is the end of the
-            # attempts: each is made at the latest here.
+            # nats-py can lose a cancellation, and a `close`, that comes at the end of an attempt.
             raise asyncio.CancelledError
         ending.raise_if_cancelled()
-        # The socket and the tasks of an attempt that failed later than here.
+        # Ends the socket and the tasks of an earlier attempt that failed after this call.
         self._abandon_transport()
         await super()._connect_to_server(s)
 
     def _abandon_transport(self) -> None:
-        """Ends socket and tasks at once, whatever is still to be written."""
+        """Ends socket and tasks at once, and drops unwritten data."""
         for task in self._connection_tasks():
             task.cancel()
         transport, self._transport = self._transport, None
@@ -210,23 +223,23 @@ class ReconnectingClient(Client):
             writer.transport.abort()
 
     def _fail_waiting(self) -> None:
-        """Ends every wait for an answer on this connection: none will come."""
+        """Ends every wait for an answer on this connection."""
         pongs, self._pongs = self._pongs, []
         _fail((*pongs, *self._resp_map.values()), nats.errors.ConnectionReconnectingError())
 
     # Writing. ---------------------------------------------------------------------------
 
     async def _send_ping(self, future: asyncio.Future[Any] | None = None) -> None:
-        # Behind everything that waits to be written, so that the PONG answers for all of it;
-        # nats-py overtakes it.
+        # After all data that waits to be written, so that the PONG confirms all of it; nats-py
+        # sends the PING before that data.
         loop = asyncio.get_running_loop()
         self._pongs.append(future if future is not None else loop.create_future())
         await self._send_command(PING_PROTO)
         await self._flush_pending()
 
     async def _flush_pending(self, force_flush: bool = False) -> None:
-        # nats-py's swallows cancellations, and blocks behind 1,024 others while a server does not
-        # read. One wake-up is enough: the flusher writes all that is there.
+        # nats-py's version loses cancellations, and blocks behind 1,024 others while a server does
+        # not read. One wake-up is enough: the flusher writes all pending data.
         queue = self._flush_queue
         assert queue is not None, "connect comes first"
         if not self.is_connected:
@@ -241,7 +254,7 @@ class ReconnectingClient(Client):
     # The end. ---------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Closes for good; what is still to be written gets `CLOSE_SECONDS`."""
+        """Closes for good. Unwritten data has `CLOSE_SECONDS`."""
         self._fail_waiting()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -249,7 +262,7 @@ class ReconnectingClient(Client):
         self.abandon()
 
     def abandon(self) -> None:
-        """Closes for good and at once; tells no callback."""
+        """Closes for good and at once, without callbacks."""
         self._status = Client.CLOSED
         if self._reconnection_task is not None:
             self._reconnection_task.cancel()
@@ -263,45 +276,45 @@ def _fail(waiting: Iterable[asyncio.Future[Any]], error: Exception) -> None:
     for one in waiting:
         if not one.done():
             one.set_exception(error)
-            # Asked for here, so that a wait that was given up is no "never retrieved".
+            # Marks the exception as retrieved, for a future that is no longer awaited.
             one.exception()
 
 
 Handler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
-"""Takes subject, reply, data, raw headers (each empty where there is none). Must not block."""
+"""Gets subject, reply, data and raw headers, each possibly empty. Must not block."""
 
 
 class Connection(ReconnectingClient):
-    """A client that hands messages of some subscriptions straight to a function."""
+    """A client that passes messages of some subscriptions directly to a function."""
 
     def __init__(self, logins: Mapping[str, Login] | None = None) -> None:
         super().__init__(logins)
-        self._straight: dict[int, Handler] = {}
+        self._handlers: dict[int, Handler] = {}
 
     async def listen(self, subject: str, handler: Handler) -> Subscription:
-        """Calls handler for every message on subject, in order, before anything else is read."""
+        """Subscribes, and calls ``handler`` for every message, in order, from the parser."""
         subscription = await self.subscribe(subject)
-        # The server answers after SUB is flushed, which is after this line: nothing is missed.
-        self._straight[subscription._id] = handler
+        # SUB is flushed after this line, so no message comes earlier.
+        self._handlers[subscription._id] = handler
         return subscription
 
     async def deafen(self, subscription: Subscription) -> None:
-        """Ends a `listen`. Harmless when the connection is gone."""
-        self._straight.pop(subscription._id, None)
+        """Ends a subscription of `listen`. Harmless after the connection is lost."""
+        self._handlers.pop(subscription._id, None)
         if not self.is_closed and not subscription._closed:
             await subscription.unsubscribe()
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
-        handler = self._straight.get(sid)
+        handler = self._handlers.get(sid)
         try:
             if handler is None:
                 await super()._process_msg(sid, subject, reply, data, headers)
             else:
                 handler(subject, reply, data, headers or b"")
         except Exception as error:
-            # An exception here would end the reading, and so the connection.
+            # An exception here would end the reading task, and so the connection.
             await self._error_cb(error)
 
     async def send(self, blob: bytes) -> None:
@@ -311,9 +324,10 @@ class Connection(ReconnectingClient):
 
 
 def frame(subject: str, reply: str, data: bytes, headers: Mapping[str, str] | None) -> bytes:
-    """The protocol bytes of one publication. Raises ValueError for what could break out of them."""
+    """The protocol bytes of one published message. Raises ValueError for a subject or header that
+    would change the protocol."""
     if not subject or not subject.isprintable() or " " in subject:
-        raise ValueError(f"{subject!r} is no subject")
+        raise ValueError(f"{subject!r} is not a subject")
     if not headers:
         return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(data), data)
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
@@ -331,7 +345,7 @@ def frame(subject: str, reply: str, data: bytes, headers: Mapping[str, str] | No
 
 
 class Headers(Mapping[str, str]):
-    """Headers of a message, parsed on first use."""
+    """The headers of a message, parsed at the first use."""
 
     __slots__ = ("_parsed", "_raw")
 
@@ -358,16 +372,16 @@ class Headers(Mapping[str, str]):
 
 
 def text_of(subject: bytes) -> str:
-    """A subject as text. The server accepts any bytes; those that are not UTF-8 become escapes that
-    no token of ours contains, so a reader can report what is wrong."""
+    """A subject as text. The server accepts any bytes. Bytes that are not UTF-8 become escapes,
+    which no token contains, so a reader can report them."""
     return subject.decode("utf-8", "backslashreplace")
 
 
 def parse_headers(raw: bytes) -> dict[str, str]:
-    """Header lines to a dict; the status line is left out. Bytes that are not UTF-8 are replaced.
+    """The headers by name, without the status line. Bytes that are not UTF-8 are replaced.
 
-    Of a repeated name the first counts, and names are case-sensitive, as in the server: otherwise a
-    client could show the server one fence and us another.
+    The first of repeated names counts, and names are case-sensitive, as in the server: otherwise
+    the server and we could read two different fences in one message.
     """
     parsed: dict[str, str] = {}
     for line in raw.split(b"\r\n")[1:]:
@@ -380,10 +394,10 @@ def parse_headers(raw: bytes) -> dict[str, str]:
 
 
 def status(raw: bytes) -> str:
-    """The status of a message of the server itself ("100", "408", "503", …); "" for any other."""
+    """The status in a message from the server itself ("100", "408", "503", …), else ""."""
     return raw[9:12].decode() if raw[8:9] == b" " else ""
 
 
 def description(raw: bytes) -> str:
-    """What stands behind the status, for people."""
+    """The text after the status, for people."""
     return raw[12 : raw.find(b"\r\n")].decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""The durable consumers that one reader has at the server: made, found, deleted."""
+"""Creates, finds and deletes consumers of a stream, and the durables of checks and providers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_ACK_PENDING: Final = 20_000
 
 
 class Consumers:
-    """Consumers of one stream under one name, or under that name and two numbers.
+    """The consumers of one reader: one durable ``name``, or several ``<name>-<generation>-<n>``.
 
     ``filters``: the subjects they read. ``ack_wait``: seconds until an unacknowledged delivery is
     redelivered.
@@ -39,12 +39,12 @@ class Consumers:
         self._filters = list(filters)
         self._ack_wait = ack_wait
         self.foreign: set[str] = set()
-        """Names of consumers that look like ours, and that another hand made."""
+        """Names of consumers with such a name that a foreign program created."""
 
-    async def last(self, start_at: int) -> int:
-        """Makes the one lasting consumer, or brings its settings up to date; it begins at start_at
-        when it is new (0: at the first fact). How many facts are before it. Raises Refused, and
-        SetupError when there is no stream."""
+    async def ensure_durable(self, start_at: int) -> int:
+        """Creates the durable or updates its settings. Returns how many facts it has to deliver. A
+        new durable starts at ``start_at``; 0: at the first fact. Raises Refused, and SetupError if
+        the stream is missing."""
         start: dict[str, Any] = {"deliver_policy": "all"}
         if start_at:
             start = {"deliver_policy": "by_start_sequence", "opt_start_seq": start_at}
@@ -58,7 +58,8 @@ class Consumers:
         return await self.create(self._name, {"ack_policy": "explicit", **start})
 
     async def create(self, name: str, settings: Mapping[str, Any]) -> int:
-        """Makes a consumer of that name; how many facts are before it. Raises as `last`."""
+        """Creates a consumer. Returns how many facts it has to deliver. Raises as
+        `ensure_durable`."""
         config = {
             "durable_name": name,
             "name": name,
@@ -81,14 +82,14 @@ class Consumers:
         return int(info.get("num_pending", 0))
 
     async def delete(self, name: str) -> None:
-        """Deletes the consumer of that name. Raises Refused."""
+        """Deletes a consumer. Raises Refused."""
         await self._bus.api(f"CONSUMER.DELETE.{self._stream}.{name}")
 
-    async def family(self) -> list[tuple[int, int, str, int]]:
-        """Generation, round, name and floor of every consumer ``<name>-<generation>-<round>``.
+    async def generations(self) -> list[tuple[int, int, str, int]]:
+        """Generation, number, name and acknowledged sequence of every consumer
+        ``<name>-<generation>-<n>``.
 
-        One that no reader of ours can have made is left alone, whatever its name: of a generation
-        or a floor behind the end of the stream, or acknowledged in another way."""
+        Leaves out, and logs, consumers that no reader can have created (`foreign_reason`)."""
         found: list[tuple[int, int, str, int]] = []
         end = -1
         offset = 0
@@ -103,11 +104,11 @@ class Consumers:
                     continue
                 floor = info["ack_floor"]["stream_seq"]
                 start = info["config"].get("opt_start_seq", 1)
-                # Without any acknowledgement so far, it stands where it started.
+                # Before the first acknowledgement, everything before its start counts as done.
                 floor = max(floor, start - 1)
                 if end < 0:
                     end = await self._end()
-                if why := foreign(info["config"], made, floor, end):
+                if why := foreign_reason(info["config"], made, floor, end):
                     self.foreign.add(info["name"])
                     log_set_aside(SetAside(self._stream, info["name"], 0, why))
                     continue
@@ -121,28 +122,30 @@ class Consumers:
         return int(info["state"]["last_seq"])
 
 
-def foreign(config: Mapping[str, Any], generation: int, floor: int, end: int) -> str:
-    """Why no reader of ours can have made a consumer; "": one can."""
+def foreign_reason(config: Mapping[str, Any], generation: int, floor: int, end: int) -> str:
+    """Why a consumer cannot be one of Admittance; empty if it can. ``end``: the stream's last
+    sequence."""
     if config.get("ack_policy") != "all" or config.get("deliver_subject"):
-        why = "it acknowledges or delivers in another way"
+        why = "its acknowledgement or delivery policy differs"
     elif generation > end or floor > end:
-        why = f"it names a place behind the end of the stream, {end}"
+        why = f"its generation or position is after the last message of the stream, {end}"
     else:
         return ""
-    return f"a consumer with the name of ours, made by another hand: {why}; remove it"
+    return f"a foreign consumer has a name of Admittance: {why}; delete it"
 
 
 ACK_WAIT_SECONDS: Final = 30
-"""Until an unacknowledged request is redelivered, perhaps to another replica."""
+"""Time until an unacknowledged request is redelivered, perhaps to another replica."""
 
 
-class PeerDurables:
-    """The durables of checks or of providers. ``prefix``: of their names. ``filters``: the subjects
-    of a durable. ``ack_wait``: seconds until an unacknowledged request is redelivered."""
+class ProgramDurables:
+    """The durables of all check controllers, or of all providers. ``prefix``: of their names.
+    ``filters``: the subjects of a program's durable. ``ack_wait``: seconds until an unacknowledged
+    request is redelivered."""
 
     MAX_ACK_PENDING: Final = 5000
-    """Requests that the replicas of one program hold unacknowledged. Of one that never acknowledges
-    this many come again every ``ack_wait``, and no more."""
+    """The most unacknowledged requests of one program. A program that never acknowledges gets these
+    again every ``ack_wait``, and no others."""
 
     def __init__(
         self,
@@ -156,11 +159,11 @@ class PeerDurables:
         self._ack_wait = ack_wait
 
     def durable(self, name: str) -> str:
-        """What the durable of that program is called."""
+        """The name of the program's durable."""
         return f"{self._prefix}{token(name)}"
 
     def settings(self, name: str) -> dict[str, Any]:
-        """How the durable of that program is set up."""
+        """The settings of the program's durable."""
         durable = self.durable(name)
         return {
             "durable_name": durable,
@@ -175,8 +178,8 @@ class PeerDurables:
         }
 
     async def make(self, bus: Bus, name: str) -> None:
-        """Makes the durable of that program; one that is there keeps its place in the log, and gets
-        our settings. Raises Refused or Unavailable."""
+        """Creates the program's durable, or corrects its settings; then it keeps its position in
+        the log. Raises Refused or Unavailable."""
         wanted = self.settings(name)
         durable = wanted["name"]
         try:
@@ -187,7 +190,7 @@ class PeerDurables:
         else:
             if all(found.get(key) == value for key, value in wanted.items()):
                 return
-            # Where it began cannot be changed, and need not be.
+            # The start position of a consumer cannot be changed.
             begun = ("deliver_policy", "opt_start_seq", "opt_start_time")
             wanted = {
                 **{key: value for key, value in wanted.items() if key not in begun},
@@ -198,30 +201,30 @@ class PeerDurables:
         )
 
     async def remove(self, bus: Bus, name: str) -> None:
-        """Deletes the durable of that program; harmless where there is none."""
+        """Deletes the program's durable, if it exists."""
         try:
             await bus.api(f"CONSUMER.DELETE.{STREAM}.{self.durable(name)}")
         except Refused as error:
             if error.code != NO_CONSUMER:
                 raise
 
-    async def there(self, bus: Bus) -> dict[str, dict[str, Any]]:
-        """Every such durable by its program, as the server tells of it (``num_pending``,
-        ``num_ack_pending``, …). A consumer of such a name that reads something else is none."""
+    async def existing(self, bus: Bus) -> dict[str, dict[str, Any]]:
+        """By program, the server's information about its durable (``num_pending``,
+        ``num_ack_pending``, …). Leaves out consumers with other filters."""
         found: dict[str, dict[str, Any]] = {}
         offset = 0
         while True:
             page = await bus.api(f"CONSUMER.LIST.{STREAM}", {"offset": offset})
             consumers = page.get("consumers") or []
             for info in consumers:
-                name = self._whose(info)
+                name = self._program_of(info)
                 if name is not None:
                     found[name] = info
             offset += len(consumers)
             if not consumers or offset >= page["total"]:
                 return found
 
-    def _whose(self, info: dict[str, Any]) -> str | None:
+    def _program_of(self, info: dict[str, Any]) -> str | None:
         durable = str(info["name"])
         if not durable.startswith(self._prefix):
             return None
@@ -233,8 +236,8 @@ class PeerDurables:
         return name if sorted(read) == sorted(self._filters(name)) else None
 
 
-check_durables: Final = PeerDurables(CHECK_DURABLE, check_filters)
+check_durables: Final = ProgramDurables(CHECK_DURABLE, check_filters)
 """Of check controllers, by their names."""
-provider_durables: Final = PeerDurables(PROVIDER_DURABLE, provider_filters, ack_wait=6)
-"""Of providers of capacity, by their classes. What is taken back must be freed soon, also where
-the one that was told has just been killed."""
+provider_durables: Final = ProgramDurables(PROVIDER_DURABLE, provider_filters, ack_wait=6)
+"""Of providers, by provisioning class. The wait is short because capacity of a cancelled request
+must be freed soon, also if the replica that got the cancellation was killed."""

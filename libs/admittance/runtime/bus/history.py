@@ -1,4 +1,4 @@
-"""The past, from the log: messages under some subjects, many at one request."""
+"""Reads earlier messages of a stream, by subject."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from admittance.runtime.errors import Refused, Unavailable
 
 _encode = msgspec.json.Encoder().encode
 PAGE: Final = 500
-"""Messages asked for at once."""
+"""Messages of one request."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
@@ -42,9 +42,9 @@ async def past(
     limit: int = PAGE,
     stream: str = subjects.STREAM,
 ) -> list[Past]:
-    """The oldest ``limit`` messages behind ``after`` under any of the filters, in their order.
+    """The first ``limit`` messages of these subjects after the sequence ``after``, in order.
 
-    ``since`` is used where ``after`` is 0. Raises Unavailable.
+    ``since`` counts only if ``after`` is 0. Raises Unavailable.
     """
     pages = await asyncio.gather(
         *(_page(bus, stream, subject, after, since, limit) for subject in filters)
@@ -88,14 +88,14 @@ async def _page(
 
 
 def time_of(stamp: str) -> datetime:
-    """The time of a message, rounded as everywhere: a uid is made from it."""
+    """The time of a message, rounded as `clock` rounds: a workload's uid is derived from it."""
     whole, _, fraction = stamp.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
     return clock.from_nanoseconds(seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0))
 
 
 async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past | None:
-    """The newest message on subject; None: there is none."""
+    """The newest message on the subject, or None."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
     except Refused as error:

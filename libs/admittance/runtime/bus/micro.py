@@ -1,4 +1,4 @@
-"""Requests that want an answer at once: NATS micro endpoints, seen by ``nats micro ls``."""
+"""Answers requests as NATS micro services, which ``nats micro ls`` lists."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 
 
 class Parts(NamedTuple):
-    """An answer in several messages, for a client with its own inbox. A client that waits for one
+    """An answer of several messages, for a client with its own inbox. A client that waits for one
     message gets the first."""
 
     messages: tuple[msgspec.Struct | msgspec.Raw, ...]
 
 
 Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct | Parts]]
-"""Takes the request's bytes and subject. What it raises becomes the answer's error: a
-`msgspec.MsgspecError` or ValueError is the asker's fault (400), Unavailable ours (503)."""
+"""Gets the bytes and the subject of a request. Its exception becomes the error of the answer:
+`msgspec.MsgspecError` or ValueError is an error of the request (400), Unavailable is ours (503)."""
 
-AT_ONCE: Final = 1000
-"""Requests of one endpoint answered side by side; more wait at the server."""
+CONCURRENT_MAX: Final = 1000
+"""Requests of one endpoint that are answered at the same time; further ones wait."""
 
 STOP_SECONDS: Final = 1.0
-"""How long the server has to confirm that it sends no more requests."""
+"""How long `stop` waits for the server's confirmation."""
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
@@ -46,15 +46,14 @@ _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Serving:
-    """Endpoints that are answered, until `stop`."""
+    """Running endpoints."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     async def stop(self) -> None:
-        """Answers no longer. Harmless when the connection is gone, or the server answers nothing:
-        then the server's view ends with the connection."""
-        # In a task of its own: while it waits for the server it drops a cancellation.
+        """Ends the endpoints. Harmless if the connection is lost or the server does not answer."""
+        # In its own task, because nats-py loses a cancellation while it waits for the server.
         stopping = asyncio.create_task(self._end(), name="endpoints end")
         await asyncio.wait([stopping], timeout=STOP_SECONDS)
         if not stopping.done():
@@ -74,10 +73,11 @@ async def serve(
     every_instance: Mapping[str, Handler] | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> Serving:
-    """Answers requests on subjects (with wildcards for the namespace) until the returned `Serving`
+    """Answers requests by subject (with wildcards for the namespace) until the returned `Serving`
     is stopped or the bus is closed.
 
-    One instance of the service answers ``endpoints``; every instance answers ``every_instance``.
+    One instance of the service answers each request to ``endpoints``; all instances answer
+    requests to ``every_instance``.
     """
     added = await nats.micro.add_service(
         bus.nc,
@@ -103,11 +103,11 @@ async def serve(
 
 def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[None]]:
     running: set[asyncio.Task[None]] = set()
-    room = asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(CONCURRENT_MAX)
 
     async def begin(request: Request) -> None:
-        # The library waits for each request before it takes the next: one that waits for
-        # something to happen would hold up all behind it.
+        # The library handles one request after another, so a request that waits would delay all
+        # later ones.
         await room.acquire()
         task = asyncio.create_task(answer(request))
         running.add(task)
@@ -131,7 +131,7 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
         except AdmittanceError as error:
             reply, headers = _failure("409", str(error))
         except Exception:
-            # A request is no fact: nothing is lost by answering, and others still want answers.
+            # A failed request loses no data: the service continues.
             log.exception("request_failed", service=service, subject=request.subject)
             reply, headers = _failure("500", "internal error; the service's log has the reason")
         if max(map(len, (reply, *more))) > bus_limit(request):
@@ -142,14 +142,14 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
             for part in more:
                 await request.respond(part)
         except (ValueError, nats.errors.Error):
-            # It named no reply subject, or a broken one, or the connection is gone.
+            # The reply subject is missing or not valid, or the connection is lost.
             return
 
     return begin
 
 
 def bus_limit(request: Request) -> int:
-    """Bytes that an answer may have."""
+    """The most bytes of an answer."""
     limit: int = request._msg._client.max_payload
     return limit - 1024
 

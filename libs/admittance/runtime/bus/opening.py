@@ -1,4 +1,4 @@
-"""The first connection to the bus: made, or refused with one line that says what to do."""
+"""Opens the first connection to the bus, or raises an error with one line that says what to do."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from admittance.runtime.server_url import BadUrl, Login, ServerUrl, read_urls, s
 OLDEST_SERVER: Final = (2, 12)
 PING_SECONDS: Final = 3
 PINGS_UNANSWERED: Final = 3
-"""A server that answers nothing for 9 to 12 s is connected to anew. A shorter pause costs nothing
-but its own time: what was asked meanwhile is answered behind it."""
+"""If a server does not answer for 9 to 12 s, the client reconnects. After a shorter pause of the
+server, all requests get their answers late."""
 CONNECT_SECONDS: Final = 2.0
-"""For one server, at the most."""
+"""Time limit for one server."""
 CONNECT_ALL_SECONDS: Final = 3.0
-"""For all servers, one after the other."""
+"""Time limit for all servers together."""
 JETSTREAM_SECONDS: Final = 1.8
-"""Within which JetStream has to answer once there is a connection."""
+"""Time limit for the first answer of JetStream on a new connection."""
 UNAVAILABLE: Final = 10008
-"""The server's code for: the cluster has no leader. It has JetStream, then."""
+"""The server's error code for a cluster without a leader. It shows that JetStream is enabled."""
 
 
 class Opening(Protocol):
@@ -61,7 +61,7 @@ class _Info(msgspec.Struct, frozen=True):
 
 
 class _Target(NamedTuple):
-    """What is connected to, and with what. ``shown``: for people, without secrets."""
+    """Server and credentials of a connection. ``shown``: the address without secrets."""
 
     shown: str
     login: Login | None
@@ -77,13 +77,13 @@ async def open_connection(
     on_lost: Callable[[], Awaitable[None]],
     on_back: Callable[[], Awaitable[None]],
 ) -> Connection:
-    """A connection to the first server of url that will do; lost, any of them is sought, every
-    0.2 s, until there is one.
+    """A connection to the first usable server of ``url``. After a loss it tries all of them every
+    0.2 s until one accepts.
 
-    Raises NoServer when no server answers at url, AccessDenied when it refuses credentials,
-    certificate or permissions, Unavailable when JetStream has no leader there, and SetupError for
-    what a person must change here: the address, the credentials file, a server without JetStream
-    or older than 2.12. Takes about 5 s at the most.
+    Raises NoServer if no server answers, AccessDenied if the server refuses credentials,
+    certificate or permissions, Unavailable if JetStream has no leader, and SetupError if a person
+    must change something: the address, the credentials file, a server without JetStream or older
+    than 2.12. Takes at most about 5 s.
     """
     try:
         servers = read_urls(url)
@@ -92,7 +92,7 @@ async def open_connection(
     if creds:
         _check_file(creds)
     logins = {one.address: one.login for one in servers if one.login is not None}
-    # Not all clients of a cluster at its first server.
+    # In random order, so that the clients of a cluster spread over its servers.
     order = chance.shuffled(servers)
     deadline = clock.monotonic() + CONNECT_ALL_SECONDS
     failures: list[AdmittanceError] = []
@@ -119,7 +119,7 @@ async def open_connection(
             nc._disconnected_cb = on_lost
             nc._reconnected_cb = on_back
             return nc
-    # What a person can mend tells more than a server that is away.
+    # Prefer an error that a person can fix to a server that does not answer.
     raise min(failures, key=lambda failure: isinstance(failure, NoServer))
 
 
@@ -132,7 +132,8 @@ async def _connect(
             await nc.connect(
                 [server.address],
                 name=name,
-                # The first time; afterwards for ever. nats-py's default is to give up after 60.
+                # Set to True after the first connection, then without limit; nats-py's default is
+                # to give up after 60 attempts.
                 allow_reconnect=False,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=cast(int, 0.2),
@@ -153,17 +154,17 @@ def _check_file(creds: str) -> None:
     try:
         Path(creds).read_bytes()
     except FileNotFoundError:
-        raise SetupError(f"there is no credentials file {creds}") from None
+        raise SetupError(f"credentials file {creds} not found") from None
     except OSError as error:
         raise SetupError(f"cannot read the credentials file {creds}: {error.strerror}") from None
 
 
 async def _ignored(_: Exception) -> None:
-    """What is wrong with the first connection is raised."""
+    """Ignores errors before the first connection: `open_connection` raises them."""
 
 
 def _failure(nc: Connection, target: _Target, error: BaseException) -> AdmittanceError:
-    """What to tell about a connection that was not made."""
+    """The error to raise for a connection that failed."""
     at = target.shown
     text = str(error).lower()
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -173,17 +174,20 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
         )
     info = nc._server_info
     if info.get("tls_verify") and isinstance(error, OSError):
-        return AccessDenied(f"{at} demands a certificate of its clients, which admit has none of")
+        return AccessDenied(
+            f"{at} demands client certificates, which Admittance does not support: "
+            "disable tls_verify there"
+        )
     if isinstance(error, ssl.SSLError):
         return AccessDenied(f"no TLS connection to {at} ({error.reason or error}): check its TLS")
     if isinstance(error, nats.errors.SecureConnWantedError):
-        return AccessDenied(f"{at} has no TLS: write nats:// for tls://, or switch TLS on there")
-    # A server may close the connection so fast that its reason for it is lost.
+        return AccessDenied(f"{at} has no TLS: use nats:// instead of tls://, or enable TLS there")
+    # A server may close the connection before its reason for it arrives.
     refused = "authorization" in text or "authentication" in text
     if refused or (info.get("auth_required") and isinstance(error, ConnectionError)):
         return AccessDenied(_refusal(target, operator="nonce" in info))
     if "credential" in text or "nkey" in text or (target.creds and "key" in text):
-        return SetupError(f"the credentials file {target.creds} is not understood: check it")
+        return SetupError(f"the credentials file {target.creds} is not valid: check its content")
     if isinstance(error, ConnectionRefusedError):
         return NoServer(
             f"nothing listens at {at}: start `admit up`, or name your server with --nats URL"
@@ -193,7 +197,7 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
             f"{at} does not answer: check the address and the firewall, or use --nats URL"
         )
     if isinstance(error, nats.errors.Error | ValueError) and not info:
-        return NoServer(f"what answers at {at} is no nats-server: check --nats URL")
+        return NoServer(f"the server at {at} is not a nats-server: check --nats URL")
     reason = str(error) or type(error).__name__
     return NoServer(f"cannot connect to {at} ({reason}): check --nats URL or ADMIT_NATS_URL")
 
@@ -223,7 +227,7 @@ async def _check_server(nc: Connection, target: _Target) -> None:
             f"{at} is nats-server {version.major}.{version.minor}.{version.patch}: "
             "Admittance needs 2.12 or newer (atomic batches and schedules)"
         )
-    # A server that has just started may need a moment for its streams.
+    # A server that has just started needs a moment to load its streams.
     deadline = clock.monotonic() + JETSTREAM_SECONDS
     missing: AdmittanceError
     while True:

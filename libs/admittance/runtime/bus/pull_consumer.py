@@ -1,9 +1,9 @@
 """A pull consumer whose request is always open, so that messages arrive at once.
 
-The request is renewed when half of it is used: no timer and no round trip delays a message. A pull
-subscription can go silent after a restart of the server. So the server sends heartbeats, and on
-silence, after a reconnect, and when the consumer is gone, inbox, consumer and request are
-recreated.
+The request is renewed when half of it is used, so no timer and no round trip delays a message. A
+pull subscription can go silent after a restart of the server, so the server sends heartbeats. When
+they stop, after a reconnect, and when the consumer is missing, this recreates inbox, consumer and
+request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RawMessage(NamedTuple):
-    """A message of a consumer. ``consumed``: its number among the consumer's deliveries."""
+    """A message of a consumer. ``consumed``: the consumer's count of deliveries."""
 
     subject: bytes
     reply: bytes
@@ -48,9 +48,9 @@ class RawMessage(NamedTuple):
 
 
 def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
-    """Deliveries, sequence, consumer sequence, nanoseconds, pending of ``$JS.ACK.…``.
+    """Deliveries, sequence, consumer sequence, nanoseconds and pending of a ``$JS.ACK.…`` subject.
 
-    The older form has 9 tokens; the newer one has domain and account before the stream.
+    It has 9 tokens, or more in the newer form with domain and account before the stream.
     """
     parts = reply.split(b".")
     at = 4 if len(parts) == 9 else 6
@@ -64,9 +64,9 @@ def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
 
 
 class PullConsumer:
-    """Keeps up to ``batch`` messages of a consumer on their way.
+    """Keeps requests for up to ``batch`` messages open.
 
-    ``make`` creates (or finds) the consumer and returns its name; each renewal calls it again.
+    ``make`` creates or finds the consumer and returns its name; each renewal calls it.
     ``receive`` gets each message, in order, and must not block.
     """
 
@@ -106,7 +106,7 @@ class PullConsumer:
         self._task = asyncio.create_task(self._run(), name=f"pull-{self._stream}")
 
     def renew(self) -> None:
-        """Has inbox, consumer and request recreated soon."""
+        """Causes inbox, consumer and request to be recreated soon."""
         self._renew = True
         self._wake.set()
 
@@ -117,11 +117,11 @@ class PullConsumer:
             self._wake.set()
 
     async def drain(self) -> None:
-        """Ends the request. Messages on their way are still received. Call `stop` afterwards."""
+        """Ends the request. Messages in flight are still received. Call `stop` afterwards."""
         await self._end()
         if self._inbox is not None and self._bus.nc.is_connected:
             with suppress(nats.errors.Error, TimeoutError, asyncio.TimeoutError):
-                # The server stops sending when it has read this, and answers the ping behind it.
+                # The server stops sending when it has read this, and then answers the ping.
                 await self._inbox.unsubscribe()
                 await self._bus.nc.flush(timeout=2)
 
@@ -159,7 +159,7 @@ class PullConsumer:
                     await asyncio.sleep(0.05)
                     self._wake.set()
                     continue
-                # Also a bug: otherwise the reader would wait without end and seem healthy.
+                # Report bugs too: otherwise the reader would wait without end and seem healthy.
                 if not self.failed.done():
                     self.failed.set_exception(error)
                     # Marks the exception as retrieved: a reader that has ended does not read it.
@@ -172,11 +172,11 @@ class PullConsumer:
             return False
         if not self._bus.nc.is_connected:
             return False
-        # Perhaps this process was busy: read what has piled up first.
+        # This process may have been busy: first read the messages that have arrived.
         try:
             await self._bus.nc.flush(timeout=1)
         except (nats.errors.Error, TimeoutError):
-            # The server answers nothing at all. The request stays open there and continues with it;
+            # The server does not answer. The request stays open there until the server continues;
             # the client's pings notice a lost connection.
             return False
         return clock.monotonic() - self._heard >= silence
@@ -202,7 +202,7 @@ class PullConsumer:
         if count <= 0:
             return
         if not self._bus.nc.is_connected:
-            # The client would send it later, for an inbox that is no longer ours.
+            # The client would send it later, when this inbox is no longer used.
             self._renew = True
             return
         request = {
@@ -249,7 +249,7 @@ class PullConsumer:
                 self.missing_count = 0
                 return
             case "408" | "404":
-                # The request expired: its undelivered messages will not come.
+                # The request expired.
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if "complet" in description(headers).lower():
                 self._open = max(0, self._open - _undelivered(headers))

@@ -1,16 +1,14 @@
-"""Reading the log: deliveries in batches, in the order of the stream, across restarts.
+"""Reads the log: deliveries in batches, in the order of the stream, across restarts.
 
-Two ways to acknowledge.
+With ``ack="all"``, for services that apply facts in order, one acknowledgement covers everything
+before it. Redelivery would break the order: messages sent to a broken connection arrive again only
+after ``ack_wait``, behind newer facts. So each renewal creates a new consumer that starts after the
+last acknowledged fact, skips facts that were returned before, and then deletes the old consumer. A
+crash between these steps leaves at least one consumer with a correct acknowledged sequence, and the
+next renewal starts from the newest of them.
 
-``ack="all"`` (services that apply facts in order): one acknowledgement covers everything before it.
-Redelivery does not keep the order, and messages on their way to a broken connection would arrive
-only after ``ack_wait``, behind newer facts. So nothing relies on redelivery: each renewal creates a
-consumer that starts behind the last acknowledged fact, skips facts that were handed out before, and
-only then deletes the old consumer. A crash after any of these steps leaves at least one consumer
-with a correct acknowledged floor, and the next renewal starts from the newest of them.
-
-``ack="explicit"`` (workers that share work): one durable consumer; each delivery is acknowledged
-separately, and redelivered to any worker after ``ack_wait``.
+With ``ack="explicit"``, for workers that share work, there is one durable consumer. Each delivery
+is acknowledged separately, and redelivered to any worker after ``ack_wait``.
 """
 
 from __future__ import annotations
@@ -31,22 +29,22 @@ from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.errors import Refused, Superseded
 
 CALM_RATE: Final = 300.0
-"""Facts per second up to which there is no pause."""
+"""Facts per second up to which batches have no pause."""
 CROWDED_RATE: Final = 600.0
 """Facts per second from which on the pause is `CROWDED_PAUSE`."""
 CROWDED_PAUSE: Final = 0.003
 """Seconds. The start of a workload waits for two pauses, and its quota is unused meanwhile: longer
 pauses would cost more than they save."""
 RATE_MEMORY: Final = 0.3
-"""Seconds after which a fact counts a third."""
+"""Seconds after which a fact counts one third."""
 
 
 class Pace:
-    """How long to gather facts before they are handled together, by the rate at which they arrive.
+    """Computes how long to collect facts before a batch, from the rate at which they arrive.
 
-    Each batch has a fixed cost: three round trips and several task switches. While facts are few,
-    each is handled at once. With hundreds per second, one by one, the fixed cost dominates; then a
-    pause of a few milliseconds makes all of them faster.
+    Each batch has a fixed cost: three round trips and several task switches. At a low rate each
+    fact is handled at once. At hundreds per second the fixed cost would dominate; then a pause of a
+    few milliseconds makes all facts faster.
     """
 
     def __init__(self) -> None:
@@ -59,17 +57,17 @@ class Pace:
         self._at = now
 
     def pause(self, now: float) -> float:
-        """Seconds to wait for more facts before a batch is handled; often 0."""
+        """Seconds to wait for more facts before the next batch; often 0."""
         rate = self._level * exp((self._at - now) / RATE_MEMORY) / RATE_MEMORY
         return CROWDED_PAUSE * min(1.0, max(0.0, (rate - CALM_RATE) / (CROWDED_RATE - CALM_RATE)))
 
 
 NOTE_SECONDS: Final = 0.05
-"""Longest delay of an acknowledgement that no caller waits for."""
+"""Longest delay of an acknowledgement by `note`."""
 
 
 class Delivery(NamedTuple):
-    """One message of the log. ``sequence``: its place there. ``deliveries``: 1 the first time."""
+    """One message of the log. ``deliveries``: how often it was delivered, with this delivery."""
 
     subject: str
     data: bytes
@@ -86,12 +84,12 @@ class Delivery(NamedTuple):
 
 
 class Puller:
-    """Deliveries of the facts under ``filters``; see the module for the two ways.
+    """Reads the facts under ``filters``; the module's docstring describes the two ways.
 
-    ``name``: the durable, or its stem with ``generation`` (the epoch of the lease) for "all": then
-    the consumer is ``<name>-<generation>-<n>``, goes on where the newest before it stood, and a
-    reader of an older generation gets Superseded. ``start_at``: where to begin when there is no
-    predecessor; 0: at the first fact that the log still has.
+    ``name``: of the durable. With "all", the consumers are named ``<name>-<generation>-<n>``, where
+    ``generation`` is the epoch of the lease. Each continues from the newest consumer before it, and
+    a reader of an older generation gets Superseded. ``start_at``: the first sequence to read
+    without an earlier consumer; 0: the first fact on the log.
     """
 
     def __init__(
@@ -118,9 +116,9 @@ class Puller:
         self.floor = start_at - 1 if start_at else 0
         """Everything up to this sequence is acknowledged."""
         self.last = 0
-        """The newest sequence handed out."""
+        """The newest sequence returned by `batch`."""
         self.pending = 0
-        """Facts still behind the newest one received: the lag."""
+        """Facts on the log after the newest received one: the lag."""
         self._round = 0
         self._consumed = 0
         self._newest = 0
@@ -134,16 +132,16 @@ class Puller:
 
     @property
     def consumer(self) -> str:
-        """The name of the present consumer."""
+        """The name of the current consumer."""
         return self._pull.consumer if self._pull is not None else ""
 
     @property
     def idle(self) -> bool:
-        """Everything that the log had for us, as far as we know, is handed out."""
+        """Whether, as far as we know, `batch` has returned all facts of the log."""
         return not self.pending and not self._buffer
 
     async def start(self) -> None:
-        """Makes the consumer; `batch` does so when it was not called. Raises Superseded."""
+        """Creates the consumer. `batch` does so too, if needed. Raises Superseded."""
         if self._pull is not None:
             return
         make = self._make_behind if self._ack_all else self._make_lasting
@@ -157,10 +155,10 @@ class Puller:
         pull.failed.add_done_callback(lambda _: self._ready.set())
 
     async def batch(self) -> list[Delivery]:
-        """What has come, at least one, at most a batch. Waits as long as it takes, and a little
-        longer for more while they come in crowds.
+        """The deliveries received since the last call: at least one, at most a batch. Waits for the
+        first without limit, and at a high rate a little longer for more.
 
-        Raises Superseded when a newer generation reads in our place.
+        Raises Superseded if a newer generation has taken over.
         """
         await self.start()
         pull = self._pull
@@ -183,21 +181,21 @@ class Puller:
         return deliveries
 
     async def ack(self, delivery: Delivery) -> None:
-        """Acknowledges delivery (with "all", everything before it too), and waits until the server
-        has noted it. Raises Unavailable: then it comes again, to us or to a successor."""
+        """Acknowledges the delivery (with "all", also everything before it), and waits for the
+        server's confirmation. Raises Unavailable: then it may be delivered again."""
         if self._ack_all:
             self.floor = max(self.floor, delivery.sequence)
             if not self._is_present(delivery.reply):
-                # Made anew since: the same fact comes once more, is skipped, and is acknowledged
-                # there (`_on_raw`); the next acknowledgement covers it at the latest.
+                # The consumer was replaced: it delivers the same fact again, which is skipped and
+                # acknowledged (`_on_raw`). The next acknowledgement covers it at the latest.
                 self._ack_late()
                 return
         await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
 
     def note(self, delivery: Delivery) -> None:
-        """Only for "all": acknowledges everything up to a delivery within `NOTE_SECONDS`, without
-        waiting. If the acknowledgement gets lost, the successor reads some facts again and finds
-        them applied."""
+        """Only for "all": acknowledges everything up to the delivery within `NOTE_SECONDS`, without
+        confirmation. If that is lost, the next leader reads some facts again and skips them,
+        because they are applied."""
         self.floor = max(self.floor, delivery.sequence)
         self._noted = delivery.reply
         if self._noting is None:
@@ -211,18 +209,18 @@ class Puller:
         self._ack_late()
 
     async def again(self, delivery: Delivery, delay_seconds: float) -> None:
-        """Only "explicit": delivery comes again after a delay of seconds, not of minutes."""
+        """Only for "explicit": asks for a redelivery after the delay, of seconds, not minutes."""
         if self._ack_all:
-            raise ValueError("with ack all there is no coming again: it would lose the order")
+            raise ValueError("redelivery with ack=all would break the order")
         nak = b'-NAK {"delay": %d}' % int(delay_seconds * 1e9)
         await self._bus.nc.publish(delivery.reply, nak)
 
     async def working(self, delivery: Delivery) -> None:
-        """Only "explicit": not done yet; the ``ack_wait`` of delivery starts again."""
+        """Only for "explicit": restarts the delivery's ``ack_wait``."""
         await self._bus.nc.publish(delivery.reply, b"+WPI")
 
     async def close(self) -> None:
-        """Stops reading. The consumer stays for the successor."""
+        """Stops reading. The consumer stays for the next leader."""
         if self._noting is not None:
             self._noting.cancel()
             self._tell_noted()
@@ -230,14 +228,14 @@ class Puller:
         if pull is not None:
             await pull.stop()
 
-    # What comes in. ---------------------------------------------------------------------
+    # Received messages. -----------------------------------------------------------------
 
     def _on_raw(self, raw: RawMessage) -> None:
         self.pending = raw.pending
         pull = self._pull
         if self._ack_all:
             if raw.consumed != self._consumed + 1 and pull is not None:
-                # A delivery was missed: no later delivery may be handed out.
+                # A delivery was missed: later deliveries must not be returned.
                 pull.renew()
                 pull.taken(1)
                 return
@@ -269,13 +267,13 @@ class Puller:
     # Consumers. -------------------------------------------------------------------------
 
     async def _make_behind(self) -> str:
-        """A new consumer behind the acknowledged floor, in place of all older ones."""
-        found = await self._consumers.family()
+        """Replaces all older consumers by one that starts after the acknowledged sequence."""
+        found = await self._consumers.generations()
         newer = [name for generation, _, name, _ in found if generation > self._generation]
         if newer:
             raise Superseded(f"{newer[0]} reads in place of generation {self._generation}")
         if found and not self._round:
-            # The newest one's floor: an older one that a paused predecessor made has an older one.
+            # Of the newest consumer: an older one, of a paused leader, may have a lower floor.
             generation, number, _, floor = max(found)
             self.floor = max(self.floor, floor)
             if generation == self._generation:
@@ -284,8 +282,8 @@ class Puller:
         while not name or name in self._consumers.foreign:
             self._round += 1
             name = f"{self._name}-{self._generation}-{self._round}"
-        # Messages received but not handed out stay: they are in order, and what comes again of
-        # them is skipped.
+        # Received messages that were not returned yet stay valid: they are in order, and their
+        # repeats are skipped.
         self._consumed = 0
         self._late = []
         start = self.floor + 1
@@ -303,7 +301,7 @@ class Puller:
         return name
 
     async def _make_lasting(self) -> str:
-        self.pending = await self._consumers.last(self._start_at)
+        self.pending = await self._consumers.ensure_durable(self._start_at)
         return self._name
 
 

@@ -1,7 +1,8 @@
-"""Timers: a schedule on the stream of timers becomes a fact on the log when its time has come.
+"""Timers: schedules on the timers stream that the server turns into facts on the log when due.
 
-Stored and replicated like any message, so it survives every restart; overdue ones fire when the
-server is back. It fires up to 80 ms late (250 ms in a crowd), never early by the server's clock.
+A schedule is stored and replicated like any message, so it survives restarts; an overdue one fires
+when the server is back. It fires up to 80 ms late (250 ms with many at once), and never early by
+the server's clock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.tasks import set_within
 
 PAGE: Final = 2000
-"""Messages asked for at once."""
+"""Messages of one request."""
 SILENCE_SECONDS: Final = 5.0
 NOTHING_LEFT: Final = ("404", "408")
 
@@ -35,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 async def headers_of(
     bus: Bus, stream: str, pattern: str
 ) -> AsyncIterator[tuple[str, Mapping[str, str]]]:
-    """Subject and headers of each message that is there while this reads. Raises Unavailable."""
+    """Subject and headers of each message of the stream under the pattern. Raises Unavailable."""
     made = await bus.api(
         f"CONSUMER.CREATE.{stream}",
         {
@@ -60,17 +61,16 @@ async def headers_of(
                 yield subject, Headers(raw)
             more = len(page) == PAGE
     finally:
-        # The server forgets it by itself, a little later.
+        # If this fails, the server removes the consumer a little later.
         with suppress(Refused, Unavailable):
             await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
 
 
 async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]:
-    """The next messages; fewer than `PAGE`: these were the last ones."""
+    """The next messages; fewer than `PAGE` if they are the last."""
     found: list[tuple[str, bytes]] = []
     moved, over = asyncio.Event(), asyncio.Event()
-
-    trouble: list[str] = []
+    errors: list[str] = []
 
     def take(subject: bytes, reply: bytes, _data: bytes, headers: bytes) -> None:
         if reply.startswith(b"$JS.ACK."):
@@ -78,7 +78,7 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
         else:
             word = status(headers)
             if word not in NOTHING_LEFT:
-                trouble.append(f"{word} {description(headers)}")
+                errors.append(f"{word} {description(headers)}")
             over.set()
         if len(found) == PAGE:
             over.set()
@@ -94,15 +94,15 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
         while not over.is_set():
             moved.clear()
             if not await set_within(moved, SILENCE_SECONDS):
-                raise Unavailable(f"the server says no more of {stream}")
+                raise Unavailable(f"the server stopped sending messages of {stream}")
     except nats.errors.Error as error:
         raise Unavailable(str(error)) from None
     finally:
         with suppress(nats.errors.Error):
             await bus.nc.deafen(listening)
-    if trouble:
-        # Such as a consumer that a restart of the server took: what was found is not all.
-        raise Unavailable(f"{stream} was not read to its end: {trouble[0]}")
+    if errors:
+        # For example, the server was restarted and lost the consumer: messages are missing.
+        raise Unavailable(f"{stream} was not read to its end: {errors[0]}")
     return found
 
 
@@ -114,12 +114,12 @@ UID: Final = "Admit-Uid"
 
 
 def timer_subject(kind: str, namespace: str, name: str) -> str:
-    """Where the schedule stands; there is one per kind and workload."""
+    """The subject of the schedule, one per kind and workload."""
     return f"{subjects.TIMER_AT}{token(kind)}.{token(namespace)}.{token(name)}"
 
 
 def due_subject(kind: str, namespace: str, name: str) -> str:
-    """Where the fact appears."""
+    """The subject of the fact that the schedule becomes."""
     return f"{subjects.TIMER_DUE}{token(kind)}.{token(namespace)}.{token(name)}"
 
 
@@ -134,11 +134,11 @@ def schedule_message(
     uid: str = "",
     traceparent: str = "",
 ) -> Outgoing:
-    """Sets the timer to ``at`` (aware); payload appears on `due_subject` then. A time that is over
-    fires at once. The header takes microseconds, as times have them: nothing is rounded.
+    """A schedule: at the time ``at`` (aware) the payload appears on `due_subject`. A time in the
+    past fires at once.
 
-    It replaces an earlier one of that kind and workload, if the message id is another one: a
-    repeated id within two minutes is dropped, and the earlier time stands.
+    It replaces an earlier schedule of this kind and workload, unless it has the same message id as
+    a message of the last two minutes: then the server drops it and keeps the earlier time.
     """
     headers = {
         SCHEDULE: f"@at {at.astimezone(UTC).isoformat(timespec='microseconds')[:-6]}Z",
@@ -149,14 +149,13 @@ def schedule_message(
     if uid:
         headers[UID] = uid
     if traceparent:
-        # Headers of a schedule travel with the fact that it becomes.
+        # The fact gets the headers of its schedule.
         headers["traceparent"] = traceparent
     return Outgoing(timer_subject(kind, namespace, name), payload, headers)
 
 
 class Schedule(NamedTuple):
-    """A schedule that stands. ``at`` None: it says no time that can be read, or becomes something
-    else than it should."""
+    """A schedule on the stream. ``at`` None: its time or its target is not valid."""
 
     kind: str
     namespace: str
@@ -166,9 +165,9 @@ class Schedule(NamedTuple):
 
 
 async def schedules(bus: Bus) -> tuple[list[Schedule], list[str]]:
-    """The schedules on the stream of timers, and its subjects that name no workload.
+    """The schedules on the timers stream, and its subjects that name no workload.
 
-    Read from one end to the other: what moves meanwhile is found or not. Raises Unavailable."""
+    Changes during the read may or may not be included. Raises Unavailable."""
     found: list[Schedule] = []
     strange: list[str] = []
     async for subject, headers in headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>"):
@@ -194,26 +193,29 @@ def _time(schedule: str) -> datetime | None:
 
 
 async def cancel(bus: Bus, kind: str, namespace: str, name: str) -> bool:
-    """Cancels the timer; whether there was one. By a purge: a plain message in its place would hide
-    the schedule only until the next restart of the server, and then it would fire."""
+    """Cancels the timer. Returns whether it existed.
+
+    It must be purged: a plain message on its subject would hide the schedule only until the next
+    restart of the server, and then it would fire.
+    """
     return await purge(bus, timer_subject(kind, namespace, name))
 
 
 async def purge(bus: Bus, subject: str) -> bool:
-    """Takes away what the stream of timers has there; whether there was anything."""
+    """Purges a subject of the timers stream. Returns whether it had messages."""
     answer = await bus.api(f"STREAM.PURGE.{subjects.TIMERS}", {"filter": subject})
     return bool(answer.get("purged"))
 
 
 async def sweep(bus: Bus) -> int:
-    """Takes away the facts that the log has already copied: on the stream of timers they would stay
-    for ever, one of each kind and workload that ever was. How many."""
+    """Purges the facts that the log has already copied. Returns their number. Without this, the
+    timers stream would keep one fact per kind and workload without limit."""
     newest = await last(bus, f"{subjects.TIMER_DUE}>")
     source = newest.headers.get(SOURCE, "").split() if newest is not None else []
     copied = number(source[1]) if len(source) > 1 else None
     if copied is None or source[0].split(":")[0] != subjects.TIMERS:
         return 0
-    # The log copies in order: with its newest it has all before.
+    # The log copies in order: it has all facts before its newest one.
     answer = await bus.api(
         f"STREAM.PURGE.{subjects.TIMERS}",
         {"filter": f"{subjects.TIMER_DUE}>", "seq": copied + 1},

@@ -39,7 +39,7 @@ class ControllerFinding(NamedTuple):
 async def check_controllers(bus: Link) -> list[ControllerFinding]:
     """Every controller that an AdmissionCheck names or that has a durable consumer."""
     try:
-        durables = await check_durables.there(bus.bus)
+        durables = await check_durables.existing(bus.bus)
     except (Refused, Unavailable):
         return []
     checks: dict[str, list[AdmissionCheck]] = {}
@@ -109,7 +109,7 @@ class ClassFinding(NamedTuple):
 async def capacity_classes(bus: Link) -> list[ClassFinding]:
     """Every class that has a ProvisioningRequestConfig, a request or a durable consumer."""
     try:
-        durables = await provider_durables.there(bus.bus)
+        durables = await provider_durables.existing(bus.bus)
     except (Refused, Unavailable):
         return []
     configs: dict[str, list[str]] = {}

@@ -21,7 +21,7 @@ from admittance.runner import other_folders
 from admittance.runner.claims import read_holder
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.durables import foreign
+from admittance.runtime.bus.durables import foreign_reason
 from admittance.runtime.bus.history import Past, last
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader import lease_store
@@ -197,7 +197,7 @@ def _of_consumers(consumers: Sequence[Mapping[str, Any]], end: int) -> list[SetA
         if made is None or number(turn) is None or stem not in READERS:
             continue
         floor = max(info["ack_floor"]["stream_seq"], info["config"].get("opt_start_seq", 1) - 1)
-        if why := foreign(info["config"], made, floor, end):
+        if why := foreign_reason(info["config"], made, floor, end):
             found.append(SetAside(subjects.STREAM, info["name"], 0, why))
     return found
 
