@@ -101,7 +101,7 @@ def until(answer: Callable[[], Any], claim: Callable[[Any], bool]) -> Any:
         time.sleep(0.1)
 
 
-def test_an_explanation_tells_what_is_short_who_holds_it_and_who_protects_them(admit: Up) -> None:
+def test_an_explanation_names_missing_quota_its_holders_and_their_protection(admit: Up) -> None:
     def explained() -> Any:
         return admit.ok("explain", "workload", "waits", "-o", "json").json()
 
@@ -118,21 +118,22 @@ def test_an_explanation_tells_what_is_short_who_holds_it_and_who_protects_them(a
     for part in (
         "queue a of clusterqueue team-a (cohort research, BestEffortFIFO), priority 3",
         "Preemption does not help",
-        "reclaimWithinCohort: Never of ClusterQueue team-a leaves other queues what they use",
-        "3 of cpu in flavor spot coming free in cohort research",
-        "a toleration of taint ondemand, which flavor ondemand has",
+        "ClusterQueue team-a has reclaimWithinCohort: Never, so other ClusterQueues keep",
+        "3 more free cpu in flavor spot of cohort research (held by default/mine, default/theirs, "
+        "default/small)",
+        "a toleration of taint ondemand of flavor ondemand",
     ):
         assert part in text
 
 
-def test_the_page_shows_what_is_answered(admit: Up) -> None:
+def test_the_page_shows_the_output_of_the_command(admit: Up) -> None:
     page = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
     (shown,) = re.findall(r"```console\n\$ admit explain workload waits\n(.*?)```", page, re.S)
     told = admit.ok("explain", "workload", "waits").out
     assert re.sub(r"waiting for \w+", "waiting for 3s", told) == shown
 
 
-def test_who_waits_is_listed_with_numbers_and_flavors_and_no_more_than_asked(admit: Up) -> None:
+def test_pending_workloads_are_listed_with_numbers_flavors_and_a_limit(admit: Up) -> None:
     submit(admit, "waits-too", "a", "3", "2")
 
     def listed() -> Any:

@@ -31,8 +31,8 @@ from admittance.scheduling.cycle import recheck
 from admittance.scheduling.cycle.cycle import Cycle, flush
 from admittance.scheduling.cycle.outcomes import Decided, Outcomes
 from admittance.scheduling.cycle.refusals import due, earliest
-from admittance.scheduling.explain import explain as answers
-from admittance.scheduling.explain import pending as waiting
+from admittance.scheduling.explain import pending, queue_status
+from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
@@ -270,7 +270,7 @@ class Scheduler:
     def explain(self, namespace: str, name: str, *, now: datetime) -> ExplainReply:
         """Why the workload waits, as the next cycle would see it. Costs a nomination, and a look at
         each of its flavors, at some of who holds what is short, and at each class of its queue."""
-        return answers.explain(self._state, self._cycle, (namespace, name), now=now)
+        return explain(self._state, self._cycle, (namespace, name), now=now)
 
     def fit(self, request: Fit, namespace: str) -> FitReply:
         """Whether a workload that is not submitted could start if nothing else ran."""
@@ -278,12 +278,12 @@ class Scheduler:
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
         """Who waits, in order; of one namespace, or ("") of all."""
-        return answers.pending(self._state, query, namespace)
+        return pending.pending(self._state, query, namespace)
 
     def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
         """Everybody that waits, in order, each with what it was refused with."""
-        return waiting.everybody(self._state)
+        return pending.all_pending(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Counters, usage and activity of the queues."""
-        return answers.queues(self._state, query, namespace)
+        return queue_status.queues(self._state, query, namespace)

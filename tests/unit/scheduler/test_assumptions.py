@@ -393,7 +393,9 @@ def test_explanations_give_position_flavors_and_holders() -> None:
     assert why.holders == ("ns/runs",)
     (verdict,) = why.flavors
     assert verdict.message == "cpu: 2 short in flavor default (4 asked, 2 free)"
-    assert why.unblocked_by == ("2 of cpu in flavor default coming free in ClusterQueue cq",)
+    assert why.unblocked_by == (
+        "2 more free cpu in flavor default of ClusterQueue cq (held by ns/runs)",
+    )
 
 
 def test_what_waits_behind_a_borrower_is_tried_again_when_its_cohort_leaves_the_tree() -> None:

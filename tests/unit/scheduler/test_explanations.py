@@ -177,8 +177,8 @@ def test_barriers_carry_policy_numbers_and_a_sentence() -> None:
     assert (bar.policy, bar.of) == ("withinClusterQueue: LowerPriority", "cq")
     assert (bar.workloads, bar.amount, bar.lowest_priority) == (1, 4000, 3)
     assert bar.message == (
-        "withinClusterQueue: LowerPriority of ClusterQueue cq: priorities in ClusterQueue cq begin "
-        "at 3, not below 1"
+        "ClusterQueue cq has withinClusterQueue: LowerPriority, and workloads in ClusterQueue cq "
+        "have priority 3 or higher, not below 1"
     )
 
 
@@ -194,7 +194,7 @@ def test_with_fair_sharing_the_shares_are_compared() -> None:
     story.submit("w", "cq", "4")
     (bar,) = [one for one in story.why("w").flavors[0].barriers if one.cluster_queue == "other"]
     assert bar.rule == "SharesForbid"
-    assert "cq would have share 444, other has 111" in bar.message
+    assert "cq would have share 444, not below the share 111 of other" in bar.message
 
 
 # What would let it go on. ----------------------------------------------------------------------
@@ -288,7 +288,7 @@ def outranked(story: Story) -> None:
 @pytest.mark.parametrize(
     ("tell", "want"),
     [
-        pytest.param(taint, "a toleration of taint gpu, which flavor gpu has", id="a taint"),
+        pytest.param(taint, "a toleration of taint gpu of flavor gpu", id="a taint"),
         pytest.param(
             selector,
             "a node selector or affinity that the labels of flavor arm match",
@@ -296,55 +296,56 @@ def outranked(story: Story) -> None:
         ),
         pytest.param(
             too_large,
-            "1 more quota of cpu in flavor default (it can give 4 at most), or asking for less",
+            "1 more cpu quota in flavor default, which allows at most 4, or a smaller request",
             id="more than there can ever be",
         ),
         pytest.param(
             borrowing_limit,
-            "2 of cpu in flavor default coming free in ClusterQueue cq, whose borrowingLimit is 1",
+            "2 more free cpu in flavor default of ClusterQueue cq, whose borrowingLimit is 1 "
+            "(held by ns/mine)",
             id="the borrowing limit of its queue",
         ),
         pytest.param(
             in_cohort,
-            "1 of cpu in flavor default coming free in cohort co",
+            "1 more free cpu in flavor default of cohort co (held by ns/theirs)",
             id="quota that its cohort has lent out",
         ),
         pytest.param(
-            stopped, "stopPolicy Hold of ClusterQueue cq being lifted", id="a stopped ClusterQueue"
+            stopped, "removal of stopPolicy Hold from ClusterQueue cq", id="a stopped ClusterQueue"
         ),
         pytest.param(
             stopped_local,
-            "stopPolicy Hold of LocalQueue cq being lifted",
+            "removal of stopPolicy Hold from LocalQueue cq",
             id="a stopped LocalQueue",
         ),
         pytest.param(
-            no_queue, "LocalQueue ns/nowhere being created", id="a LocalQueue that is not there"
+            no_queue, "creation of LocalQueue ns/nowhere", id="a LocalQueue that is not there"
         ),
         pytest.param(
             other_namespace,
             "labels of namespace ns that ClusterQueue cq selects",
             id="a namespace that is not selected",
         ),
-        pytest.param(backoff, "its backoff ending at 2026-01-01T12:05:00Z", id="a wait that ends"),
+        pytest.param(backoff, "end of its backoff at 2026-01-01T12:05:00Z", id="a wait that ends"),
         pytest.param(
             uncovered,
-            "gpu in a resource group of the ClusterQueue, or not asking for it",
+            "gpu in a resource group of the ClusterQueue, or a request without gpu",
             id="a resource that no group covers",
         ),
         pytest.param(
             cycle,
-            "an edge of the cycle of cohorts above ClusterQueue cq being taken out",
+            "removal of one cohort from the cycle above ClusterQueue cq",
             id="a cycle of cohorts",
         ),
         pytest.param(
             behind_strict_head,
-            "workload ns/head starting, the head of StrictFIFO ClusterQueue cq",
+            "start of workload ns/head, the head of StrictFIFO ClusterQueue cq",
             id="the head of a strict queue",
         ),
         pytest.param(
             outranked,
-            "a priority above 3, with which withinClusterQueue: LowerPriority lets it preempt in "
-            "ClusterQueue cq",
+            "a priority above 3, to preempt in ClusterQueue cq under withinClusterQueue: "
+            "LowerPriority",
             id="a priority that is too low",
         ),
     ],
@@ -423,7 +424,7 @@ def test_who_would_have_to_go_and_then_who_was_told_is_named() -> None:
     why = story.why("w")
     assert why.reason == "WaitingForPreemptedWorkloads"
     assert [one.name for one in why.waits_for] == ["low"]
-    assert "the end of ns/low, told to go for it" in why.unblocked_by
+    assert "stop of ns/low, which is being preempted for it" in why.unblocked_by
 
 
 def test_who_was_preempted_is_told_by_whom_and_with_which_numbers() -> None:
@@ -465,7 +466,7 @@ def test_the_preempted_and_who_waits_for_it_tell_of_each_other_by_what_is_writte
     story.change("low", conditions={"Evicted": (True, "Preempted")}, preempted_by=by)
     victim = story.why("low")
     assert (victim.phase, victim.preempted_by) == ("Evicting", by)
-    assert "preempted for ns/w" in victim.message
+    assert "preempted by workload ns/w" in victim.message
     ((going),) = story.why("w").waits_for
     assert (going.name, going.rule, going.since) == ("low", "InClusterQueue", NOON)
 
@@ -479,8 +480,8 @@ def test_a_closed_gate_on_preemption_is_what_has_to_open() -> None:
         why = story.why("w")
         assert why.reason == "AdmissionGated"
         assert why.unblocked_by == (
-            "preemption gate family being opened",
-            "1 of cpu in flavor default coming free in ClusterQueue cq",
+            "opening of preemption gate family",
+            "1 more free cpu in flavor default of ClusterQueue cq (held by ns/mid, ns/low)",
         )
         story.settle()
         assert story.told == []
@@ -508,8 +509,8 @@ def test_a_queue_whose_checks_are_missing_or_away_names_them() -> None:
     story.submit("w", "cq", "1")
     assert story.why("w").unblocked_by == (
         "ClusterQueue cq becoming active (AdmissionCheckNotFound): "
-        "AdmissionCheck budgte being created; "
-        "AdmissionCheck room turning active again (ControllerLost: no word)",
+        "creation of AdmissionCheck budgte; "
+        "AdmissionCheck room becoming active again (ControllerLost: no word)",
     )
 
 
@@ -523,10 +524,10 @@ def test_an_open_check_tells_whose_verdict_is_missing_and_that_it_is_away() -> N
     rows = (CheckState(name="room"),)
     story.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
     story.put("AdmissionCheck", "room", {"controllerName": "ctl"})
-    assert story.why("w").unblocked_by == ("check room turning Ready, which ctl says",)
+    assert story.why("w").unblocked_by == ("verdict Ready of check room by ctl",)
     story.put("AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]})
     (line,) = story.why("w").unblocked_by
-    assert line == "check room turning Ready, which ctl says; it is away (ControllerLost: no word)"
+    assert line == "verdict Ready of check room by ctl, which is inactive (ControllerLost: no word)"
 
 
 def test_a_reservation_tells_which_checks_are_open() -> None:
@@ -539,7 +540,7 @@ def test_a_reservation_tells_which_checks_are_open() -> None:
     reserved = {"QuotaReserved": (True, "QuotaReserved")}
     story.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
     why = story.why("w")
-    assert (why.phase, why.unblocked_by) == ("QuotaReserved", ("check budget turning Ready",))
+    assert (why.phase, why.unblocked_by) == ("QuotaReserved", ("verdict Ready of check budget",))
     assert [(one.name, one.state) for one in why.checks] == [(one.name, one.state) for one in rows]
 
 
@@ -591,7 +592,7 @@ def test_a_pair_that_is_parted_is_told_of_as_such() -> None:
     why = life.core.explain("ns", "owner", now=life.now)
     assert why.reason == "PreemptionLoop"
     assert ("PreemptionLoop", "b") in rules(why)
-    assert any(one.startswith("the end of what holds it back: Took") for one in why.unblocked_by)
+    assert any(one.startswith("removal of this obstacle: Took") for one in why.unblocked_by)
 
 
 def test_a_message_about_very_many_flavors_stays_short_and_the_numbers_do_not() -> None:
@@ -642,7 +643,7 @@ def test_flavors_are_not_searched_for_victims_without_end(monkeypatch: pytest.Mo
     )
     first, second = story.why("w").flavors
     assert (first.outcome, second.outcome) == ("Preempts", "NoCandidates")
-    assert second.message.endswith("too many workloads run to look here for victims")
+    assert second.message.endswith("because too many workloads hold quota")
 
 
 def test_the_same_question_has_the_same_answer() -> None:

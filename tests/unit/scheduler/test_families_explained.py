@@ -30,7 +30,10 @@ def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
     ]
     assert [one.explained.reason for one in found.variants] == ["WaitingForQuota"] * 3
     assert [one.explained.parent for one in found.variants] == ["a"] * 3
-    assert "mid: 4 of cpu in flavor mid coming free in ClusterQueue cq" in found.unblocked_by
+    assert (
+        "mid: 4 more free cpu in flavor mid of ClusterQueue cq (held by ns/r-mid)"
+        in found.unblocked_by
+    )
     assert not [one for one in found.unblocked_by if "allowed" in one]
 
 
@@ -75,11 +78,11 @@ def test_a_parent_whose_job_stops_tells_who_goes_on() -> None:
     found = story.why("a")
     assert (found.phase, found.message) == (
         "Evicting",
-        "Its job is being stopped, to go on as its variant best",
+        "Its job is being stopped and will continue as variant best",
     )
     heir = story.why("a-best")
     assert (heir.phase, heir.reason) == ("Pending", "WaitingForPreemptedWorkloads")
-    assert heir.unblocked_by == ("its sibling's job having stopped",)
+    assert heir.unblocked_by == ("stop of the job of its sibling variant",)
 
 
 def test_who_waits_for_its_delay_says_until_when() -> None:
@@ -95,7 +98,7 @@ def test_who_waits_for_its_delay_says_until_when() -> None:
         "Its createDelaySeconds are not over",
     )
     (way,) = found.unblocked_by
-    assert way.startswith("its family's policy wanting it (by the clock at 2026-01-01T12:01:40Z)")
+    assert way.startswith("activation by the policy of its family at 2026-01-01T12:01:40Z")
 
 
 def test_who_stands_behind_a_better_one_says_so() -> None:
@@ -108,7 +111,7 @@ def test_who_stands_behind_a_better_one_says_so() -> None:
     better, worse = story.why("a").variants
     assert better.explained.reason == "AdmissionGated"
     assert worse.set_aside == "The better variant best needs others to go, and goes first"
-    assert "its better sibling having had its turn" in worse.explained.unblocked_by[0]
+    assert "the turn of its better sibling" in worse.explained.unblocked_by[0]
     story.opens("a-best")
     assert story.why("a").variants[0].gate == "Open"
 
@@ -129,8 +132,11 @@ def test_a_parent_without_variants_says_what_it_waits_for() -> None:
     story.families()
     story.family("a", tags=())
     found = story.why("a")
-    assert found.message == "Its variants are not made yet, or the ClusterQueue has none for it"
-    assert found.unblocked_by == ("variants of a being made, for flavors that it may have",)
+    assert (
+        found.message
+        == "Its variants are not created yet, or the ClusterQueue has no variant for it"
+    )
+    assert found.unblocked_by == ("creation of variants of a",)
 
 
 def test_a_variant_whose_parent_is_unknown_says_so() -> None:
@@ -141,7 +147,7 @@ def test_a_variant_whose_parent_is_unknown_says_so() -> None:
     story.gone("a")
     found = story.why("a-best")
     assert found.message == "Its parent is not known"
-    assert found.unblocked_by == ("its parent being known",)
+    assert found.unblocked_by == ("its parent workload, which is not known yet",)
 
 
 def test_a_reservation_of_a_race_says_for_which_checks_it_waits() -> None:
@@ -192,7 +198,7 @@ def test_a_variant_that_is_not_to_try_is_deactivated_and_tells_when_it_is() -> N
         "fast: inactive (createDelay) until 2026-01-01T12:01:40Z; slow: "
     )
     assert [one.explained.phase for one in found.variants] == ["Deactivated", "Pending"]
-    assert "fast: its createDelaySeconds being over at 2026-01-01T12:01:40Z" in found.unblocked_by
+    assert "fast: end of its createDelaySeconds at 2026-01-01T12:01:40Z" in found.unblocked_by
 
 
 def test_a_variant_that_a_user_stopped_goes_on_with_that_user() -> None:
@@ -224,7 +230,10 @@ def test_a_family_without_a_flavor_that_its_queue_offers_says_what_would_give_it
     story.respec("a", **spec, admissionConstraints={"allowedResourceFlavors": ["gold"]})
     found = story.why("a")
     assert found.reason == "NoMatchingFlavor"
-    assert found.unblocked_by == ("ClusterQueue cq offering gold, or a allowing what it offers",)
+    assert found.unblocked_by == (
+        "one of the flavors gold in ClusterQueue cq, or a flavor of that ClusterQueue in the "
+        "allowed flavors of a",
+    )
 
 
 def test_a_family_of_which_nobody_is_to_try_yet_waits_for_itself() -> None:

@@ -177,7 +177,7 @@ def test_the_tree_of_a_cohort_counts_every_level() -> None:
     assert by_name["left"].weight == 2.0
     assert by_name["left"].share > 0
     assert (by_name["a"].pending, by_name["a"].reserving) == (1, 1)
-    assert "nothing names it" in story.core.queues(Queues(cohort="nowhere")).error
+    assert "no object names it" in story.core.queues(Queues(cohort="nowhere")).error
 
 
 def test_an_answer_goes_into_one_message_and_the_next_one_goes_on() -> None:

@@ -439,7 +439,7 @@ def test_it_is_told_which_checks_and_whose_quota_it_waits_for() -> None:
     life = two_victims(c=DEFERS)
     why = life.core.explain("ns", "j", now=life.now)
     assert (why.phase, [one.name for one in why.checks]) == ("QuotaReserved", ["c"])
-    assert "2 workloads to be preempted for it then: ns/v" in why.message
+    assert "it will then preempt 2 workloads: ns/v" in why.message
     assert why.waits_for == ()
     life.verdict("j", "c", "Ready")
     life.settle()

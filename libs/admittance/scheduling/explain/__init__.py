@@ -1,1 +1,1 @@
-"""Why a workload waits, what a decision was made from, and one decision made again."""
+"""Explains the scheduler: why workloads wait, pending workloads, status of queues. Read only."""

@@ -1,49 +1,52 @@
-"""Why a workload waits, from memory: what the next cycle would say of it, who is in its way, and
-what would let it go on.
+"""Explains why a workload waits: the decision of the next cycle, the workloads in its way, and what
+would unblock it.
 
-The answer is found by the functions that decide. What they try out on the state they put back,
-so that asking changes nothing. It costs a nomination, a look at each of the workload's flavors, and
-a bounded look at who holds what is short; nothing grows with what else waits, but for a look at
-each class of its queue.
+The functions that decide find the answer. They restore what they change in the state while they
+try, so an explanation has no effect. It costs a nomination, a check of each flavor, a bounded look
+at the holders of missing quota, and a look at each class of the workload's queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from admittance.events.requests import ExplainReply, FlavorVerdict
-from admittance.events.why import Ahead, Going, OpenCheck, Outlook
+from admittance.events.shapes import Refusal
+from admittance.events.why import Ahead, Going, Holder, OpenCheck, Outlook
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
 from admittance.scheduling.cycle.outcomes import NAMED_MAX
+from admittance.scheduling.cycle.reasons import of_workloads, refusal_of
 from admittance.scheduling.explain import family_summary, remedies
-from admittance.scheduling.explain.flavor_report import VICTIMS_MAX, going_of
-from admittance.scheduling.explain.outlook import Look, hindered, look_at, of_turn, several
-from admittance.scheduling.explain.pending import pending
-from admittance.scheduling.explain.preemption_blockers import Ask
-from admittance.scheduling.explain.queue_status import is_parked, queues
+from admittance.scheduling.explain.flavor_report import (
+    VICTIMS_MAX,
+    FlavorReport,
+    going_of,
+    report_flavors,
+)
+from admittance.scheduling.explain.preemption_blockers import counted
+from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.quota_holders import holders
 from admittance.scheduling.state import in_flight, planned
+from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.queue_order import is_ahead, listed, position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Key, Victim, WorkloadInfo
-from admittance.scheduling.state.workload_view import PROMISED
-
-__all__ = ["explain", "pending", "queues"]
+from admittance.scheduling.state.workload_info import BACKOFF, Key, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_view import GATED, PROMISED
 
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
-"""In a queue of more classes, or with more set aside, only its head is named of those in front."""
+"""In a queue of more classes and inadmissible workloads only its head is listed as ahead."""
 
 
 def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
-    """Why the workload waits, or what it holds; of a parent, variant by variant."""
+    """Why the workload waits, or what quota it holds; for a parent, variant by variant."""
     workload = state.workloads.get(key)
     if workload is None or workload.shape is None:
         return ExplainReply(error=f"no unfinished workload {key[0]}/{key[1]} is known")
@@ -53,16 +56,16 @@ def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> 
     if workload.is_parent:
         of_variant = partial(explain, state, cycle, now=now)
         return family_summary.explain(state, workload, queue, now, of_variant)
-    found = _of_holder(state, workload)
+    found = _explain_holder(state, workload)
     if found is None:
-        found = _of_waiting(state, cycle, workload, name, queue, now)
+        found = _explain_pending(state, cycle, workload, name, queue, now)
     family = workload.family
     if family is None or family.parent is None:
         return found
     return replace(found, parent=family.parent.key[1])
 
 
-def _of_waiting(
+def _explain_pending(
     state: SchedulerState,
     cycle: Cycle,
     workload: WorkloadInfo,
@@ -70,9 +73,9 @@ def _of_waiting(
     queue: Queue | None,
     now: datetime,
 ) -> ExplainReply:
-    why = hindered(state, workload, queue, now)
+    why = why_not_considered(state, workload, queue, now)
     if queue is None or queue.plan is None or queue.node is None:
-        assert why is not None, "without a queue it is hindered"
+        assert why is not None, "it has no queue"
         return ExplainReply(
             phase="Pending",
             reason=why.reason,
@@ -82,18 +85,18 @@ def _of_waiting(
             priority=workload.priority,
             waiting_since=workload.queued_at,
             preempted_by=workload.preempted_by,
-            unblocked_by=tuple(remedies.of_itself(state, workload, None, now)),
+            unblocked_by=tuple(remedies.to_be_considered(state, workload, None, now)),
             seen=state.seen,
         )
-    look = look_at(state, cycle, queue, workload, why)
-    waits_for = _waits_for(state, workload, look)
+    evaluation = evaluate(state, cycle, queue, workload, why)
+    waits_for = _waits_for(state, workload, evaluation)
     position = position_in(queue, workload)
     ahead = _ahead(queue, workload, position)
     if why is None:
-        why = of_turn(queue, workload, look, waits_for, position)
-    held_by = holders(state, look.seen.asks)
+        why = why_not_admitted(queue, workload, evaluation, waits_for, position)
+    held_by = holders(state, evaluation.report.needs)
     cohort = queue.node.parent
-    verdicts = _of_its_own(workload, look.seen.verdicts)
+    verdicts = _of_allowed_flavors(workload, evaluation.report.verdicts)
     return ExplainReply(
         phase="Pending" if workload.is_due(now) else "Backoff",
         reason=why.reason,
@@ -108,20 +111,20 @@ def _of_waiting(
         priority=workload.priority,
         waiting_since=workload.queued_at,
         requeue_at=workload.requeue_at if not workload.is_due(now) else None,
-        outlook=look.outlook,
+        outlook=evaluation.outlook,
         ahead=ahead,
         flavors=tuple(verdicts),
         holders=tuple(dict.fromkeys(f"{one.namespace}/{one.name}" for one in held_by)),
         held_by=held_by,
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
-        unblocked_by=_remedies(state, workload, queue, look, waits_for, now),
+        unblocked_by=_unblocked_by(state, workload, queue, evaluation, held_by, waits_for, now),
         seen=state.seen,
     )
 
 
-def _of_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | None:
-    """It holds quota: what it waits for still, if for anything. None: it holds none."""
+def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | None:
+    """What a workload with quota still waits for; None: it holds no quota."""
     charge = workload.charge
     if charge is None:
         return None
@@ -129,12 +132,12 @@ def _of_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | 
         return ExplainReply(
             phase="Pending",
             reason=in_flight.WAITS_FOR_VICTIMS,
-            message=f"Quota is kept for it in ClusterQueue {charge.queue.name} until its sibling's "
-            "job has stopped",
+            message=f"Quota in ClusterQueue {charge.queue.name} is held for it until the job of "
+            "its sibling variant has stopped",
             cluster_queue=charge.queue.name,
             local_queue=workload.local_queue[1],
             priority=workload.priority,
-            unblocked_by=("its sibling's job having stopped",),
+            unblocked_by=("stop of the job of its sibling variant",),
             seen=state.seen,
         )
     phase = "QuotaReserved" if workload.state == "Pending" else workload.state
@@ -147,23 +150,20 @@ def _of_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | 
         if one.charge is not None
     )
     if phase == "QuotaReserved" and open_checks:
-        message += f", and waits for {several(len(open_checks), 'admission check')}"
+        message += f" and waits for {counted(len(open_checks), 'admission check')}"
     if phase == "QuotaReserved":
         plans = [one for one in planned.outstanding_victims(state, workload) if not one.is_leaving]
         if plans:
-            going = several(len(plans), "workload")
-            names = ", ".join("/".join(one.key) for one in plans[:NAMED_MAX])
-            rest = f" and {len(plans) - NAMED_MAX} more" if len(plans) > NAMED_MAX else ""
-            message += f"; {going} to be preempted for it then: {names}{rest}"
+            names = remedies.named(["/".join(one.key) for one in plans], NAMED_MAX)
+            message += f"; it will then preempt {counted(len(plans), 'workload')}: {names}"
         elif not (open_checks or waits_for or workload.is_leaving):
-            message += ", and waits for the recheck before it is admitted"
+            message += " and waits for the recheck before admission"
     if waits_for and phase == "QuotaReserved":
         unblocked += list(remedies.of_victims(waits_for, Outlook(outcome="Fits")))
     if workload.is_leaving:
-        told = workload.preempted_by
-        if told is not None:
-            message += f"; preempted for {told.by}"
-        unblocked = ["its job having stopped; then it competes again"]
+        if workload.preempted_by is not None:
+            message += f"; preempted by workload {workload.preempted_by.by}"
+        unblocked = ["stop of its job; after that it competes for quota again"]
     return ExplainReply(
         phase=phase,
         reason=phase,
@@ -179,12 +179,127 @@ def _of_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | 
     )
 
 
-# Who else. ----------------------------------------------------------------------------------
+class Evaluation(NamedTuple):
+    """The decision that the next cycle would make about a pending workload."""
+
+    outlook: Outlook
+    assignment: Assignment
+    report: FlavorReport
+    victims: Sequence[Victim]
 
 
-def _waits_for(state: SchedulerState, workload: WorkloadInfo, look: Look) -> tuple[Going, ...]:
-    """Who was told to go for it, and still holds quota."""
-    found = {one.workload: going_of(one) for one in look.victims if one.workload.is_leaving}
+def why_not_considered(
+    state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
+) -> Refusal | None:
+    """Why no cycle considers the workload; None: cycles do."""
+    activity = state.catalog.local_queue_activity(*workload.local_queue)
+    if workload.problem is not None:
+        return Refusal(reason=workload.problem.reason, message=workload.problem.message)
+    if not workload.competes:
+        return Refusal(
+            reason=workload.status_reason or "Suspended", message="It does not compete for quota"
+        )
+    if not activity.active:
+        of_queue = state.catalog.activity(queue.name) if queue is not None else None
+        if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
+            return Refusal(reason=of_queue.reason, message=of_queue.message)
+        return Refusal(reason=of_workloads(activity.reason), message=activity.message)
+    if not workload.is_due(now):
+        at = workload.requeue_at
+        until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
+        return Refusal(reason="Backoff", message=f"Waits{until} before it competes again")
+    if workload.inadmissible is not None and workload.inadmissible is not BACKOFF:
+        return refusal_for(workload)
+    return None
+
+
+def evaluate(
+    state: SchedulerState, cycle: Cycle, queue: Queue, workload: WorkloadInfo, why: Refusal | None
+) -> Evaluation:
+    """Evaluates the workload like the next cycle. ``why``: why no cycle considers it."""
+    hindrance, (assignment, victims), search = cycle.consider(queue, workload)
+    closed = ""
+    if queue.in_cycle:
+        closed = f"ClusterQueue {queue.name} is in a cycle of cohorts"
+    report = report_flavors(state, queue, workload, assignment, search, closed=closed)
+    if why is None and hindrance is not None:
+        why = Refusal(reason=hindrance.reason, message=hindrance.message)
+    if why is None and assignment.mode == FIT and queue.domain is not None:
+        why = in_flight.WAITS_FOR_PODS_READY if state.pods_ready.blocks(queue.domain) else None
+    flavors = {place.name: place.flavors for place in assignment.places}
+    asked = {ps.name: ps.count for ps in workload.shape.pod_sets} if workload.shape else {}
+    counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
+    if why is not None:
+        outlook = Outlook(outcome="Hindered", reason=why.reason, message=why.message)
+    elif assignment.mode == FIT:
+        outlook = Outlook(outcome="Fits", flavors=flavors, counts=counts, level=assignment.level)
+    elif victims:
+        outlook = Outlook(
+            outcome="Preempts",
+            flavors=flavors,
+            counts=counts,
+            level=assignment.level,
+            victims=tuple(going_of(one) for one in victims[:VICTIMS_MAX]),
+            victims_left_out=max(0, len(victims) - VICTIMS_MAX),
+        )
+    else:
+        refusal = refusal_of(assignment, workload.reported_flavors)
+        outlook = Outlook(
+            outcome="NoFit" if assignment.mode == NO_FIT else "NoCandidates",
+            reason=refusal.reason,
+            message=refusal.message,
+            flavors=flavors if assignment.mode != NO_FIT else {},
+            level=assignment.level,
+        )
+    return Evaluation(outlook, assignment, report, victims)
+
+
+def why_not_admitted(
+    queue: Queue,
+    workload: WorkloadInfo,
+    evaluation: Evaluation,
+    waits_for: Sequence[Going],
+    position: int,
+) -> Refusal:
+    """Why a workload that cycles consider is not admitted yet."""
+    outlook = evaluation.outlook
+    if outlook.outcome in ("NoFit", "NoCandidates", "Hindered"):
+        return Refusal(reason=outlook.reason, message=outlook.message)
+    if workload.closed_gate and outlook.outcome == "Preempts":
+        return Refusal(
+            reason=GATED,
+            message="It needs preemption, and its preemption gate "
+            f"{workload.closed_gate} is closed",
+        )
+    if waits_for:
+        return Refusal(
+            reason="WaitingForPreemptedWorkloads",
+            message=f"Waits until {counted(len(waits_for), 'preempted workload')} stopped",
+        )
+    parked = refusal_for(workload)
+    if parked is not None and queue.domain is not None and not queue.domain.flush:
+        return parked
+    turn = f"At position {position} of its ClusterQueue"
+    head = queue.head()
+    if queue.lanes is not None and head is not None:
+        less = queue.lanes.before(workload, head)
+        turn += f": {less}" if less else ""
+    if outlook.outcome == "Preempts":
+        going = counted(len(outlook.victims) + outlook.victims_left_out, "workload")
+        return Refusal(
+            reason="PendingEvaluation", message=f"{turn}; it fits once it has preempted {going}"
+        )
+    return Refusal(reason="PendingEvaluation", message=f"{turn}; it fits")
+
+
+# Other workloads. -------------------------------------------------------------------------
+
+
+def _waits_for(
+    state: SchedulerState, workload: WorkloadInfo, evaluation: Evaluation
+) -> tuple[Going, ...]:
+    """The workloads that are being preempted for it and still hold quota."""
+    found = {one.workload: going_of(one) for one in evaluation.victims if one.workload.is_leaving}
     for other in state.victims_by_preemptor.get(workload.uid, ()):
         if other.charge is not None and other not in found and other.is_leaving:
             found[other] = _going(other)
@@ -192,12 +307,12 @@ def _waits_for(state: SchedulerState, workload: WorkloadInfo, look: Look) -> tup
 
 
 def _going(workload: WorkloadInfo) -> Going:
-    told = workload.preempted_by
-    return going_of(Victim(workload, told.rule if told is not None else ""))
+    preempted = workload.preempted_by
+    return going_of(Victim(workload, preempted.rule if preempted is not None else ""))
 
 
 def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
-    """The first of those in front of it."""
+    """The first workloads ahead of it in its queue."""
     if position == 1:
         return ()
     head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)
@@ -224,55 +339,50 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
 
 
 def _row_of(queue: Queue, workload: WorkloadInfo | None) -> WorkloadInfo | None:
-    """Who is listed for it among those that wait: for a variant its parent, if that does."""
+    """The pending workload that stands for it in lists: its parent, if that is pending."""
     parent = (
         workload.family.parent if workload is not None and workload.family is not None else None
     )
     return parent if parent is not None and parent.queue is queue else workload
 
 
-def _remedies(
+def _unblocked_by(
     state: SchedulerState,
     workload: WorkloadInfo,
     queue: Queue,
-    look: Look,
+    evaluation: Evaluation,
+    held_by: Sequence[Holder],
     waits_for: Sequence[Going],
     now: datetime,
 ) -> tuple[str, ...]:
-    found = list(remedies.of_itself(state, workload, queue, now))
+    found = list(remedies.to_be_considered(state, workload, queue, now))
     kept_back = list(family_summary.of_variant(state, queue, workload))
     if kept_back:
         return (*found, *kept_back)
-    if workload.closed_gate and look.victims:
-        found.append(f"preemption gate {workload.closed_gate} being opened")
-        found += _of_asks(look.seen.asks.values())
-    elif look.outlook.outcome != "Hindered" or not found:
-        found += remedies.of_victims(waits_for, look.outlook)
-        if look.outlook.outcome in ("Fits", "Preempts"):
+    if workload.closed_gate and evaluation.victims:
+        found.append(f"opening of preemption gate {workload.closed_gate}")
+        found += [
+            remedies.free_quota(state, need.cell, need.wanted, held_by)
+            for need in evaluation.report.needs.values()
+        ]
+    elif evaluation.outlook.outcome != "Hindered" or not found:
+        found += remedies.of_victims(waits_for, evaluation.outlook)
+        if evaluation.outlook.outcome in ("Fits", "Preempts"):
             found += remedies.of_queue(queue, workload, queue.head())
         else:
-            if look.outlook.outcome == "Hindered":
-                found.append(f"the end of what holds it back: {look.outlook.message}")
-            verdicts = _of_its_own(workload, look.seen.verdicts)
-            found += _of_flavors(verdicts, list(look.seen.asks.values()))
+            if evaluation.outlook.outcome == "Hindered":
+                found.append(f"removal of this obstacle: {evaluation.outlook.message}")
+            needs = evaluation.report.needs.values()
+            for verdict in _of_allowed_flavors(workload, evaluation.report.verdicts):
+                found += remedies.of_flavor(state, verdict, needs, held_by)
     return tuple(dict.fromkeys(found))[: remedies.REMEDIES_MAX]
 
 
-def _of_its_own(
+def _of_allowed_flavors(
     workload: WorkloadInfo, verdicts: Sequence[FlavorVerdict]
 ) -> Sequence[FlavorVerdict]:
-    """Those of the flavors that a variant tries; of all, for whoever is none."""
+    """The verdicts on the flavors that a variant may use; for other workloads all verdicts."""
     among = workload.reported_flavors
     if among is None:
         return verdicts
     return [one for one in verdicts if not one.flavor or one.flavor in among] or verdicts
-
-
-def _of_flavors(flavors: Sequence[FlavorVerdict], asks: Sequence[Ask]) -> Iterator[str]:
-    for one in flavors:
-        yield from remedies.of_flavor(one, asks)
-
-
-def _of_asks(asks: Iterable[Ask]) -> Iterator[str]:
-    for ask in asks:
-        yield remedies.freed(ask.cell, ask.wanted)

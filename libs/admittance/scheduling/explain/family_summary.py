@@ -1,4 +1,4 @@
-"""Why a parent waits, or what it holds: told variant by variant, since it is never tried itself."""
+"""Explains a parent workload variant by variant: the scheduler only tries its variants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from admittance.scheduling.state.workload_view import PROMISED
 from admittance.workload.families.parent_status import until
 
 Explain = Callable[[Key], ExplainReply]
-"""As of any workload."""
+"""Explains one variant like any workload."""
 
 
 def explain(
@@ -35,7 +35,7 @@ def explain(
     now: datetime,
     of_variant: Explain,
 ) -> ExplainReply:
-    """One line for each of its variants, the best first."""
+    """The explanation of a parent, with one verdict per variant, best first."""
     family = parent.family
     assert family is not None and family.state is not None
     parent_state = family.state
@@ -45,7 +45,7 @@ def explain(
         for one in found
         if queue is not None
     )
-    phase, reason, message = _standing(state, parent, now)
+    phase, reason, message = _phase_and_reason(state, parent, now)
     waits = parent.competes
     name = queue.name if queue is not None else ""
     position = position_in(queue, parent) if queue is not None and waits else 0
@@ -68,16 +68,18 @@ def explain(
             (one.workload.preempted_by for one in found if one.workload.preempted_by is not None),
             None,
         ),
-        unblocked_by=tuple(dict.fromkeys(_remedies(queue, parent, parent_state.name, verdicts)))[
-            :REMEDIES_MAX
-        ],
+        unblocked_by=tuple(
+            dict.fromkeys(_unblocked_by(queue, parent, parent_state.name, verdicts))
+        )[:REMEDIES_MAX],
         variants=verdicts,
         seen=state.seen,
     )
 
 
-def _standing(state: SchedulerState, parent: WorkloadInfo, now: datetime) -> tuple[str, str, str]:
-    """Phase, reason and a sentence."""
+def _phase_and_reason(
+    state: SchedulerState, parent: WorkloadInfo, now: datetime
+) -> tuple[str, str, str]:
+    """Phase, reason and message of the parent."""
     family = parent.family
     assert family is not None and family.state is not None
     parent_state = family.state
@@ -91,7 +93,7 @@ def _standing(state: SchedulerState, parent: WorkloadInfo, now: datetime) -> tup
             )
             message = "Its job is being stopped"
             if heir is not None:
-                message += f", to go on as its variant {family.tag(heir)}"
+                message += f" and will continue as variant {family.tag(heir)}"
         return parent.state, parent.state, message
     phase = "Pending" if parent.is_due(now) else "Backoff"
     if not parent.competes:
@@ -99,57 +101,60 @@ def _standing(state: SchedulerState, parent: WorkloadInfo, now: datetime) -> tup
     activity = state.catalog.local_queue_activity(*parent.local_queue)
     if not activity.active:
         return phase, activity.reason, activity.message
-    refusal = told(state, parent)
+    refusal = family_refusal(state, parent)
     if refusal is None:
-        return phase, EVALUATED_NEXT, "One of its variants is tried next"
+        return phase, EVALUATED_NEXT, "The next cycle tries one of its variants"
     return phase, refusal.reason, refusal.message
 
 
 def _verdict(
-    state: SchedulerState, queue: Queue | None, one: One, explained: ExplainReply
+    state: SchedulerState, queue: Queue | None, one: JudgedVariant, explained: ExplainReply
 ) -> VariantVerdict:
     assert queue is not None
     workload = one.workload
     family = workload.family
     assert family is not None and family.state is not None
-    aside = siblings.hindrance(state, queue, workload) if workload.charge is None else None
-    if workload.charge is None and not workload.competes and not one.wish.active:
-        phase = "Rejected" if one.wish.why is ActivityReason.REJECTED else "Deactivated"
+    hindrance = siblings.hindrance(state, queue, workload) if workload.charge is None else None
+    if workload.charge is None and not workload.competes and not one.desired.active:
+        phase = "Rejected" if one.desired.why is ActivityReason.REJECTED else "Deactivated"
         explained = replace(explained, phase=phase)
     return VariantVerdict(
         name=workload.key[1],
         variant=one.tag,
-        active=one.wish.active,
-        why=str(one.wish.why),
+        active=one.desired.active,
+        why=str(one.desired.why),
         admitted=family.state.admitted == workload.key[1],
         gate="Open" if family.variants[workload].is_open else "Closed",
-        set_aside=aside.message if aside is not None and one.wish.active else "",
+        set_aside=hindrance.message if hindrance is not None and one.desired.active else "",
         explained=explained,
     )
 
 
-def _remedies(
+def _unblocked_by(
     queue: Queue | None,
     parent: WorkloadInfo,
     name: str,
     verdicts: tuple[VariantVerdict, ...],
 ) -> Iterator[str]:
-    """What would let any of its variants go on."""
+    """What would unblock any of its variants."""
     family = parent.family
     assert family is not None
     if queue is not None and not verdicts:
         rules, allowed = queue.rules, family.state.allowed if family.state is not None else None
         if rules is not None and allowed and not rules.tags_within(allowed):
             named = ", ".join(sorted(allowed))
-            yield f"ClusterQueue {queue.name} offering {named}, or {name} allowing what it offers"
+            yield (
+                f"one of the flavors {named} in ClusterQueue {queue.name}, or a flavor of that "
+                f"ClusterQueue in the allowed flavors of {name}"
+            )
         else:
-            yield f"variants of {name} being made, for flavors that it may have"
+            yield f"creation of variants of {name}"
     stays = queue is not None and queue.rules is not None and queue.rules.mode == "NoMigration"
     if stays and any(one.admitted for one in verdicts):
         return
     for one in verdicts:
         if one.admitted:
-            # A family never migrates to a worse variant.
+            # The other variants are worse, and a family never migrates to a worse one.
             return
         if one.active:
             for way in one.explained.unblocked_by:
@@ -159,31 +164,31 @@ def _remedies(
         elif one.why == ActivityReason.CREATE_DELAY and (
             at := begins(family.state, queue.rules, one.variant) if family.state and queue else None
         ):
-            yield f"{one.variant}: its createDelaySeconds being over at {at:%Y-%m-%dT%H:%M:%SZ}"
+            yield f"{one.variant}: end of its createDelaySeconds at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInfo) -> Iterator[str]:
-    """What lets a variant go on that its family keeps back."""
+    """What would unblock a variant that waits for its family."""
     family = workload.family
     if family is None or queue is None or workload.charge is not None:
         return
     if family.state is None:
-        yield "its parent being known"
+        yield "its parent workload, which is not known yet"
         return
-    aside = siblings.hindrance(state, queue, workload)
-    if aside is None:
+    hindrance = siblings.hindrance(state, queue, workload)
+    if hindrance is None:
         return
-    wish = siblings.wish_of(state, queue, workload)
-    if wish is None:
-        yield f"ClusterQueue {queue.name} having a variant {family.tag(workload)}"
+    desired = siblings.wish_of(state, queue, workload)
+    if desired is None:
+        yield f"a variant {family.tag(workload)} in ClusterQueue {queue.name}"
     elif migration.busy(family):
-        yield f"its family having settled: {aside.message}"
-    elif not wish.active:
+        yield f"a change of its family: {hindrance.message}"
+    elif not desired.active:
         at = changes_next(family.state, family.variant_states(), queue.rules, state.now)
-        until = f" (by the clock at {at:%Y-%m-%dT%H:%M:%SZ})" if at is not None else ""
-        yield f"its family's policy wanting it{until}: {aside.message}"
+        when = f" at {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
+        yield f"activation by the policy of its family{when}: {hindrance.message}"
     else:
-        yield f"its better sibling having had its turn: {aside.message}"
+        yield f"the turn of its better sibling: {hindrance.message}"
 
 
 EVALUATED_NEXT: Final = "PendingEvaluation"
@@ -192,25 +197,28 @@ WAITS_FOR_CHECKS: Final = "UnsatisfiedAdmissionChecks"
 _MILD: Final = -1
 
 
-class One(NamedTuple):
-    """A variant that the queue has, and what policy wants of it."""
+class JudgedVariant(NamedTuple):
+    """A variant that the queue has, with its desired state."""
 
     workload: WorkloadInfo
     tag: str
-    wish: DesiredState
+    desired: DesiredState
 
 
-def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> list[One]:
-    """The variants that the queue has, the best first."""
+def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> list[JudgedVariant]:
+    """The variants that the queue has, best first."""
     if family.state is None or queue is None:
         return []
     by_name = {one.key[1]: one for one in family.variants}
     wanted = siblings.wishes(state, queue, family)
-    return [One(by_name[name], family.tag(by_name[name]), wish) for name, wish in wanted.items()]
+    return [
+        JudgedVariant(by_name[name], family.tag(by_name[name]), desired)
+        for name, desired in wanted.items()
+    ]
 
 
-def told(state: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
-    """Why the family waits; None: some variant is tried next, and nobody knows more."""
+def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
+    """Why the family waits; None: the next cycle tries one of its variants."""
     family = parent.family
     assert family is not None
     if family.state is not None and family.state.waits:
@@ -224,19 +232,19 @@ def told(state: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
         allowed = family.state.allowed if family.state is not None else None
         if rules is not None and not rules.tags_within(allowed):
             named = ", ".join(sorted(allowed or ())) or "none"
-            message = f"The queue offers none of the flavors: {named}"
+            message = f"The ClusterQueue has none of the allowed flavors: {named}"
             return Refusal(reason=NO_FLAVOR, message=message)
-        message = "Its variants are not made yet, or the ClusterQueue has none for it"
+        message = "Its variants are not created yet, or the ClusterQueue has no variant for it"
         return Refusal(reason=EVALUATED_NEXT, message=message)
     rules = parent.queue.rules if parent.queue is not None else None
     assert family.state is not None, "it has variants that policy knows"
     lines = [_line(one, begins(family.state, rules, one.tag), state.now) for one in found]
     if any(line.reason == "" for line in lines):
         return None
-    # That of the best one that waits: what the family would like to be changed.
+    # The reason of the best variant that waits for quota.
     reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
     if not parent.is_due(state.now):
-        reason = BACKOFF.reason  # All of them wait for a time.
+        reason = BACKOFF.reason  # All variants wait until a time.
     shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
     return Refusal(
         reason=reason,
@@ -245,9 +253,9 @@ def told(state: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
     )
 
 
-class _Line(NamedTuple):
-    """What is told of one variant. ``reason``: "" where it is tried next. ``waits``: it tries, and
-    holds nothing."""
+class _VariantLine(NamedTuple):
+    """The part about one variant. ``reason`` "": the next cycle tries it. ``waits``: it competes
+    and holds no quota."""
 
     tag: str
     reason: str
@@ -256,32 +264,32 @@ class _Line(NamedTuple):
     waits: bool = False
 
 
-def _weight(line: _Line) -> int:
+def _weight(line: _VariantLine) -> int:
     return line.weight
 
 
-def _line(one: One, begins_at: datetime | None, now: datetime) -> _Line:
-    """``begins_at``: when the variant may be tried for the first time."""
+def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _VariantLine:
+    """``begins_at``: the end of its createDelaySeconds."""
     workload = one.workload
     if workload.charge is not None:
         waits = [name for name, state in workload.checks if state != "Ready"]
-        message = f"reserved, waits for {', '.join(waits) or 'its admission'}"
+        message = f"reserved, waits for {', '.join(waits) or 'admission'}"
         if workload.state == PROMISED:
-            message = "takes over when the job has stopped"
-        return _Line(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
-    if not one.wish.active:
-        message = f"inactive ({one.wish.why})"
-        if one.wish.why is ActivityReason.CREATE_DELAY:
+            message = "takes over once the job has stopped"
+        return _VariantLine(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
+    if not one.desired.active:
+        message = f"inactive ({one.desired.why})"
+        if one.desired.why is ActivityReason.CREATE_DELAY:
             message += until(begins_at)
-        elif one.wish.why is ActivityReason.REJECTED and workload.problem is not None:
+        elif one.desired.why is ActivityReason.REJECTED and workload.problem is not None:
             message += f": {workload.problem.message}"
-        return _Line(
+        return _VariantLine(
             one.tag, siblings.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
         )
     if not workload.is_due(now):
         because = f": {workload.problem.message}" if workload.problem is not None else ""
         backoff = Refusal(reason="", message=f"waits{until(workload.requeue_at)}{because}")
-        return _Line(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
+        return _VariantLine(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
     refusal = refusal_for(workload)
     if refusal is None and (standing := standing_of(workload)) is not None:
         refusal = standing.refusal
@@ -289,7 +297,9 @@ def _line(one: One, begins_at: datetime | None, now: datetime) -> _Line:
         if workload.queue is None:
             reason = workload.status_reason or "Suspended"
             refusal = Refusal(reason="", message="does not compete")
-            return _Line(one.tag, reason, refusal, len(SEVERITY), waits=True)
-        return _Line(one.tag, "", Refusal(reason="", message="is tried next"), _MILD)
+            return _VariantLine(one.tag, reason, refusal, len(SEVERITY), waits=True)
+        return _VariantLine(
+            one.tag, "", Refusal(reason="", message="tried in the next cycle"), _MILD
+        )
     weight = SEVERITY.get(refusal.reason, len(SEVERITY))
-    return _Line(one.tag, refusal.reason, refusal, weight, waits=True)
+    return _VariantLine(one.tag, refusal.reason, refusal, weight, waits=True)

@@ -1,4 +1,4 @@
-"""Whether a queue could ever hold a workload, asked before the workload is submitted."""
+"""Tells whether a queue could ever admit a workload, before the workload is submitted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 
 NO_QUEUE: Final = "NoSuchQueue"
 NEVER: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
-"""Obstacles that stay however much of the quota comes free."""
+"""Obstacles that free quota does not remove."""
 
 
 class _Manifest(msgspec.Struct, frozen=True):
@@ -25,11 +25,11 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
-    """Whether the workload of manifest could start if nothing else ran in the tree of its queue.
+    """Whether the workload in the manifest could start in an empty tree.
 
-    What it asks for is counted as the scheduler counts it, after exclusions and transformations,
-    and each pod set is compared with `admittance.quota.cell.potential`, as in a cycle. Two pod sets
-    that fit only one at a time are not noticed. ``fits`` is true where nothing can be said.
+    Its requests are counted as in a cycle, after exclusions and transformations, and each pod set
+    is compared with `admittance.quota.cell.potential`. Pod sets that fit only one at a time are not
+    detected. ``fits`` is true where this cannot be told.
     """
     try:
         needs = state.shapes.needs(msgspec.json.decode(manifest, type=_Manifest).spec)
@@ -58,7 +58,7 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
 
 
 def _smallest(shape: Shape) -> Shape:
-    """The shape with the fewest pods that it may start with."""
+    """The shape with the fewest pods that the workload may start with."""
     if not shape.is_flexible:
         return shape
     return shape.scaled(
@@ -67,7 +67,7 @@ def _smallest(shape: Shape) -> Shape:
 
 
 def _obstacles(plan: FlavorPlan, shape: Shape, *, ignore_undeclared: bool) -> list[Obstacle]:
-    """Why the first pod set that no flavor could hold cannot be held; empty: all could."""
+    """The obstacles of the first pod set that no flavor could hold; empty: all pod sets fit."""
     for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
         for resource, amount in totals:
             if amount and resource not in plan.groups and not ignore_undeclared:

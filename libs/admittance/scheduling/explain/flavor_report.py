@@ -1,4 +1,5 @@
-"""What every flavor says to a workload that waits: room by room, and what preemption could give."""
+"""Reports for each flavor whether it fits a pending workload, with numbers, and whether preemption
+helps."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from admittance.quota.cell import Cell, FlavorResource, available, borrow_level,
 from admittance.scheduling.cycle.flavor_assigner import Verdict, examine
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.reasons import sentence, shortfall
-from admittance.scheduling.explain.preemption_blockers import Ask, Looks, barriers
+from admittance.scheduling.explain.preemption_blockers import (
+    QuotaNeed,
+    SearchBudget,
+    preemption_blockers,
+)
 from admittance.scheduling.state.assignment import Assignment, Mode
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.queue import Queue
@@ -23,10 +28,10 @@ from admittance.scheduling.state.workload_info import Victim, WorkloadInfo, fami
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
-"""Once so many candidates may have been looked at, flavors that are left are not asked about."""
+"""Candidates that may be searched for one explanation. Later flavors get no search for victims."""
 
 FLAVORS_MAX: Final = 200
-"""Verdicts of one explanation, over all pod sets: an answer has to go into one message."""
+"""Verdicts of one explanation, over all pod sets: the reply must fit into one message."""
 
 OUTCOMES: Final = {
     Mode.FIT: "Fits",
@@ -37,15 +42,16 @@ OUTCOMES: Final = {
 }
 
 
-class Seen(NamedTuple):
-    """``verdicts`` on flavors; ``asks``: per flavor and resource that is short, who asks for it."""
+class FlavorReport(NamedTuple):
+    """``verdicts``: on each flavor; ``needs``: what is missing, per flavor and resource."""
 
     verdicts: list[FlavorVerdict]
-    asks: dict[FlavorResource, Ask]
+    needs: dict[FlavorResource, QuotaNeed]
 
 
-class _Oracle:
-    """The search of the nomination, for as long as it costs little."""
+class _BoundedSearch:
+    """The search for victims, limited to `CANDIDATES_MAX` candidates. ``unsearched``: flavors and
+    resources beyond the limit."""
 
     def __init__(self, queue: Queue, search: Search) -> None:
         self._search = search
@@ -53,19 +59,19 @@ class _Oracle:
         queues = domain.queues if domain is not None else (queue,)
         self._each = sum(len(one.candidates) for one in queues)
         self._left = CANDIDATES_MAX
-        self.gave_up: set[FlavorResource] = set()
+        self.unsearched: set[FlavorResource] = set()
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """As the search answers; nobody, where it is not asked any more."""
+        """The answer of the search; beyond the limit as if no workload could be preempted."""
         if not self._search.knows(cell, amount):
             if self._left <= 0:
-                self.gave_up.add(cell.fr)
+                self.unsearched.add(cell.fr)
                 return Mode.NO_CANDIDATES, borrow_level(cell, amount)[0]
             self._left -= self._each
         return self._search.ask(cell, amount)
 
 
-def see(
+def report_flavors(
     state: SchedulerState,
     queue: Queue,
     workload: WorkloadInfo,
@@ -73,20 +79,20 @@ def see(
     search: Search,
     *,
     closed: str,
-) -> Seen:
-    """Looks at every flavor. ``found``: what the workload as a whole would get; ``closed``: why no
-    flavor serves at all, however much room there is."""
+) -> FlavorReport:
+    """Reports on each flavor. ``found``: the assignment of the whole workload; ``closed``: why no
+    flavor fits, whatever quota is free; "": they may."""
     plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
-    oracle = _Oracle(queue, search)
-    asking = None if plan.policy is NO_PREEMPTION else oracle.ask
-    seen = Seen([], {})
-    looks = Looks()
-    told: set[FlavorResource] = set()
+    bounded = _BoundedSearch(queue, search)
+    ask = None if plan.policy is NO_PREEMPTION else bounded.ask
+    report = FlavorReport([], {})
+    budget = SearchBudget()
+    reported: set[FlavorResource] = set()
     uncovered = dict(_uncovered(state, queue, workload))
     for pod_set, resources in uncovered.items():
         for resource in resources:
-            seen.verdicts.append(
+            report.verdicts.append(
                 FlavorVerdict(
                     pod_set=pod_set,
                     flavor="",
@@ -97,27 +103,29 @@ def see(
                 )
             )
     held = family_quota_of(workload)
-    for one in examine(plan, shape, asking, list(_before(found)), held):
+    for one in examine(plan, shape, ask, list(_before(found)), held):
         why = closed
         if not why and one.pod_set in uncovered:
             missing = ", ".join(uncovered[one.pod_set])
-            why = f"its pod set asks for {missing}, too, which no flavor of the ClusterQueue has"
-        verdict, asks = _verdict(one, queue, workload, search, oracle, why)
-        bars: list[Protection] = []
+            why = f"its pod set also requests {missing}, which no flavor of the ClusterQueue has"
+        verdict, needs = _verdict(one, queue, workload, search, bounded, why)
+        blockers: list[Protection] = []
         if verdict.outcome in ("NoCandidates", "NoFit"):
-            for ask in asks:
-                if ask.cell.fr not in told:
-                    told.add(ask.cell.fr)
-                    bars += barriers(state, ask, looks)
-        for ask in asks:
-            seen.asks.setdefault(ask.cell.fr, ask)
-        if len(seen.verdicts) < FLAVORS_MAX:
-            seen.verdicts.append(replace(verdict, barriers=tuple(bars)) if bars else verdict)
-    return seen
+            for need in needs:
+                if need.cell.fr not in reported:
+                    reported.add(need.cell.fr)
+                    blockers += preemption_blockers(state, need, budget)
+        for need in needs:
+            report.needs.setdefault(need.cell.fr, need)
+        if len(report.verdicts) < FLAVORS_MAX:
+            report.verdicts.append(
+                replace(verdict, barriers=tuple(blockers)) if blockers else verdict
+            )
+    return report
 
 
 def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
-    """What pod sets before each one would take: nothing before the first."""
+    """Per pod set, the amounts that earlier pod sets of the workload would take."""
     cells = {cell.fr: cell for cell in found.whole}
     taken: dict[Cell, int] = {}
     for place in found.places:
@@ -145,10 +153,15 @@ def _uncovered(
 
 
 def _verdict(
-    one: Verdict, queue: Queue, workload: WorkloadInfo, search: Search, oracle: _Oracle, closed: str
-) -> tuple[FlavorVerdict, list[Ask]]:
+    one: Verdict,
+    queue: Queue,
+    workload: WorkloadInfo,
+    search: Search,
+    bounded: _BoundedSearch,
+    closed: str,
+) -> tuple[FlavorVerdict, list[QuotaNeed]]:
     rooms: list[Room] = []
-    asks: list[Ask] = []
+    needs: list[QuotaNeed] = []
     victims: dict[WorkloadInfo, Victim] = {}
     reasons = {obstacle.resource: obstacle.reason for obstacle in one.obstacles}
     held = family_quota_of(workload)
@@ -158,7 +171,7 @@ def _verdict(
         wanted = plus(before, amount)
         mode, level = one.rooms[at] if one.rooms else (Mode.NO_FIT, 0)
         free = max(0, available(cell))
-        # What its family has of it is as good as free for it.
+        # Quota that its family holds is free for this variant.
         had = min(wanted, held.backed(cell)) if held is not None else 0
         rooms.append(
             Room(
@@ -176,7 +189,7 @@ def _verdict(
             )
         )
         if reasons.get(resource) == "WaitingForQuota":
-            asks.append(Ask(queue, workload, cell, wanted - had))
+            needs.append(QuotaNeed(queue, workload, cell, wanted - had))
             if mode in (Mode.PREEMPT, Mode.RECLAIM):
                 going = search.victims({cell: wanted - had}, {cell.fr: None})
                 victims.update((victim.workload, victim) for victim in going)
@@ -194,43 +207,45 @@ def _verdict(
             outcome=outcome if outcome == "Ineligible" or not closed else "NoFit",
             level=one.level,
             reason=reason,
-            message=closed or _told(one, outcome, len(victims), queue, oracle),
+            message=closed or _message(one, outcome, len(victims), queue, bounded),
             shortfalls=tuple(shortfall(obstacle) for obstacle in one.obstacles),
             rooms=tuple(rooms),
             victims=tuple(going_of(victim) for victim in list(victims.values())[:VICTIMS_MAX]),
             victims_left_out=max(0, len(victims) - VICTIMS_MAX),
         ),
-        asks,
+        needs,
     )
 
 
-def _told(one: Verdict, outcome: str, victims: int, queue: Queue, oracle: _Oracle) -> str:
-    """The verdict in words, with its numbers."""
+def _message(
+    one: Verdict, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
+) -> str:
+    """The verdict as a sentence with numbers."""
     what = ", ".join(sentence(obstacle) for obstacle in one.obstacles)
     match outcome:
         case "Fits":
             return "fits by borrowing from its cohort" if one.level else "fits"
         case "Preempts":
-            others = "1 workload has" if victims == 1 else f"{victims} workloads have"
-            return f"{what}; room once {others} gone"
+            others = "1 workload is" if victims == 1 else f"{victims} workloads are"
+            return f"{what}; fits once {others} preempted"
         case "NoCandidates" if queue.plan is not None and queue.plan.policy is not NO_PREEMPTION:
-            if any(cell.fr in oracle.gave_up for cell in one.option.cells.values()):
-                return f"{what}; too many workloads run to look here for victims"
-            return f"{what}; nobody can be preempted for it"
+            if any(cell.fr in bounded.unsearched for cell in one.option.cells.values()):
+                return f"{what}; not searched for victims, because too many workloads hold quota"
+            return f"{what}; no workload can be preempted for it"
         case _:
             return what
 
 
 def going_of(victim: Victim) -> Going:
-    """A victim, as it is told."""
+    """The victim as a part of the reply."""
     workload = victim.workload
-    told = workload.preempted_by
+    reported = workload.preempted_by
     return Going(
         namespace=workload.key[0],
         name=workload.key[1],
         cluster_queue=workload.charge.queue.name if workload.charge is not None else "",
         priority=workload.priority,
         rule=victim.reason,
-        since=told.at if told is not None and workload.is_leaving else None,
+        since=reported.at if reported is not None and workload.is_leaving else None,
         shares=victim.shares,
     )

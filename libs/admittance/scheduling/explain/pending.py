@@ -1,7 +1,7 @@
-"""Who waits, queue by queue, in order, with position and reason.
+"""Lists pending workloads queue by queue, in order, with position and reason.
 
-Costs what is listed and a look at each class of the queue, whatever waits behind the last row; of
-one namespace or LocalQueue, a look at each of its workloads.
+The cost grows with the listed rows and the classes of the queue, not with the workloads behind the
+last row. For one namespace or LocalQueue it grows with the workloads there.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from admittance.scheduling.state.queue_order import listed, position_in, stands
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, WorkloadInfo, age_key
 
-LEADS_NOWHERE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
+NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 LIMIT_MAX: Final = 1_000
-"""Rows of one answer: about half of what a message may carry."""
+"""Rows of one reply: about half of what a message may contain."""
 BYTES_MAX: Final = 700_000
 ROW_BYTES: Final = 400
-"""What a row has beside its message, at most, but for very long names."""
+"""Bytes of a row without its message and very long names, at most."""
 FEW: Final = 2_000
-"""So many are put in order by themselves; of more, the order of the whole queue is walked."""
+"""Up to this number the selected workloads are sorted; more are picked from the ordered queue."""
 
 
 def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> PendingReply:
-    """Who waits, queue by queue, in order."""
+    """The pending workloads, queue by queue, in order."""
     target = query.cluster_queue
     if query.local_queue and namespace:
         local = state.catalog.local_queues.get((namespace, query.local_queue))
@@ -48,31 +48,31 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
     elif target:
         queues = [state.queues[target]]
     else:
-        queues = _in_sequence(state)
+        queues = _queues_by_name(state)
     rows: list[PendingRow] = []
     skip = max(0, query.skip)
     limit = max(0, min(query.limit, LIMIT_MAX))
     total = 0
     for queue in queues:
-        chosen = _chosen(state, queue, namespace, query.local_queue)
-        count = queue.pending if chosen is None else len(chosen)
+        selected = _selected(state, queue, namespace, query.local_queue)
+        count = queue.pending if selected is None else len(selected)
         total += count
         if len(rows) < limit and skip < count:
-            found = _listed(queue, chosen, skip + limit - len(rows))
+            found = _listed(queue, selected, skip + limit - len(rows))
             rows += [_row(state, queue, one, at) for at, one in islice(found, skip, None)]
         skip = max(0, skip - count)
     if not query.cluster_queue:
-        for workload in _nowhere(state, namespace, query.local_queue):
+        for workload in _without_queue(state, namespace, query.local_queue):
             total += 1
             if skip:
                 skip -= 1
             elif len(rows) < limit:
-                rows.append(_row_of_nowhere(state, workload))
+                rows.append(_row_without_queue(state, workload))
     return PendingReply(rows=tuple(_fitting(rows)), total=total)
 
 
 def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
-    """As many of the first rows as go into one message; whoever wants more asks on from there."""
+    """The first rows, as many as fit into one message; a next query skips them."""
     left = BYTES_MAX
     for at, row in enumerate(rows):
         left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))
@@ -81,31 +81,31 @@ def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
     return rows
 
 
-def everybody(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | None]]:
-    """All that `pending` lists over several answers, each with what it was refused with; None:
-    it was not, or waits for something of its own."""
-    for queue in _in_sequence(state):
+def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | None]]:
+    """All pending workloads in the order of `pending`, each with its refusal; None: it was not
+    refused, or waits for something of its own."""
+    for queue in _queues_by_name(state):
         for at, workload in enumerate(listed(queue), start=1):
             refused = (
-                family_summary.told(state, workload)
+                family_summary.family_refusal(state, workload)
                 if workload.is_parent
                 else refusal_for(workload)
             )
             yield _row(state, queue, workload, at), refused
-    for workload in _nowhere(state, "", ""):
-        yield _row_of_nowhere(state, workload), None
+    for workload in _without_queue(state, "", ""):
+        yield _row_without_queue(state, workload), None
 
 
-def _in_sequence(state: SchedulerState) -> list[Queue]:
+def _queues_by_name(state: SchedulerState) -> list[Queue]:
     return sorted(
         (one for one in state.queues.values() if one.node is not None), key=lambda one: one.name
     )
 
 
-def _chosen(
+def _selected(
     state: SchedulerState, queue: Queue, namespace: str, local_queue: str
 ) -> dict[WorkloadInfo, None] | None:
-    """Those of the queue that are asked for; None: all."""
+    """The workloads of the queue that the query selects; None: all."""
     if not namespace and not local_queue:
         return None
     return {
@@ -118,33 +118,35 @@ def _chosen(
 
 
 def _listed(
-    queue: Queue, chosen: dict[WorkloadInfo, None] | None, limit: int
+    queue: Queue, selected: dict[WorkloadInfo, None] | None, limit: int
 ) -> Iterator[tuple[int, WorkloadInfo]]:
-    """The first so many of those that are chosen, with their positions."""
-    if chosen is not None and len(chosen) < min(FEW, queue.live // 4):
-        for workload in nsmallest(limit, chosen, key=lambda one: stands(queue, one)):
+    """The first ``limit`` selected workloads, with their positions."""
+    if selected is not None and len(selected) < min(FEW, queue.live // 4):
+        for workload in nsmallest(limit, selected, key=lambda one: stands(queue, one)):
             yield position_in(queue, workload), workload
         return
     numbered = enumerate(listed(queue), start=1)
-    if chosen is None:
+    if selected is None:
         yield from islice(numbered, limit)
         return
-    yield from islice((one for one in numbered if one[1] in chosen), limit)
+    yield from islice((one for one in numbered if one[1] in selected), limit)
 
 
 def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: int) -> PendingRow:
-    """One that waits; a family is one row, its parent's."""
+    """The row of one workload. A family has one row, for its parent."""
     why = refused = (
-        family_summary.told(state, workload) if workload.is_parent else refusal_for(workload)
+        family_summary.family_refusal(state, workload)
+        if workload.is_parent
+        else refusal_for(workload)
     )
     if why is None and (standing := standing_of(workload)) is not None:
         why = standing.refusal
     if why is not None:
         reason, message = why.reason, why.message
     else:
-        reason, message = "PendingEvaluation", f"Number {position} in its ClusterQueue"
+        reason, message = "PendingEvaluation", f"At position {position} of its ClusterQueue"
     if not queue.activity.active:
-        # Nobody of the queue is considered, whatever was found out before.
+        # The scheduler considers no workload of an inactive queue, so older reasons do not count.
         reason, message = queue.activity.reason, queue.activity.message
     elif workload.requeue_at is not None and (
         workload.inadmissible is BACKOFF
@@ -169,13 +171,14 @@ def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: 
     )
 
 
-def _nowhere(state: SchedulerState, namespace: str, local_queue: str) -> Iterator[WorkloadInfo]:
-    """Who would compete, if only its LocalQueue led to a ClusterQueue and ran. Costs a look at each
-    LocalQueue that is named."""
+def _without_queue(
+    state: SchedulerState, namespace: str, local_queue: str
+) -> Iterator[WorkloadInfo]:
+    """Workloads that cannot compete because their LocalQueue is stopped or has no ClusterQueue."""
     for key, workloads in state.by_local_queue.items():
         if (namespace and key[0] != namespace) or (local_queue and key[1] != local_queue):
             continue
-        if state.catalog.local_queue_activity(*key).reason in LEADS_NOWHERE:
+        if state.catalog.local_queue_activity(*key).reason in NO_CLUSTER_QUEUE:
             yield from sorted(
                 (
                     one
@@ -189,7 +192,7 @@ def _nowhere(state: SchedulerState, namespace: str, local_queue: str) -> Iterato
             )
 
 
-def _row_of_nowhere(state: SchedulerState, workload: WorkloadInfo) -> PendingRow:
+def _row_without_queue(state: SchedulerState, workload: WorkloadInfo) -> PendingRow:
     activity = state.catalog.local_queue_activity(*workload.local_queue)
     local = state.catalog.local_queues.get(workload.local_queue)
     return PendingRow(

@@ -1,8 +1,7 @@
-"""Why holders of what is short stay where they are: queue by queue, the rule and the policy behind
-it, with the numbers.
+"""Explains for each ClusterQueue why preempting its workloads does not free a missing resource.
 
-It tells what the searches made of one flavor and resource, without searching: whom the policies
-leave out, and, where they leave somebody, what else is in the way.
+It names the rule and the policy that protect the workloads, with numbers, without repeating the
+search for victims. For workloads that may be preempted it says why that is not enough.
 """
 
 from __future__ import annotations
@@ -28,156 +27,176 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import WorkloadInfo
 
 QUEUES_MAX = 5
-"""Barriers told of other queues, those that use most first."""
+"""Other ClusterQueues that are explained, those with the highest usage first."""
 LOOKED_AT_MAX = 2_000
-"""Workloads looked at for one explanation."""
+"""Workloads, and ClusterQueues, that are checked for one explanation."""
 
 
-class Looks:
-    """How many workloads, and how many queues, may still be looked at."""
+class QuotaNeed(NamedTuple):
+    """A resource that a workload lacks in a flavor. ``wanted`` includes its other pod sets."""
+
+    queue: Queue
+    workload: WorkloadInfo
+    cell: Cell
+    wanted: int
+
+    @property
+    def policy(self) -> Policy:
+        """The preemption policy of its ClusterQueue."""
+        return self.queue.plan.policy if self.queue.plan is not None else NO_PREEMPTION
+
+
+class SearchBudget:
+    """How many workloads and ClusterQueues may still be checked."""
 
     def __init__(self) -> None:
         self.left = LOOKED_AT_MAX
         self.queues_left = LOOKED_AT_MAX
 
     def through(self, queue: Queue) -> Iterator[WorkloadInfo]:
-        """Those that hold quota of the queue, as many as may be."""
+        """The workloads that hold quota of the queue, as many as may be checked."""
         count = min(self.left, len(queue.holding))
         self.left -= count
         return islice(queue.holding, count)
 
 
-def barriers(state: SchedulerState, ask: Ask, looks: Looks) -> Iterator[Protection]:
-    """What keeps the holders of one flavor and resource in place."""
+def preemption_blockers(
+    state: SchedulerState, need: QuotaNeed, budget: SearchBudget
+) -> Iterator[Protection]:
+    """Why preemption does not free one flavor and resource, for each ClusterQueue."""
     if not state.config.preemption:
-        yield _barrier(ask, "", "PolicyNever", "", "preemption is switched off")
+        yield _blocker(need, "", "PolicyNever", "", "preemption is disabled in the configuration")
         return
-    within = ask.policy.within
-    if is_too_much(ask):
-        nominal = render(ask.cell.fr[1], ask.cell.nominal)
+    within = need.policy.within
+    if exceeds_entitlement(need):
+        nominal = render(need.cell.fr[1], need.cell.nominal)
         text = (
-            f"it asks for more than nominalQuota {nominal} of ClusterQueue {ask.queue.name}, whose "
-            "borrowWithinCohort: Never lets nobody preempt who has to borrow"
+            f"it requests more than nominalQuota {nominal} of ClusterQueue {need.queue.name} and "
+            "would have to borrow, and borrowWithinCohort: Never forbids preemption for that"
         )
-        yield _barrier(ask, "", "AboveNominal", "borrowWithinCohort: Never", text)
+        yield _blocker(need, "", "AboveNominal", "borrowWithinCohort: Never", text)
         return
     if within == "Never":
-        text = f"withinClusterQueue: Never of ClusterQueue {ask.queue.name}"
-        used = ask.cell.usage
+        text = f"ClusterQueue {need.queue.name} has withinClusterQueue: Never"
+        used = need.cell.usage
         policy = "withinClusterQueue: Never"
         if used:
-            yield _barrier(ask, ask.queue.name, "PolicyNever", policy, text, amount=used)
+            yield _blocker(need, need.queue.name, "PolicyNever", policy, text, amount=used)
     else:
-        yield from _of_queue(state, ask, ask.queue, f"withinClusterQueue: {within}", looks)
-    domain = ask.queue.domain
-    if domain is None or ask.cell.parent is None:
+        yield from _blockers_in(state, need, need.queue, f"withinClusterQueue: {within}", budget)
+    domain = need.queue.domain
+    if domain is None or need.cell.parent is None:
         return
-    if looks.queues_left <= 0:
-        yield _barrier(ask, "", "NotLookedAt", "", "there are too many queues to look at all again")
+    if budget.queues_left <= 0:
+        yield _blocker(need, "", "NotLookedAt", "", "too many ClusterQueues to check again")
         return
-    looks.queues_left -= len(domain.queues)
+    budget.queues_left -= len(domain.queues)
     using = [
         (cell.usage, one)
         for one in domain.queues
-        if one is not ask.queue
+        if one is not need.queue
         and one.node is not None
-        and (cell := one.node.cells.get(ask.cell.fr)) is not None
+        and (cell := one.node.cells.get(need.cell.fr)) is not None
         and cell.usage > 0
     ]
     if not using:
         return
-    reclaim = f"reclaimWithinCohort: {ask.policy.reclaim}"
-    if ask.policy.reclaim == "Never":
+    reclaim = f"reclaimWithinCohort: {need.policy.reclaim}"
+    if need.policy.reclaim == "Never":
         amount = sum(used for used, _ in using)
-        text = f"{reclaim} of ClusterQueue {ask.queue.name} leaves other queues what they use"
-        yield _barrier(ask, "", "PolicyNever", reclaim, text, amount=amount)
+        text = (
+            f"ClusterQueue {need.queue.name} has {reclaim}, so other ClusterQueues keep their quota"
+        )
+        yield _blocker(need, "", "PolicyNever", reclaim, text, amount=amount)
         return
-    told = nlargest(QUEUES_MAX, using, key=lambda one: (one[0], one[1].name))
-    for used, other in told:
-        rule = outside(state, ask, other)
+    largest = nlargest(QUEUES_MAX, using, key=lambda one: (one[0], one[1].name))
+    for used, other in largest:
+        rule = queue_protection_rule(state, need, other)
         if rule:
-            text = _protected(state, ask, other, rule)
+            text = _queue_sentence(state, need, other, rule)
             policy = reclaim if rule == "PolicyNever" else ""
-            yield _barrier(ask, other.name, rule, policy, text, amount=used)
+            yield _blocker(need, other.name, rule, policy, text, amount=used)
         else:
-            yield from _of_queue(state, ask, other, reclaim, looks)
-    if len(using) > len(told):
-        text = f"{len(using) - len(told)} more ClusterQueues use less of it each"
-        yield _barrier(ask, "", "NotLookedAt", "", text)
+            yield from _blockers_in(state, need, other, reclaim, budget)
+    if len(using) > len(largest):
+        text = f"{len(using) - len(largest)} more ClusterQueues with less usage were not checked"
+        yield _blocker(need, "", "NotLookedAt", "", text)
 
 
-def _of_queue(
-    state: SchedulerState, ask: Ask, queue: Queue, policy: str, looks: Looks
+def _blockers_in(
+    state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, budget: SearchBudget
 ) -> Iterator[Protection]:
-    """Why workloads of one queue stay, that as such gives some up."""
-    spared: dict[str, list[tuple[int, int]]] = {}
+    """Why preempting workloads of one queue does not help. No rule protects the whole queue."""
+    protected: dict[str, list[tuple[int, int]]] = {}
     candidates = [0, 0]
-    fr = ask.cell.fr
-    if not looks.left:
-        text = f"ClusterQueue {queue.name} was not looked through: there are too many to look at"
-        yield _barrier(ask, queue.name, "NotLookedAt", "", text)
+    fr = need.cell.fr
+    if not budget.left:
+        text = f"ClusterQueue {queue.name} was not checked, because too many workloads hold quota"
+        yield _blocker(need, queue.name, "NotLookedAt", "", text)
         return
-    for other in looks.through(queue):
+    for other in budget.through(queue):
         assert other.charge is not None
         amount = sum(much for cell, much in other.charge.cells if cell.fr == fr)
-        if not amount or other is ask.workload:
+        if not amount or other is need.workload:
             continue
-        rule = spared_by(state, ask, other)
+        rule = protection_rule(state, need, other)
         if rule:
-            spared.setdefault(rule, []).append((amount, other.priority))
+            protected.setdefault(rule, []).append((amount, other.priority))
         else:
             candidates[0] += 1
             candidates[1] += amount
-    for rule, held in spared.items():
-        setting = _policy(ask, rule, policy)
+    for rule, held in protected.items():
+        setting = _setting(need, rule, policy)
         lowest = min(priority for _, priority in held)
-        yield _barrier(
-            ask,
+        yield _blocker(
+            need,
             queue.name,
             rule,
             setting,
-            _sentence(ask, queue, rule, setting, lowest),
+            _workload_sentence(need, queue, rule, setting, lowest),
             workloads=len(held),
             amount=sum(amount for amount, _ in held),
             lowest=lowest if "Priority" in rule else None,
         )
     if candidates[0]:
-        yield _candidates(state, ask, queue, policy, candidates[0], candidates[1])
+        yield _candidates(state, need, queue, policy, candidates[0], candidates[1])
 
 
 def _candidates(
-    state: SchedulerState, ask: Ask, queue: Queue, policy: str, workloads: int, amount: int
+    state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, workloads: int, amount: int
 ) -> Protection:
-    """Candidates whose going was not enough."""
-    resource = ask.cell.fr[1]
-    held = f"{_several(workloads)} of ClusterQueue {queue.name}, holding {render(resource, amount)}"
-    if state.config.fair_sharing is not None and queue is not ask.queue:
-        shares = _shares(ask, queue)
+    """Why it does not help to preempt the candidates."""
+    resource = need.cell.fr[1]
+    holds = "holds" if workloads == 1 else "hold"
+    held = f"{counted(workloads, 'workload')} in ClusterQueue {queue.name} {holds} "
+    held += f"{render(resource, amount)} and may be preempted"
+    if state.config.fair_sharing is not None and queue is not need.queue:
+        shares = _share_sentence(need, queue)
         if shares:
-            return _barrier(
-                ask, queue.name, "SharesForbid", policy, f"{held}: {shares}",
+            return _blocker(
+                need, queue.name, "SharesForbid", policy, f"{held}, but {shares}",
                 workloads=workloads, amount=amount,
             )  # fmt: skip
-    text = f"{held}: not enough even without them"
-    return _barrier(ask, queue.name, "NotEnough", policy, text, workloads=workloads, amount=amount)
+    text = f"{held}, but that does not free enough"
+    return _blocker(need, queue.name, "NotEnough", policy, text, workloads=workloads, amount=amount)
 
 
-def _shares(ask: Ask, queue: Queue) -> str:
-    """Both sides' shares, with what is asked for counted as used."""
-    assert ask.queue.node is not None and queue.node is not None
-    ask.cell.charge(ask.wanted)
-    mine, theirs = almost_common(ask.queue.node, queue.node)
+def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
+    """Compares the shares with the needed quota counted as used; "": shares forbid nothing."""
+    assert need.queue.node is not None and queue.node is not None
+    need.cell.charge(need.wanted)
+    mine, theirs = almost_common(need.queue.node, queue.node)
     own, other = share_of(mine).standing, share_of(theirs).standing
-    ask.cell.charge(-ask.wanted)
+    need.cell.charge(-need.wanted)
     if own < other:
         return ""
     return (
-        f"with this workload {mine.name} would have share {number(share(own))}, "
-        f"{theirs.name} has {number(share(other))}"
+        f"with this workload {mine.name} would have share {number(share(own))}, not below the "
+        f"share {number(share(other))} of {theirs.name}"
     )
 
 
-def _policy(ask: Ask, rule: str, policy: str) -> str:
+def _setting(need: QuotaNeed, rule: str, policy: str) -> str:
     if rule == loop_guard.REASON:
         return ""
     if rule == "PriorityNotLower" and policy == "reclaimWithinCohort: Any":
@@ -185,52 +204,56 @@ def _policy(ask: Ask, rule: str, policy: str) -> str:
     if rule == "WhileBorrowing":
         return "borrowWithinCohort: Never"
     if rule == "AboveThreshold":
-        return f"borrowWithinCohort: LowerPriority up to {ask.policy.threshold}"
+        return f"borrowWithinCohort: LowerPriority up to {need.policy.threshold}"
     return policy
 
 
-def _sentence(ask: Ask, queue: Queue, rule: str, policy: str, lowest: int) -> str:
-    mine = ask.queue.name
+def _workload_sentence(need: QuotaNeed, queue: Queue, rule: str, policy: str, lowest: int) -> str:
+    mine = need.queue.name
     if rule == "PolicyNever":
-        return f"{policy} of ClusterQueue {mine}"
+        return f"ClusterQueue {mine} has {policy}"
     if rule == loop_guard.REASON:
-        return f"it took their quota in ClusterQueue {queue.name} again and again: not for a while"
+        return (
+            f"it preempted workloads in ClusterQueue {queue.name} too often and may not preempt "
+            "them again for some time"
+        )
     if rule == "WhileBorrowing":
         return (
-            f"borrowWithinCohort: Never of ClusterQueue {mine}, which would have to borrow, leaves "
-            f"ClusterQueue {queue.name} what it uses"
+            f"ClusterQueue {mine} would have to borrow, and its borrowWithinCohort: Never forbids "
+            f"preemption in ClusterQueue {queue.name} for that"
         )
     if rule == "AboveThreshold":
         return (
-            f"priorities in ClusterQueue {queue.name} begin at {lowest}, above "
-            f"maxPriorityThreshold {ask.policy.threshold} of ClusterQueue {mine}"
+            f"workloads in ClusterQueue {queue.name} have priority {lowest} or higher, above "
+            f"maxPriorityThreshold {need.policy.threshold} of ClusterQueue {mine}"
         )
     return (
-        f"{policy} of ClusterQueue {mine}: priorities in ClusterQueue {queue.name} begin at "
-        f"{lowest}, not below {ask.workload.priority}"
+        f"ClusterQueue {mine} has {policy}, and workloads in ClusterQueue {queue.name} have "
+        f"priority {lowest} or higher, not below {need.workload.priority}"
     )
 
 
-def _protected(state: SchedulerState, ask: Ask, queue: Queue, rule: str) -> str:
-    resource = ask.cell.fr[1]
+def _queue_sentence(state: SchedulerState, need: QuotaNeed, queue: Queue, rule: str) -> str:
+    resource = need.cell.fr[1]
     assert queue.node is not None
-    cell = queue.node.cells[ask.cell.fr]
+    cell = queue.node.cells[need.cell.fr]
     if rule == "Inactive":
-        return f"ClusterQueue {queue.name} is inactive, and gives nothing up"
+        return f"ClusterQueue {queue.name} is inactive, so its workloads are not preempted"
     if rule == "CohortWithinQuota":
-        cohort = sheltering(state, queue.node, ask)
+        cohort = protecting_cohort(state, queue.node, need)
         name = cohort.name if cohort is not None else ""
         return f"cohort {name}, above ClusterQueue {queue.name}, uses no more than its quota"
     used, nominal = render(resource, cell.usage), render(resource, cell.nominal)
     return f"ClusterQueue {queue.name} uses {used}, within its nominal quota of {nominal}"
 
 
-def _several(workloads: int) -> str:
-    return "1 workload" if workloads == 1 else f"{workloads} workloads"
+def counted(count: int, what: str) -> str:
+    """``1 workload``, ``2 workloads``."""
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-def _barrier(
-    ask: Ask,
+def _blocker(
+    need: QuotaNeed,
     queue: str,
     rule: str,
     policy: str,
@@ -240,14 +263,14 @@ def _barrier(
     amount: int = 0,
     lowest: int | None = None,
 ) -> Protection:
-    flavor, resource = ask.cell.fr
+    flavor, resource = need.cell.fr
     return Protection(
         cluster_queue=queue,
         flavor=flavor,
         resource=resource,
         rule=rule,
         policy=policy,
-        of=ask.queue.name if policy else "",
+        of=need.queue.name if policy else "",
         workloads=workloads,
         amount=amount,
         lowest_priority=lowest,
@@ -255,67 +278,53 @@ def _barrier(
     )
 
 
-class Ask(NamedTuple):
-    """Who asks, for how much of what: ``wanted`` counts what its other pod sets take."""
-
-    queue: Queue
-    workload: WorkloadInfo
-    cell: Cell
-    wanted: int
-
-    @property
-    def policy(self) -> Policy:
-        """What its queue allows."""
-        return self.queue.plan.policy if self.queue.plan is not None else NO_PREEMPTION
-
-
-def spared_by(state: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
-    """Which rule keeps the holder from being preempted; "": it is a candidate."""
+def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo) -> str:
+    """The rule that protects the holder from preemption; "": it is a candidate."""
     assert other.charge is not None
     queue = other.charge.queue
-    if other in LoopGuard(state).barred(ask.workload):
+    if other in LoopGuard(state).barred(need.workload):
         return loop_guard.REASON
-    if queue is ask.queue:
-        if ask.policy.within == "Never":
+    if queue is need.queue:
+        if need.policy.within == "Never":
             return "PolicyNever"
-        return "" if allows(ask.policy.within, ask.workload, other) else "PriorityNotLower"
-    return outside(state, ask, queue) or _by_priority(state, ask, other)
+        return "" if allows(need.policy.within, need.workload, other) else "PriorityNotLower"
+    return queue_protection_rule(state, need, queue) or _by_priority(state, need, other)
 
 
-def outside(state: SchedulerState, ask: Ask, queue: Queue) -> str:
-    """The rule that protects all workloads of another queue; "" if none does."""
-    if ask.policy.reclaim == "Never":
+def queue_protection_rule(state: SchedulerState, need: QuotaNeed, queue: Queue) -> str:
+    """The rule that protects all workloads of another queue; "": no rule does."""
+    if need.policy.reclaim == "Never":
         return "PolicyNever"
     if not queue.activity.active:
         return "Inactive"
     node = queue.node
-    cell = node.cells.get(ask.cell.fr) if node is not None else None
+    cell = node.cells.get(need.cell.fr) if node is not None else None
     if node is None or cell is None or not is_over(cell):
         return "WithinNominal"
-    return "CohortWithinQuota" if sheltering(state, node, ask) is not None else ""
+    return "CohortWithinQuota" if protecting_cohort(state, node, need) is not None else ""
 
 
-def sheltering(state: SchedulerState, node: Node, ask: Ask) -> Node | None:
-    """The cohort above another queue, below the common one, that takes no more than it has: of what
-    is asked for, or, where shares count, of anything."""
+def protecting_cohort(state: SchedulerState, node: Node, need: QuotaNeed) -> Node | None:
+    """The lowest cohort between another queue and the common cohort that does not borrow; None: all
+    borrow. With fair sharing it borrows nothing at all, otherwise nothing of the needed quota."""
     above = node.parent
-    common = _common(ask, node)
+    common = _common_cohort(need, node)
     while above is not None and above is not common:
         if state.config.fair_sharing is not None:
             if not share_of(above).borrowing:
                 return above
         else:
-            cell = above.cells.get(ask.cell.fr)
+            cell = above.cells.get(need.cell.fr)
             if cell is None or not is_over(cell):
                 return above
         above = above.parent
     return None
 
 
-def _common(ask: Ask, node: Node) -> Node | None:
-    """The lowest cohort above both."""
+def _common_cohort(need: QuotaNeed, node: Node) -> Node | None:
+    """The lowest cohort above both queues."""
     mine: set[Node] = set()
-    here = ask.queue.node
+    here = need.queue.node
     while here is not None:
         mine.add(here)
         here = here.parent
@@ -325,28 +334,28 @@ def _common(ask: Ask, node: Node) -> Node | None:
     return above
 
 
-def _by_priority(state: SchedulerState, ask: Ask, other: WorkloadInfo) -> str:
+def _by_priority(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo) -> str:
     assert other.charge is not None
-    policy = ask.policy
-    if not allows(policy.reclaim, ask.workload, other):
+    policy = need.policy
+    if not allows(policy.reclaim, need.workload, other):
         return "PriorityNotLower"
     node = other.charge.queue.node
-    if state.config.fair_sharing is not None or (node is not None and _is_entitled(ask, node)):
+    if state.config.fair_sharing is not None or (node is not None and _is_entitled(need, node)):
         return ""
     if not policy.borrow:
         return "WhileBorrowing"
-    if other.priority >= ask.workload.priority:
+    if other.priority >= need.workload.priority:
         return "PriorityNotLower"
     if policy.threshold is not None and other.priority > policy.threshold:
         return "AboveThreshold"
     return ""
 
 
-def _is_entitled(ask: Ask, node: Node) -> bool:
-    """Its queue, or a cohort above it and below the one that it shares with the other queue, has
-    enough of its own."""
-    common = _common(ask, node)
-    cell, rest = ask.cell, ask.wanted
+def _is_entitled(need: QuotaNeed, node: Node) -> bool:
+    """Whether its queue, or a cohort between its queue and the common cohort, has enough quota of
+    its own."""
+    common = _common_cohort(need, node)
+    cell, rest = need.cell, need.wanted
     while is_over(cell, rest):
         rest = max(0, rest - cell.local_free())
         if cell.parent is None or cell.parent.node is common:
@@ -355,10 +364,10 @@ def _is_entitled(ask: Ask, node: Node) -> bool:
     return True
 
 
-def is_too_much(ask: Ask) -> bool:
-    """No part of the tree below the root is entitled to so much, so that victims are not even
-    looked for. Source: `docs/spec/scheduling.md#5.3, #6.4`."""
-    plan = ask.queue.plan
-    if plan is None or plan.borrow_preempts or ask.cell.nominal >= ask.wanted:
+def exceeds_entitlement(need: QuotaNeed) -> bool:
+    """Whether the amount exceeds the quota of every node below the root. Then the scheduler does
+    not search for victims. Source: `docs/spec/scheduling.md#5.3, #6.4`."""
+    plan = need.queue.plan
+    if plan is None or plan.borrow_preempts or need.cell.nominal >= need.wanted:
         return False
-    return not borrow_level(ask.cell, ask.wanted)[1]
+    return not borrow_level(need.cell, need.wanted)[1]

@@ -1,4 +1,4 @@
-"""Counters, usage and activity of queues, and the trees of cohorts that they are in."""
+"""Returns counters, usage and activity of queues, and the trees of cohorts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ RUNS: Final = frozenset({"Admitted", "Evicting"})
 
 
 def is_parked(workload: WorkloadInfo) -> bool:
-    """It waits, and is not considered before something changes; of a parent: none of its variants
-    is."""
+    """Whether it is pending and not considered again until something changes. A parent is parked if
+    all of its pending variants are."""
     if workload.is_parent and workload.family is not None:
-        # The first that is not decides: whoever asks for counters asks this of every parent.
+        # Stop at the first variant that is not parked: this runs for every parent.
         waiting = False
         for one in workload.family.variants:
             if one.queue is not None:
@@ -44,7 +44,7 @@ def is_parked(workload: WorkloadInfo) -> bool:
 
 
 def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
-    """Counters and usage, of one ClusterQueue or all; of LocalQueues those of the namespace. Of a
+    """Counters and usage of one ClusterQueue or all, and of the LocalQueues of the namespace. For a
     cohort: its whole tree."""
     if query.cohort:
         return _of_cohort(state, query.cohort)
@@ -65,7 +65,7 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
 
 
 def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
-    with without(kept((queue,))):
+    with without_charges(promised((queue,))):
         return _status(state, queue)
 
 
@@ -76,7 +76,7 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
     running = 0
     for workload in queue.holding:
         if workload.charge is not None and workload.state in RUNS:
-            running += 1  # Of a family the one that its parent is admitted with.
+            running += 1  # A family counts once: as its admitted variant.
             for cell, amount in workload.charge.cells:
                 admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
     return QueueStatus(
@@ -97,11 +97,11 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
                 nominal=cell.nominal,
                 reserved=cell.usage,
                 admitted=admitted.get(fr, 0),
-                # Over quota is not borrowed where there is nobody to borrow from.
+                # Usage above nominal is borrowed only from a cohort.
                 borrowed=max(0, cell.usage - cell.nominal) if node.parent is not None else 0,
             )
             for fr, cell in node.cells.items()
-            if _tells(cell)
+            if _is_listed(cell)
         ),
         by_usage=queue.lanes is not None,
         weighted_share=share_of(node).shown if state.config.fair_sharing is not None else None,
@@ -109,7 +109,7 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
 
 
 def _parked(queue: Queue) -> int:
-    """How many wait and are not considered before something changes, a family counted as one."""
+    """The number of parked workloads. A family counts as one."""
     if not queue.variants and not queue.parents:
         return sum(cls.live for cls in queue.parked_classes) + len(queue.parked_workloads)
     regular = sum(cls.live for cls in queue.parked_classes if not cls.is_of_variants)
@@ -118,26 +118,27 @@ def _parked(queue: Queue) -> int:
 
 
 def _reserving(queue: Queue) -> int:
-    """How many hold quota. A family does once it is admitted: until then its parent waits."""
+    """The number of workloads that hold quota. A family counts once it is admitted, because its
+    parent is pending until then."""
     if queue.rules is None:
         return len(queue.holding)
     return sum(_stands_for_itself(one) for one in queue.holding)
 
 
 def _stands_for_itself(workload: WorkloadInfo) -> bool:
-    """It is a regular workload, or the one of its family that its parent is admitted with."""
+    """Whether it is a regular workload, or the admitted variant of its family."""
     return workload.family is None or workload.state in RUNS
 
 
-def _tells(cell: Cell) -> bool:
-    """A manifest names it, or something of it is still used: what was taken out of a manifest
-    while it was in use is shown until nobody uses it any more."""
+def _is_listed(cell: Cell) -> bool:
+    """Whether a manifest names it, or some of it is still used: quota that was removed from a
+    manifest is listed until its usage ends."""
     return cell.is_listed or cell.usage != 0
 
 
 def _local_queue(state: SchedulerState, key: Key) -> QueueStatus:
     queue = state.queues.get(state.catalog.local_queues[key].spec.cluster_queue)
-    with without(kept((queue,)) if queue is not None else ()):
+    with without_charges(promised((queue,)) if queue is not None else ()):
         return _local_status(state, key)
 
 
@@ -160,7 +161,7 @@ def _local_status(state: SchedulerState, key: Key) -> QueueStatus:
         runs = workload.state in RUNS
         reserving += _stands_for_itself(workload)
         admitted += runs
-        for cell, amount in shown(workload):
+        for cell, amount in counted_amounts(workload):
             usage.setdefault(cell.fr, [0, 0])[0] += amount
         for cell, amount in charge.cells if runs else ():
             usage.setdefault(cell.fr, [0, 0])[1] += amount
@@ -187,14 +188,14 @@ def _local_status(state: SchedulerState, key: Key) -> QueueStatus:
 def _of_cohort(state: SchedulerState, name: str) -> QueuesReply:
     node = state.catalog.tree.cohorts.get(name)
     if node is None:
-        return QueuesReply(error=f"no cohort {name} is known: nothing names it")
+        return QueuesReply(error=f"cohort {name} does not exist: no object names it")
     root = node.root()
-    going = kept(state.queues[one.name] for one in root.queues() if one.name in state.queues)
+    going = promised(state.queues[one.name] for one in root.queues() if one.name in state.queues)
     free: dict[Cell, int] = {}
     if going:
-        # What is kept for somebody is not used, and still nobody else may have it.
+        # Quota that is only held for a workload is not used, but it is not available either.
         free = {cell: available(cell) for one in _nodes(root) for cell in one.cells.values()}
-    with without(going):
+    with without_charges(going):
         return QueuesReply(tree=tuple(_walk(state, root, 0, free)))
 
 
@@ -219,7 +220,9 @@ def _walk(
         in_cycle=state.catalog.tree.in_cycle(node),
         pending=queue.pending if queue is not None else 0,
         reserving=_reserving(queue) if queue is not None else 0,
-        usage=tuple(_usage(cell, free) for _, cell in sorted(node.cells.items()) if _tells(cell)),
+        usage=tuple(
+            _usage(cell, free) for _, cell in sorted(node.cells.items()) if _is_listed(cell)
+        ),
     )
     for below in sorted(node.members):
         yield from _walk(state, node.members[below], depth + 1, free)
@@ -242,8 +245,8 @@ def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
     )
 
 
-def is_kept(workload: WorkloadInfo) -> bool:
-    """Its quota is only kept for it, or is about to be."""
+def is_promised(workload: WorkloadInfo) -> bool:
+    """Whether its quota is held for it until the job of its sibling has stopped."""
     family = workload.family
     if family is None:
         return False
@@ -252,25 +255,29 @@ def is_kept(workload: WorkloadInfo) -> bool:
     )
 
 
-def shown(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
-    """What it holds; of a family all of it, told with the one that counts for it."""
+def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
+    """The quota that it holds. The quota of a family is shown with the variant that counts."""
     overlap = workload.family_quota
     if overlap is None:
         return workload.charge.cells if workload.charge is not None else ()
     return overlap.amounts() if overlap.counts is workload else ()
 
 
-def kept(queues: Iterable[Queue]) -> list[WorkloadInfo]:
-    """For whom quota is kept in these queues. Costs a look at those that hold quota in the queues
-    that have families."""
+def promised(queues: Iterable[Queue]) -> list[WorkloadInfo]:
+    """The workloads of these queues for which quota is only held. Costs a look at the holders of
+    quota in queues with families."""
     return [
-        one for queue in queues if queue.rules is not None for one in queue.holding if is_kept(one)
+        one
+        for queue in queues
+        if queue.rules is not None
+        for one in queue.holding
+        if is_promised(one)
     ]
 
 
 @contextmanager
-def without(workloads: Iterable[WorkloadInfo]) -> Iterator[None]:
-    """As if they held nothing."""
+def without_charges(workloads: Iterable[WorkloadInfo]) -> Iterator[None]:
+    """Takes the quota of the workloads out of the tree for the duration of the context."""
     gone = list(workloads)
     for one in gone:
         remove_usage(one)

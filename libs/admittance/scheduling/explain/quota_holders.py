@@ -1,4 +1,4 @@
-"""Who holds what is short: the largest holders, and whether preemption could reach them."""
+"""Lists the workloads that hold most of a missing resource, and whether they may be preempted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import itemgetter
 from admittance.events.why import Holder
 from admittance.quota.amounts import UNLIMITED
 from admittance.quota.cell import Cell, FlavorResource, is_over
-from admittance.scheduling.explain.preemption_blockers import Ask, spared_by
+from admittance.scheduling.explain.preemption_blockers import QuotaNeed, protection_rule
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Key, WorkloadInfo
@@ -18,65 +18,65 @@ HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
 
 SORTED_MAX = 500
-"""Of more queues it is not asked which of them borrow most."""
+"""Above this number ClusterQueues are not sorted by how much they borrow."""
 
-Place = tuple[int, int, Key, FlavorResource, Cell, WorkloadInfo]
-"""The amount, negated, priority and name: the order; then what and whose it is."""
+_Candidate = tuple[int, int, Key, FlavorResource, Cell, WorkloadInfo]
+"""Sort key: negative amount, priority, name, flavor and resource; then the cell and the holder."""
 
 
-def holders(state: SchedulerState, asks: Mapping[FlavorResource, Ask]) -> tuple[Holder, ...]:
-    """The largest holders of what is asked for and short. Looks at so many workloads at most, the
-    asker's queue first, then queues that borrow most."""
-    if not asks:
+def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) -> tuple[Holder, ...]:
+    """The workloads that hold most of what is missing. Checks at most `LOOKED_AT_MAX` workloads:
+    first of the workload's own queue, then of the queues that borrow most."""
+    if not needs:
         return ()
-    asker = next(iter(asks.values()))
-    best: list[Place] = []
-    least, last = 1, UNLIMITED  # Who would not be among the best is passed over at once.
-    for other in islice(_everybody(asker.queue, asks), LOOKED_AT_MAX):
+    first = next(iter(needs.values()))
+    best: list[_Candidate] = []
+    least, last = 1, UNLIMITED  # Smaller holders are skipped at once.
+    for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
         charge = other.charge
-        if charge is None or other is asker.workload:
+        if charge is None or other is first.workload:
             continue
         for cell, amount in charge.cells:
             if amount < least or (amount == least and other.priority > last):
                 continue
-            if cell.fr in asks:
+            if cell.fr in needs:
                 best.append((-amount, other.priority, other.key, cell.fr, cell, other))
         if len(best) > 4 * HOLDERS_MAX:
             least, last = _keep(best)
     _keep(best)
     return tuple(
-        _holder(state, asks[fr], other, cell, -less) for less, _, _, fr, cell, other in best
+        _holder(state, needs[fr], other, cell, -less) for less, _, _, fr, cell, other in best
     )
 
 
-def _keep(best: list[Place]) -> tuple[int, int]:
-    """Drops all but the best. Returns the least amount, and the highest priority with it, of those
-    who might still be among them."""
+def _keep(best: list[_Candidate]) -> tuple[int, int]:
+    """Drops all but the largest holders. Returns the amount and priority that a further holder must
+    reach."""
     best.sort(key=itemgetter(0, 1, 2, 3))
     del best[HOLDERS_MAX:]
     return (-best[-1][0], best[-1][1]) if len(best) == HOLDERS_MAX else (1, UNLIMITED)
 
 
-def _everybody(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> Iterator[WorkloadInfo]:
+def _holding(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> Iterator[WorkloadInfo]:
     yield from queue.holding
     if queue.domain is None:
         return
     others = [one for one in queue.domain.queues if one is not queue and one.holding]
     if 1 < len(others) <= SORTED_MAX:
-        others.sort(key=lambda one: (-_over(one, asks), one.name))
+        others.sort(key=lambda one: (-_over(one, needs), one.name))
     for one in others:
         yield from one.holding
 
 
-def _over(queue: Queue, asks: Mapping[FlavorResource, Ask]) -> int:
+def _over(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> int:
     if queue.node is None:
         return 0
-    cells = (queue.node.cells.get(fr) for fr in asks)
+    cells = (queue.node.cells.get(fr) for fr in needs)
     return sum(max(0, cell.usage - cell.nominal) for cell in cells if cell is not None)
 
 
 def _holder(
-    state: SchedulerState, ask: Ask, other: WorkloadInfo, cell: Cell, amount: int
+    state: SchedulerState, need: QuotaNeed, other: WorkloadInfo, cell: Cell, amount: int
 ) -> Holder:
     assert other.charge is not None
     return Holder(
@@ -89,5 +89,5 @@ def _holder(
         priority=other.priority,
         borrowed=is_over(cell),
         leaving=other.is_leaving,
-        spared_by="" if other.is_leaving else spared_by(state, ask, other),
+        spared_by="" if other.is_leaving else protection_rule(state, need, other),
     )

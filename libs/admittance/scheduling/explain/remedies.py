@@ -1,170 +1,186 @@
-"""What would let a workload go on, in sentences that name who or what has to move."""
+"""Returns what would unblock a pending workload: one phrase per alternative, naming the objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Final
 
 from admittance.api.units import render
 from admittance.events.requests import FlavorVerdict
-from admittance.events.why import Going, Outlook
+from admittance.events.why import Going, Holder, Outlook
 from admittance.quota.activity import inactive_because
 from admittance.quota.amounts import plus
-from admittance.quota.cell import Cell, CellNode, available
-from admittance.scheduling.explain.preemption_blockers import Ask
+from admittance.quota.cell import Cell, CellNode, FlavorResource, available
+from admittance.scheduling.explain.preemption_blockers import QuotaNeed, counted
 from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import WorkloadInfo
 
 REMEDIES_MAX: Final = 12
 NAMED_MAX: Final = 5
+HOLDERS_NAMED_MAX: Final = 3
 
 
-def of_itself(
+def to_be_considered(
     state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> Iterator[str]:
-    """What has to end before it is considered at all."""
+    """What has to change before the scheduler considers the workload at all."""
     namespace, local_name = workload.local_queue
     local = state.catalog.local_queues.get(workload.local_queue)
     if local is None:
-        yield f"LocalQueue {namespace}/{local_name} being created"
+        yield f"creation of LocalQueue {namespace}/{local_name}"
         return
     if local.spec.stop_policy not in ("", "None"):
-        yield f"stopPolicy {local.spec.stop_policy} of LocalQueue {local_name} being lifted"
+        yield f"removal of stopPolicy {local.spec.stop_policy} from LocalQueue {local_name}"
     name = local.spec.cluster_queue
     spec = state.catalog.cluster_queues.get(name)
     if spec is None or queue is None or queue.node is None:
-        yield f"ClusterQueue {name} being created"
+        yield f"creation of ClusterQueue {name}"
         return
     activity = queue.activity
     if not activity.active:
         if activity.reason == "Stopped":
-            yield f"stopPolicy {spec.spec.stop_policy} of ClusterQueue {name} being lifted"
+            yield f"removal of stopPolicy {spec.spec.stop_policy} from ClusterQueue {name}"
         else:
-            lacking = "; ".join(_of_checks(state, name))
-            wanted = f"ClusterQueue {name} becoming active ({activity.reason})"
-            yield f"{wanted}: {lacking}" if lacking else wanted
+            checks = "; ".join(_inactive_checks(state, name))
+            active = f"ClusterQueue {name} becoming active ({activity.reason})"
+            yield f"{active}: {checks}" if checks else active
     if queue.in_cycle:
-        yield f"an edge of the cycle of cohorts above ClusterQueue {name} being taken out"
+        yield f"removal of one cohort from the cycle above ClusterQueue {name}"
     if not state.catalog.selects_namespace(name, workload.key[0]):
         yield f"labels of namespace {workload.key[0]} that ClusterQueue {name} selects"
     if workload.problem is not None:
-        yield f"the end of what holds it back: {workload.problem.message}"
+        yield f"removal of this obstacle: {workload.problem.message}"
     if not workload.is_due(now):
         if workload.requeue_at is not None and workload.requeue_at > now:
-            yield f"its backoff ending at {workload.requeue_at:%Y-%m-%dT%H:%M:%SZ}"
+            yield f"end of its backoff at {workload.requeue_at:%Y-%m-%dT%H:%M:%SZ}"
         else:
-            yield "the end of its wait, which its condition Requeued tells"
+            yield "end of its wait, see its condition Requeued"
 
 
-def _of_checks(state: SchedulerState, queue: str) -> Iterator[str]:
-    """What its checks lack before a ClusterQueue takes anybody in."""
+def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
+    """What the checks of an inactive ClusterQueue lack."""
     for name in islice(state.catalog.lists[queue].names(), NAMED_MAX):
         check = state.catalog.checks.get(name)
         if check is None:
-            yield f"AdmissionCheck {name} being created"
+            yield f"creation of AdmissionCheck {name}"
         elif (why := inactive_because(check)) is not None:
-            yield f"AdmissionCheck {name} turning active again ({why})"
+            yield f"AdmissionCheck {name} becoming active again ({why})"
 
 
 def of_open_check(state: SchedulerState, name: str) -> str:
-    """What ends the wait for a check's verdict, and whose verdict that is."""
+    """The verdict that ends the wait for a check, and the controller that gives it."""
     check = state.catalog.checks.get(name)
     if check is None:
-        return f"check {name} turning Ready"
-    whose = f"check {name} turning Ready, which {check.spec.controller_name} says"
+        return f"verdict Ready of check {name}"
+    verdict = f"verdict Ready of check {name} by {check.spec.controller_name}"
     why = inactive_because(check)
-    return whose if why is None else f"{whose}; it is away ({why})"
+    return verdict if why is None else f"{verdict}, which is inactive ({why})"
 
 
 def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
-    """Who has to go before it, where that is what it waits for."""
+    """The workload that has to start first, if there is one."""
     if first is None or first is workload:
         return
     name = f"{first.key[0]}/{first.key[1]}"
     if queue.lanes is not None and (less := queue.lanes.before(workload, first)):
         yield f"the turn of its LocalQueue: {less}"
     if queue.is_first(first):
-        yield f"workload {name} starting, for which others are told to make room"
+        yield f"start of workload {name}, for which other workloads are being preempted"
     elif queue.strict:
-        yield f"workload {name} starting, the head of StrictFIFO ClusterQueue {queue.name}"
+        yield f"start of workload {name}, the head of StrictFIFO ClusterQueue {queue.name}"
 
 
 def of_victims(waits_for: Iterable[Going], outlook: Outlook) -> Iterator[str]:
-    """Who has to stop for it."""
+    """The workloads that have to stop for it."""
     going = list(waits_for)
-    names = ", ".join(f"{one.namespace}/{one.name}" for one in going[:NAMED_MAX])
     if going:
-        more = f" and {len(going) - NAMED_MAX} more" if len(going) > NAMED_MAX else ""
-        yield f"the end of {names}{more}, told to go for it"
+        names = named([f"{one.namespace}/{one.name}" for one in going], NAMED_MAX)
+        yield f"stop of {names}, which {'is' if len(going) == 1 else 'are'} being preempted for it"
     elif outlook.outcome == "Preempts":
         count = len(outlook.victims) + outlook.victims_left_out
-        yield f"its turn: {_several(count)} can be preempted for it"
+        yield f"its turn: {counted(count, 'workload')} can be preempted for it"
 
 
-def of_flavor(verdict: FlavorVerdict, asks: Iterable[Ask]) -> Iterator[str]:
-    """What would make one flavor serve it."""
+def of_flavor(
+    state: SchedulerState,
+    verdict: FlavorVerdict,
+    needs: Iterable[QuotaNeed],
+    held_by: Sequence[Holder],
+) -> Iterator[str]:
+    """What would make the workload fit into one flavor."""
     if verdict.outcome == "Ineligible":
         yield from _of_ineligible(verdict)
         return
     if verdict.outcome == "Preempts" or verdict.fits:
         return
-    by_resource = {ask.cell.fr[1]: ask for ask in asks if ask.cell.fr[0] == verdict.flavor}
+    by_resource = {need.cell.fr[1]: need for need in needs if need.cell.fr[0] == verdict.flavor}
     for room in verdict.rooms:
         wanted = plus(room.taken, room.requested)
         if room.reason == "ExceedsMaxQuota":
             more = render(room.resource, wanted - room.potential)
             yield (
-                f"{more} more quota of {room.resource} in flavor {verdict.flavor} "
-                f"(it can give {render(room.resource, room.potential)} at most), or asking for less"
+                f"{more} more {room.resource} quota in flavor {verdict.flavor}, which allows at "
+                f"most {render(room.resource, room.potential)}, or a smaller request"
             )
         elif room.reason == "WaitingForQuota" and room.resource in by_resource:
-            yield freed(by_resource[room.resource].cell, wanted)
-    for bar in verdict.barriers:
-        if bar.rule == "PriorityNotLower" and bar.lowest_priority is not None:
+            yield free_quota(state, by_resource[room.resource].cell, wanted, held_by)
+    for blocker in verdict.barriers:
+        if blocker.rule == "PriorityNotLower" and blocker.lowest_priority is not None:
             yield (
-                f"a priority above {bar.lowest_priority}, with which {bar.policy} lets it preempt "
-                f"in ClusterQueue {bar.cluster_queue}"
+                f"a priority above {blocker.lowest_priority}, to preempt in ClusterQueue "
+                f"{blocker.cluster_queue} under {blocker.policy}"
             )
 
 
 def _of_ineligible(verdict: FlavorVerdict) -> Iterator[str]:
     if not verdict.flavor:
         what = ", ".join(verdict.resources)
-        yield f"{what} in a resource group of the ClusterQueue, or not asking for it"
+        yield f"{what} in a resource group of the ClusterQueue, or a request without {what}"
     elif verdict.reason == "ConflictingAdmissionChecks":
-        yield f"one check of each controller in flavor {verdict.flavor}"
+        yield f"at most one check of each controller in flavor {verdict.flavor}"
     elif "not found" in verdict.message:
-        yield f"ResourceFlavor {verdict.flavor} being created"
+        yield f"creation of ResourceFlavor {verdict.flavor}"
     elif "taint" in verdict.message:
         taint = verdict.message.split(" taint ")[1].split(" ")[0]
-        yield f"a toleration of taint {taint}, which flavor {verdict.flavor} has"
+        yield f"a toleration of taint {taint} of flavor {verdict.flavor}"
     elif "allowed" in verdict.message:
-        yield f"flavor {verdict.flavor} among its allowed flavors"
+        yield f"flavor {verdict.flavor} in the list of its allowed flavors"
     else:
         yield f"a node selector or affinity that the labels of flavor {verdict.flavor} match"
 
 
-def freed(cell: Cell, wanted: int) -> str:
-    """How much has to come free, and where."""
+def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence[Holder]) -> str:
+    """How much more quota has to be free in which node of the tree, and its largest holders."""
     flavor, resource = cell.fr
-    node, limit = bound_by(cell)
+    node, limited = bound_by(cell)
     missing = render(resource, wanted - max(0, available(cell)))
     kind = "cohort" if node.is_cohort else "ClusterQueue"
-    if limit:
-        top = node.cells[cell.fr].borrow
-        return (
-            f"{missing} of {resource} in flavor {flavor} coming free in {kind} {node.name}, whose "
-            f"borrowingLimit is {render(resource, top or 0)}"
-        )
-    return f"{missing} of {resource} in flavor {flavor} coming free in {kind} {node.name}"
+    text = f"{missing} more free {resource} in flavor {flavor} of {kind} {node.name}"
+    if limited:
+        text += f", whose borrowingLimit is {render(resource, node.cells[cell.fr].borrow or 0)}"
+    below = [
+        f"{one.namespace}/{one.name}"
+        for one in held_by
+        if (one.flavor, one.resource) == cell.fr and _is_in(state, one.cluster_queue, node, cell.fr)
+    ]
+    return f"{text} (held by {named(below, HOLDERS_NAMED_MAX)})" if below else text
+
+
+def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource) -> bool:
+    """Whether the ClusterQueue is the node or below it."""
+    found = state.queues.get(queue)
+    cell = found.node.cells.get(fr) if found is not None and found.node is not None else None
+    while cell is not None and cell.node is not node:
+        cell = cell.parent
+    return cell is not None
 
 
 def bound_by(cell: Cell) -> tuple[CellNode, bool]:
-    """The node whose numbers decide what is available in the cell; True: its borrowing limit, else
-    what there is at all."""
+    """The node that limits what is available in the cell; True: by its borrowing limit, False: by
+    its free quota."""
     here: Cell = cell
     while here.parent is not None:
         if here.borrow is not None:
@@ -176,5 +192,7 @@ def bound_by(cell: Cell) -> tuple[CellNode, bool]:
     return here.node, False
 
 
-def _several(count: int) -> str:
-    return "1 workload" if count == 1 else f"{count} workloads"
+def named(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
