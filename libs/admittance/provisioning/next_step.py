@@ -35,7 +35,7 @@ from admittance.provisioning.steps import (
 from admittance.provisioning.verdicts import CheckVerdict, verdict_of_request
 from admittance.workload.check_rows import row_of
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.moves.check_verdicts import is_reserved_anew
+from admittance.workload.moves.check_verdicts import is_under_check
 from admittance.workload.stored import StoredWorkload, head
 
 DEACTIVATED: Final = "DeactivatedDueTo"
@@ -51,7 +51,7 @@ def cancel_reason(
         return "the workload has finished"
     if work is None or work.metadata.uid != record.spec.uid:
         return "the workload was deleted"
-    if not is_of_current_cycle(record, work) or not is_reserved_anew(work):
+    if not is_of_current_cycle(record, work) or not is_under_check(work):
         return _unreserved(work)
     if row is None:
         return "the check is not required any more"
@@ -67,7 +67,7 @@ def _unreserved(work: StoredWorkload) -> str:
         return "the workload was deactivated" + (f": {cause}" if cause else "")
     if reason:
         return f"the workload was evicted: {reason}"
-    if is_reserved_anew(work):
+    if is_under_check(work):
         return "the workload holds another reservation by now"
     return "the workload holds no quota any more"
 
@@ -171,7 +171,7 @@ class SlotDecider:
         step = self._step_for_lost(view)
         if step is not None:
             return step
-        if work is None or row is None or not is_reserved_anew(work):
+        if work is None or row is None or not is_under_check(work):
             self._memory.reported.pop(slot, None)
             if work is None and kept is None:
                 self._memory.last_requests.pop(slot, None)
@@ -191,7 +191,7 @@ class SlotDecider:
             return Step(slot, write) if new is not kept.record else None
         work = self._observed.workloads.get((slot.namespace, slot.workload))
         row = self.row(slot) if slot.check in self._observed.checks else None
-        if work is None or row is None or row.state != "Pending" or not is_reserved_anew(work):
+        if work is None or row is None or row.state != "Pending" or not is_under_check(work):
             return None
         return self._report(ReservationView(slot, work, row, now), CheckVerdict("Pending", text))
 
@@ -241,12 +241,12 @@ class SlotDecider:
             return self._cancel(slot, kept, why)
         if record.spec.id not in self._memory.cancelled:
             return Step(slot, fact=cancelled(record))
-        if work is not None and row is not None and not why and is_reserved_anew(work):
+        if work is not None and row is not None and not why and is_under_check(work):
             step = self._fulfil(ReservationView(slot, work, row, view.now), kept)
             if step is not None:
                 return step
         has_final_verdict = row is not None and row.state in ("Retry", "Rejected")
-        reserved = work is not None and is_of_current_cycle(record, work) and is_reserved_anew(work)
+        reserved = work is not None and is_of_current_cycle(record, work) and is_under_check(work)
         if reserved and not has_final_verdict and not is_marked_for_deletion(record):
             # The record stays until the reservation ends, so that its id is not used again.
             return None

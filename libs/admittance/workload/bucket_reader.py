@@ -1,7 +1,7 @@
-"""Reads values of the bucket, which any program may have written, or raises `Unreadable`. Pure.
+"""Reads values of the bucket, or raises `Unreadable`, since any program may have written them.
 
-A workload that passes cannot stop a service: its name matches the key, the spec has the right
-shape, and all numbers and times are in range.
+A workload that this module returns cannot stop a service: its name matches the key, the spec has
+the right shape, and all numbers and times are in range.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SECONDS_MAX: Final = 2**33
 
 
 def names_of(key: str) -> tuple[str, str]:
-    """Namespace ("": none) and name of the object at a bucket key, readable or deleted. Raises
-    Unreadable where no object has such a key."""
+    """Namespace ("": none) and name of the object at a bucket key. Raises Unreadable for a key that
+    no object can have."""
     kind, *rest = key.split(".")
     if len(rest) != 2 and (len(rest) != 1 or kind == "workload"):
         raise Unreadable("no object has such a key")
@@ -114,8 +114,8 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
 
 
 def _check(key: str, workload: StoredWorkload) -> None:
-    """Raises Unreadable. It runs for every value that a service reads, so the common case is
-    checked first and cheaply; the name of a bad field is only searched on failure."""
+    """Raises Unreadable. Every value that a service reads is checked, so the check of the common
+    case is cheap; the name of a bad field is found only after a failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
         raise Unreadable(f"it is named {meta.namespace}/{meta.name}")

@@ -1,13 +1,15 @@
-"""The result of a fact: the new workload, its outbox entries, and the outcome."""
+"""The change that a fact makes to a workload: the new workload, its outbox entries, the outcome."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from admittance.workload.conditions import put
 from admittance.workload.stored import LogPosition, OutboxEntry, StoredWorkload
 
 
@@ -16,7 +18,7 @@ class FactOutcome(StrEnum):
 
     APPLIED = "applied"
     IGNORED = "ignored"
-    """Late, repeated, or without effect; this is common."""
+    """Late, repeated, or without effect, which is common."""
     REFUSED = "refused"
     """An invalid request."""
 
@@ -55,15 +57,29 @@ def with_status(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
     return replace(workload, status=replace(workload.status, **fields))
 
 
+def with_condition(
+    workload: StoredWorkload,
+    kind: str,
+    status: bool,
+    reason: str,
+    message: str = "",
+    *,
+    now: datetime,
+) -> StoredWorkload:
+    """The workload with one condition set."""
+    conditions = put(workload.status.conditions, kind, status, reason, message, now=now)
+    return with_status(workload, conditions=conditions)
+
+
 def with_log(workload: StoredWorkload, fact: int, says: tuple[OutboxEntry, ...]) -> StoredWorkload:
     """The workload with its position on the log and its outbox."""
     return with_status(workload, log=LogPosition(fact=fact, says=says))
 
 
 def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
-    """The workload with fields of its spec (named as on the wire) replaced; None takes one away.
+    """The workload with fields of its spec (named as on the wire) replaced; None removes a field.
 
-    It decodes and encodes the whole spec, so it is for rare user requests.
+    Decodes and encodes the whole spec, so it is for rare requests of users.
     """
     spec: dict[str, Any] = msgspec.json.decode(workload.spec)
     for name, value in fields.items():

@@ -1,12 +1,10 @@
-"""Rows of ``status.admissionChecks``: kept equal to the required checks.
-docs/spec/lifecycle.md#2.3.
+"""Rows of ``status.admissionChecks``, one for each required check. docs/spec/lifecycle.md#2.3.
 
-Admission reads the required checks from the queue and the rows from the workload, matched by name:
-a row of a check that is not required is ignored.
+Admission reads the required checks from the queue and their rows from the workload. It ignores the
+row of a check that is not required.
 
-Retry counts outlive their rows: while no flavor of a check is assigned, ``status.checkRetryCounts``
-keeps its count, even 0. So that map also tells which checks were requested before and may still
-send a verdict.
+``status.checkRetryCounts`` keeps the retry count of a check without a row, even 0: the check had a
+row before and may still send a verdict.
 """
 
 from __future__ import annotations
@@ -36,8 +34,10 @@ def synced(
 ) -> RowsAndCounts:
     """Rows for exactly the required checks: new rows are Pending, existing rows are unchanged."""
     have = {row.name: row for row in rows}
-    wanted = tuple(have.get(check.name) or _made(check.name, counts, now=now) for check in required)
-    return _listed(wanted, counts)
+    wanted = tuple(
+        have.get(check.name) or _new_row(check.name, counts, now=now) for check in required
+    )
+    return _with_counts(wanted, counts)
 
 
 def frozen(
@@ -48,18 +48,18 @@ def frozen(
     *,
     now: datetime,
 ) -> RowsAndCounts:
-    """The rows of a workload that waits for a check's delay. They stay as they are, except for
-    changes by an administrator: the row of a check that the queue no longer names is removed, and a
-    required check without a row gets a Pending one."""
+    """The rows of a workload that waits for the delay of a check. They stay as they are, except for
+    edits of the queue: a check that the queue no longer names loses its row, and a new required
+    check gets a Pending row."""
     kept = [row for row in rows if row.name in named]
     have = {row.name for row in kept}
-    kept += [_made(one.name, counts, now=now) for one in required if one.name not in have]
-    return _listed(tuple(sorted(kept, key=lambda row: row.name)), counts)
+    kept += [_new_row(one.name, counts, now=now) for one in required if one.name not in have]
+    return _with_counts(tuple(sorted(kept, key=lambda row: row.name)), counts)
 
 
 def with_rejected(before: Rows, now: RowsAndCounts) -> RowsAndCounts:
-    """``now`` with the Rejected rows of ``before``: they tell why the workload is deactivated, even
-    if their checks are no longer required."""
+    """``now`` with the Rejected rows of ``before``: they explain the deactivation, even if their
+    checks are no longer required."""
     rows = now.rows
     for row in before:
         if row.state == "Rejected":
@@ -67,11 +67,11 @@ def with_rejected(before: Rows, now: RowsAndCounts) -> RowsAndCounts:
     return now._replace(rows=rows)
 
 
-def _made(name: str, counts: Mapping[str, int], *, now: datetime) -> CheckState:
+def _new_row(name: str, counts: Mapping[str, int], *, now: datetime) -> CheckState:
     return CheckState(name=name, last_transition_time=now, retry_count=counts.get(name, 0))
 
 
-def _listed(rows: Rows, counts: Mapping[str, int]) -> RowsAndCounts:
+def _with_counts(rows: Rows, counts: Mapping[str, int]) -> RowsAndCounts:
     have = {row.name for row in rows}
     return RowsAndCounts(rows, {name: count for name, count in counts.items() if name not in have})
 
@@ -85,19 +85,19 @@ def cleared(
     woken: bool = False,
 ) -> RowsAndCounts:
     """Pending rows of the required checks, with the previous state in the message. Retry counts
-    stay.
-
-    ``woken``: the wait is over; this counts as one retry of every check in Retry.
-    """
+    stay. ``woken``: the wait is over, which counts as one retry of every check in Retry."""
     have = {row.name: row for row in rows}
-    left = {**counts, **{row.name: row.retry_count + _more(row, woken) for row in rows}}
+    left = {
+        **counts,
+        **{row.name: row.retry_count + (woken and row.state == "Retry") for row in rows},
+    }
     fresh = []
     for check in required:
         count = left.pop(check.name, 0)
         row = have.get(check.name)
         if row is None:
             fresh.append(CheckState(name=check.name, last_transition_time=now, retry_count=count))
-        elif _is_unspoken(row):
+        elif _has_no_verdict(row):
             fresh.append(row)
         else:
             fresh.append(
@@ -116,26 +116,22 @@ def cleared(
 def listed(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
 ) -> RowsAndCounts:
-    """Rows for a new reservation. A verdict on an earlier reservation does not count for this one:
-    only the retry count stays."""
+    """Rows for a new reservation. Verdicts on an earlier reservation do not count; retry counts
+    stay."""
     have = {row.name: row for row in rows}
     left = {**counts, **{row.name: row.retry_count for row in rows}}
     fresh = []
     for check in required:
         count = left.pop(check.name, 0)
         row = have.get(check.name)
-        if row is None or row.message or not _is_unspoken(row):
+        if row is None or row.message or not _has_no_verdict(row):
             row = CheckState(name=check.name, last_transition_time=now, retry_count=count)
         fresh.append(row)
     return RowsAndCounts(tuple(fresh), left)
 
 
-def _more(row: CheckState, woken: bool) -> int:
-    return 1 if woken and row.state == "Retry" else 0
-
-
-def _is_unspoken(row: CheckState) -> bool:
-    """Whether it is Pending without any verdict since it was created or reset."""
+def _has_no_verdict(row: CheckState) -> bool:
+    """Whether the check has sent no verdict since its row was created or reset."""
     return (
         row.state == "Pending"
         and row.verdict_cycle is None
@@ -173,38 +169,38 @@ def without_counts(rows: Rows) -> Rows:
 
 
 _ABSENT: Final = "AdmissionCheck {} doesn't exist"
-_UNASKED: Final = "AdmissionCheck {} is not asked: "
+_NOT_REQUESTED: Final = "AdmissionCheck {} is not asked: "
 
 
-def why_not_asked(name: str, context: TransitionContext) -> str:
+def request_error(name: str, context: TransitionContext) -> str:
     """Why the check cannot be requested, as a sentence; "": it can."""
     rules = context.queues.check(name)
     if rules is None:
         return _ABSENT.format(name)
-    return _UNASKED.format(name) + rules.missing if rules.missing else ""
+    return _NOT_REQUESTED.format(name) + rules.missing if rules.missing else ""
 
 
 def with_request_errors(rows: Rows, context: TransitionContext) -> tuple[Rows, set[str]]:
-    """The rows with a message where the check cannot be requested, and the names of the checks that
-    can be requested again."""
-    found, come = [], set()
+    """The rows with a message for each check that cannot be requested, and the names of the checks
+    that can be requested again."""
+    found, requestable = [], set()
     for row in rows:
-        why = why_not_asked(row.name, context) if row.state == "Pending" else ""
+        why = request_error(row.name, context) if row.state == "Pending" else ""
         message = row.message
-        if why and (not message or _tells_why(row)):
+        if why and (not message or _has_request_error(row)):
             message = why
-        elif not why and _tells_why(row):
+        elif not why and _has_request_error(row):
             # Its timeout starts now.
             row = replace(row, last_transition_time=context.now)  # noqa: PLW2901
             message = ""
-            come.add(row.name)
+            requestable.add(row.name)
         found.append(replace(row, message=message) if message != row.message else row)
-    return tuple(found), come
+    return tuple(found), requestable
 
 
-def _tells_why(row: CheckState) -> bool:
+def _has_request_error(row: CheckState) -> bool:
     return row.message == _ABSENT.format(row.name) or row.message.startswith(
-        _UNASKED.format(row.name)
+        _NOT_REQUESTED.format(row.name)
     )
 
 
@@ -213,5 +209,5 @@ def check_requests(names: Iterable[str], context: TransitionContext) -> tuple[Ou
     return tuple(
         OutboxEntry(what="check_requested", detail=name)
         for name in names
-        if not why_not_asked(name, context)
+        if not request_error(name, context)
     )

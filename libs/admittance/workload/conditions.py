@@ -78,8 +78,7 @@ def put(
 
 
 def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
-    """The conditions with that one set to False by a new reservation, if it was True. Its message
-    is kept."""
+    """The conditions with a True one set to False by a new reservation; its message is kept."""
     for condition in conditions:
         if condition.type == kind and condition.status == "True":
             return put(

@@ -1,6 +1,6 @@
-"""The times that a workload waits for: one per kind, computed from the stored object.
+"""The times at which a workload is due, one per kind, computed from the stored object.
 
-A timer only triggers a new computation. So a timer that is late, repeated or of an earlier state
+A timer only starts a new computation, so a timer that is late, repeated or of an earlier state
 changes nothing. docs/spec/lifecycle.md#1.4, #3.2, #6.
 """
 
@@ -22,25 +22,24 @@ class TimerKind(StrEnum):
     """What a timer is set for; a token of its subject."""
 
     REQUEUE = "requeue"
-    """The wait before the workload competes again is over (T20)."""
+    """The backoff ends, and the workload competes again (T20)."""
     PODS_READY = "pods-ready"
-    """Its pods were not ready, or not ready again, in time (T13, T14)."""
+    """The pods were not ready, or not ready again, in time (T13, T14)."""
     EXECUTION = "execution"
-    """It ran as long as it may (T15)."""
+    """The maximum execution time is over (T15)."""
     DRAIN = "drain"
     """No runner reported that its job has stopped (T19)."""
     CHECKS = "checks"
-    """A check took too long to judge (`checkTimeoutSeconds`)."""
+    """A check sent no verdict in time (`checkTimeoutSeconds`)."""
     FAMILY = "family"
-    """Of a parent: the desired state of a variant changes."""
+    """The desired state of a variant changes; only for parents."""
 
 
 def due_times(
     workload: StoredWorkload, now: datetime, queues: TimeRules
 ) -> dict[TimerKind, datetime]:
-    """When the workload is due, by kind. ``now`` only determines the phase.
-
-    A variant has no job, so the times of the job belong to its parent."""
+    """The due times of the workload, by kind. ``now`` only determines the phase. The times of a job
+    belong to the parent, since a variant has no job."""
     where = phase(workload, now)
     found: dict[TimerKind, datetime | None] = {}
     if where in (Phase.BACKOFF, Phase.PENDING):

@@ -79,10 +79,10 @@ def is_used(gate: GatePosition) -> bool:
     return gate.used_at is not None
 
 
-def with_use_noted(gates: Gates, others_went: bool, now: datetime) -> Gates:
-    """The gates with the note whether workloads are preempted for the current reservation. It is
-    stored, since a preempted workload may be deleted or hold other quota later."""
-    since = now if others_went else None
+def with_use_noted(gates: Gates, has_preempted: bool, now: datetime) -> Gates:
+    """The gates with a note whether workloads are preempted for the current reservation. The note
+    is stored, since a preempted workload may be deleted or hold other quota later."""
+    since = now if has_preempted else None
     return tuple(
         replace(gate, used_at=since)
         if gate.name == FAMILY_GATE and gate.position == "Open" and gate.used_at != since
@@ -98,7 +98,7 @@ def preempts_workloads(fact: facts.Assigned) -> bool:
 
 
 def gate_of(workload: StoredWorkload) -> GatePosition:
-    """The preemption gate of its family; closed by default."""
+    """The preemption gate of the variant for its family; closed by default."""
     for gate in workload.status.preemption_gates:
         if gate.name == FAMILY_GATE:
             return gate
@@ -106,7 +106,7 @@ def gate_of(workload: StoredWorkload) -> GatePosition:
 
 
 def with_closed_gate(workload: StoredWorkload) -> Gates:
-    """Its gates, with the gate of its family closed. The note about preempted workloads stays."""
+    """The gates with that of the family closed. The note about preempted workloads stays."""
     return tuple(
         replace(gate, position="Closed") if gate.name == FAMILY_GATE else gate
         for gate in workload.status.preemption_gates
@@ -118,20 +118,20 @@ def sibling(variant: StoredWorkload, place: int) -> Sibling:
     that the scheduler has not evaluated it in this attempt."""
     reserved = find(variant, Type.QUOTA_RESERVED)
     gate = gate_of(variant)
-    merely_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)
+    is_only_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)
     return Sibling(
         name=variant.metadata.name,
         place=place,
         evaluated=reserved is not None and reserved.reason != "PendingEvaluation",
         blocked=is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES),
         open=gate.position == "Open",
-        took=is_used(gate) and merely_reserved,
+        took=is_used(gate) and is_only_reserved,
     )
 
 
 def competes(variant: StoredWorkload) -> bool:
-    """Whether it competes now or holds quota: it is active and not in backoff. A sibling in backoff
-    delays no other sibling."""
+    """Whether the variant competes or holds quota: it is active and not in backoff. A sibling in
+    backoff delays no other sibling."""
     if variant.metadata.deletion_timestamp is not None or is_true(variant, Type.FINISHED):
         return False
     requeued = find(variant, Type.REQUEUED)

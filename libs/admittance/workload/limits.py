@@ -16,8 +16,8 @@ class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long pods may take to be ready, and what follows if they take longer.
 
     ``recovery`` None: no limit for pods that were ready before. ``backoff_limit`` None: requeued
-    without limit; 0: never. ``backoff_base`` and ``backoff_max``: seconds. ``block_admission``: no
-    workload gets quota while pods of an admitted workload are not ready.
+    without limit; 0: never requeued. ``backoff_base`` and ``backoff_max``: seconds.
+    ``block_admission``: no workload gets quota while pods of an admitted workload are not ready.
     """
 
     timeout: timedelta = timedelta(minutes=30)
@@ -29,12 +29,12 @@ class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``pods_ready`` None: pods have no time limit. ``drain``: time after which the quota of an
-    evicted job is free without a report from its runner. ``check_delay``: longest delay that a
-    check may ask for. ``requeue_after``: the gate ACRequeueAfter; off: every Retry is without a
-    delay. ``families``: the gate ConcurrentAdmission; off: every workload is regular.
-    ``flavors_max``: most flavors of a ClusterQueue that become variants. ``pacing_max``: longest
-    wait after repeated Retries without a delay; 0: none.
+    """``pods_ready`` None: pods have no time limit. ``drain``: the quota of an evicted job is freed
+    after this time even if no runner has reported the stop. ``check_delay``: the longest delay that
+    a check may ask for. ``requeue_after``: the gate ACRequeueAfter; off: Retry has no delay.
+    ``families``: the gate ConcurrentAdmission; off: every workload is regular. ``flavors_max``: the
+    most flavors of a ClusterQueue that become variants. ``pacing_max``: the longest wait after
+    repeated Retries without a delay; 0: no wait.
 
     The defaults apply to old logs without these values; a deployment has its own defaults."""
 

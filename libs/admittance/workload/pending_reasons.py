@@ -1,5 +1,5 @@
-"""Why a workload without a reservation is not considered: reasons of QuotaReserved=False from its
-queues, the workload or its user. docs/spec/lifecycle.md#T02, #T30.
+"""The reasons why a workload cannot be considered by the scheduler, and those of check verdicts.
+docs/spec/lifecycle.md#T02, #T30.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_held(workload: StoredWorkload) -> bool:
 
 
 def pending_reason(workload: StoredWorkload, context: TransitionContext) -> PendingReason | None:
-    """Why an active workload is not considered; None: it competes."""
+    """Why the scheduler does not consider an active workload; None: it competes."""
     gates = gated_by(workload)
     if gates:
         return PendingReason("AdmissionGated", f"The admission is gated by: {gates}")
@@ -59,7 +59,7 @@ _SPELLINGS: Final[Mapping[str, str]] = {
     "BookQuotaRequired": PREEMPTION_REQUIRED,
     "BookCapacity": PREEMPTION_REQUIRED,
 }
-"""Other spellings of the same reason in KEP-993."""
+"""Other spellings in KEP-993."""
 _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
     "Pending": frozenset({"Pending"}),
     "Ready": frozenset({"Ready"}),
@@ -73,18 +73,20 @@ REASON_MAX: Final = 1024
 def verdict_reason(
     fact: facts.CheckReported, row: CheckState | None
 ) -> tuple[str, tuple[OutboxEntry, ...]]:
-    """The reason that the row keeps, and notes for users: an unknown reason is kept and noted
-    once."""
+    """The reason that the row keeps, and notes for users. An unknown reason is kept, with one
+    note."""
     reason = _SPELLINGS.get(fact.reason, fact.reason)[:REASON_MAX]
     if reason in ("", *_OF_STATE.get(fact.state, ())):
         return "", ()
     if reason == PREEMPTION_REQUIRED:
         if fact.state == "Pending":
             return reason, ()
-        return "", (_note(fact, f"reason {reason} counts with Pending alone, not {fact.state}"),)
+        return "", (
+            _note(fact, f"reason {reason} has an effect only with Pending, not with {fact.state}"),
+        )
     if row is not None and row.reason == reason:
         return reason, ()
-    return reason, (_note(fact, f"reason {reason[:64]!r} is kept, and means nothing here"),)
+    return reason, (_note(fact, f"reason {reason[:64]!r} is unknown: it is kept, without effect"),)
 
 
 def _note(fact: facts.CheckReported, text: str) -> OutboxEntry:

@@ -41,8 +41,7 @@ def is_reserved(workload: StoredWorkload) -> bool:
 
 
 def holds_quota(workload: StoredWorkload) -> bool:
-    """Whether its admission counts as usage: reserved and not finished, also while being
-    evicted."""
+    """Whether its admission counts as usage: reserved and not finished, also during eviction."""
     return (
         workload.status.admission is not None
         and is_reserved(workload)

@@ -1,7 +1,7 @@
-"""What flavors and checks add to the pods of a workload, and the conflicts between them.
+"""Merges what flavors and checks add to the pods of a workload. docs/spec/lifecycle.md#2.6.
 
-An addition never changes an existing value: a key with another value in the pod template, a flavor
-or another check is a conflict, found before the workload is admitted. docs/spec/lifecycle.md#2.6.
+An addition never changes an existing value. Two values of one key, from the pod template, a flavor
+or a check, are a conflict, which is found before the workload is admitted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Added(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A key with two different values. ``check``: of the checks that set it, the last by name."""
+    """A key with two different values. ``check``: the last by name of the checks that set it."""
 
     check: str
     message: str

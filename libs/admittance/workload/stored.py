@@ -50,24 +50,23 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     """Kueue's status plus the fields of the proposals.
 
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
-    ``evicted_revision`` are the facts' revisions that a runner names; ``released_revision`` is that
-    of the last released admission; its result may still arrive. ``preempted_by``: the last
-    preempting workload, until it has quota again. ``preemptions``: preemptions counted per
-    preempting workload. ``submitted_as``: digest of the submission's message id, to recognise a
-    repeated submission; "": it had none.
-    ``immediate_retries``: by check, the count that paces its retries
-    (`admittance.workload.moves.backoff.paced`). ``exit_code``: of a failed job, if its runner
-    reported it.
+    ``evicted_revision``: the revisions of the facts that a runner names. ``released_revision``: the
+    revision of the last released admission, whose result may still arrive. ``preempted_by``: the
+    last preempting workload, until the workload has quota again. ``preemptions``: the number of
+    preemptions by each preempting workload. ``submitted_as``: digest of the submission's message
+    id, to recognise a repeated submission; "": it had no id. ``immediate_retries``: the count by
+    check that paces its retries (`admittance.workload.moves.backoff.paced`). ``exit_code``: of a
+    failed job, if its runner reported it.
 
-    Of a parent: ``variants``: rows of its variants. ``admitted_variant``: workload name of the
-    admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant that
-    is admitted once the job has stopped. ``family_start``: when the family was created or reset;
-    None: when the parent was created. ``first_admitted_at``: first admission since then.
-    ``next_change_at``: when time alone changes the desired state of a variant. ``preemption_gate``:
-    the last opened gate.
+    A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
+    the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
+    that is admitted once the job has stopped. ``family_start``: the time when the family was reset;
+    None: never. ``first_admitted_at``: the first admission since then. ``next_change_at``: the time
+    at which the desired state of a variant changes. ``preemption_gate``: the last opened gate.
 
-    Of a variant: ``stopped_by``: why policy keeps it inactive (`admittance.family.policy.STOPPED`).
-    ``promised``: quota kept for it until its sibling's job has stopped.
+    A variant has: ``stopped_by``: why policy keeps it inactive
+    (`admittance.family.policy.STOPPED`). ``promised``: quota that is kept for it until its
+    sibling's job has stopped.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -114,7 +113,7 @@ class StoredWorkload(Kept, frozen=True, kw_only=True):
 
 
 class SpecHead(Kept, frozen=True, kw_only=True, gc=False):
-    """The mutable part of a spec; pod sets are skipped over."""
+    """The part of a spec that can change. Pod sets are not decoded."""
 
     queue_name: str = ""
     priority: int | None = None
@@ -137,8 +136,8 @@ HEADS_MAX = 4096
 HEADED_MAX = 8192
 """Longest spec with a cached head, in bytes; this bounds the memory of unused entries."""
 _heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
-"""Cache by the identity of the spec bytes; the entry keeps the bytes, so the identity is not
-reused. One fact needs the heads of the same few workloads dozens of times."""
+"""A cache by the identity of the spec bytes. An entry keeps the bytes, so that their identity is
+not reused. One fact needs the heads of the same few workloads dozens of times."""
 
 
 def head(workload: StoredWorkload) -> SpecHead:
@@ -180,7 +179,7 @@ VARIANT: Final = "variant"
 
 
 def owner_of(workload: StoredWorkload) -> tuple[str, str]:
-    """Name and uid of the Workload that the first owner reference of that kind names; ("", "")."""
+    """Name and uid of the first owner that is a Workload; ("", ""): no such owner."""
     for reference in workload.metadata.owner_references:
         if reference.kind == "Workload":
             return reference.name, reference.uid

@@ -1,6 +1,6 @@
-"""What a transition reads about the queues of a workload, as values.
+"""The queues, checks and limits that a transition reads, as values.
 
-The workload-controller answers from its catalog; tests answer with a table.
+The workload-controller implements `QueueView` with its catalog, tests with a table.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class RequiredCheck(NamedTuple):
 
 
 class CheckRules(NamedTuple):
-    """Rules of an AdmissionCheck. ``retry``: delays of a Retry without one. ``timeout_seconds``:
-    time limit for its verdict; None: no limit. ``missing``: sentence that its parameters object
-    does not exist; then the check is not requested."""
+    """Rules of an AdmissionCheck. ``retry``: the strategy for a Retry without a delay.
+    ``timeout_seconds``: the time limit for its verdict; None: no limit. ``missing``: a sentence
+    that its parameters object does not exist; then the check is not requested."""
 
     name: str
     controller: str
@@ -74,7 +74,7 @@ class TimeRules(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """What the deployment sets about time and retries."""
+        """The deployment's limits of times and retries."""
         ...
 
     def check(self, name: str) -> CheckRules | None:
@@ -125,9 +125,9 @@ class QueueView(TimeRules, Protocol):
 
 
 class TransitionContext(NamedTuple):
-    """``now`` is the controller's clock; for a due timer at least the time it was set for.
-    ``sequence`` is the fact's on the log. ``at`` is when the log took it, by the server's clock:
-    what is derived from it comes out the same when the fact is read again."""
+    """``now``: the controller's clock; for a due timer at least the timer's time. ``sequence``: the
+    fact's sequence on the log. ``logged_at``: the server's time at which the log stored the fact; a
+    value derived from it stays the same when the fact is read again."""
 
     now: datetime
     sequence: int
@@ -138,6 +138,6 @@ class TransitionContext(NamedTuple):
 class QueueChanged(Fact, frozen=True, kw_only=True):
     """A queue, flavor or check of the workload changed. Not on the wire: the controller makes it
     from ``admit.object.applied`` for each affected workload. ``asks``: checks with changed
-    parameters; those without a verdict are requested again."""
+    parameters, which are requested again unless they have sent a verdict."""
 
     asks: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
-"""The table of moves: which function handles a fact in which phase. docs/spec/lifecycle.md#1.4.
+"""The table of moves: the function for each fact in each phase. docs/spec/lifecycle.md#1.4.
 
-A fact that is not in the table changes nothing: late, repeated and foreign facts are common, and
-their outcome says why.
+A fact that is not in the table changes nothing. Late and repeated facts are common; their outcome
+says why they have no effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ways(id: str, *to: Phase | None) -> tuple[Way, ...]:
 
 
 class Transition(NamedTuple):
-    """What happens, and the effect on three fields of the status."""
+    """A description of the transition, and its effect on three fields of the status."""
 
     what: str
     admission: str
@@ -50,7 +50,7 @@ _FREED: Final = "kept until the job has stopped"
 
 TRANSITIONS: Final[dict[str, Transition]] = {
     "T01": Transition("submitted", "none", "queue-wide ones, Pending", "none"),
-    "T02": Transition("its queue is missing or stopped, and it says so", _KEPT, _KEPT, _KEPT),
+    "T02": Transition("its queue is missing or stopped, which is its reason", _KEPT, _KEPT, _KEPT),
     "T03": Transition(
         "the scheduler books quota",
         "set",
@@ -59,62 +59,64 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     ),
     "T04": Transition("the same, and no check is required: admitted in the same write", "set",
                       "none", "time cleared, count kept"),
-    "T05": Transition("the same while victims still hold what it needs: they are named in "
-                      "pendingPreemption", "set", "as T03", "as T03"),
-    "T06": Transition("the scheduler looked at it and says why it waits", "none", _KEPT, _KEPT),
+    "T05": Transition("the same while victims still hold its quota: pendingPreemption names them",
+                      "set", "as T03", "as T03"),
+    "T06": Transition("the scheduler considered it and gives the reason why it waits", "none",
+                      _KEPT, _KEPT),
     "T07": Transition("a check asks for the planned preemptions", _KEPT, _KEPT, _KEPT),
     "T08": Transition("all required checks are Ready and the recheck passed", _KEPT,
                       "kept, retry counts 0", _KEPT),
-    "T09": Transition("the recheck failed, or quota was cut; of a job only with onQuotaCut: evict, "
-                      "which stops first", "cleared", _CLEARED, _KEPT),
+    "T09": Transition("the recheck failed, or its quota was reduced; a job is evicted only with "
+                      "onQuotaCut: evict, and stops first", "cleared", _CLEARED, _KEPT),
     "T10": Transition("a check says Retry, or took too long", _FREED,
                       "frozen as they are until T20", "the time of 3.2"),
-    "T11": Transition("a check says Rejected, was retried too often, or adds what contradicts "
-                      "others: turned off", _FREED,
-                      f"{_FORGOTTEN}; that row stays Rejected", "cleared"),
+    "T11": Transition("a check says Rejected, was retried too often, or its additions conflict "
+                      "with others: deactivated", _FREED,
+                      f"{_FORGOTTEN}; the row of the check stays Rejected", "cleared"),
     "T12": Transition("the scheduler gives its quota to another workload", _FREED, _CLEARED, _KEPT),
     "T13": Transition("its pods took too long to be ready, or ready again", _FREED, _CLEARED,
                       "count + 1, time by backoff"),
-    "T14": Transition("the same once too often: turned off", _FREED, _FORGOTTEN, "cleared"),
-    "T15": Transition("it ran for as long as it may: turned off, accumulated seconds cleared",
-                      _FREED, _FORGOTTEN, "cleared"),
-    "T16": Transition("a user turns it off", _FREED, _FORGOTTEN, "cleared"),
+    "T14": Transition("the same, above the requeue limit: deactivated", _FREED, _FORGOTTEN,
+                      "cleared"),
+    "T15": Transition("its maximum execution time is over: deactivated, accumulated seconds "
+                      "cleared", _FREED, _FORGOTTEN, "cleared"),
+    "T16": Transition("a user deactivates it", _FREED, _FORGOTTEN, "cleared"),
     "T17": Transition("its queue is drained", _FREED, _CLEARED, _KEPT),
     "T17b": Transition("its runner or node was lost", "cleared", _CLEARED, _KEPT),
     "T18": Transition("its queue is stopped or missing before it was admitted", "cleared", _CLEARED,
                       _KEPT),
-    "T19": Transition("the job has stopped, or no runner said so in time: its quota is free",
-                      "cleared", "what they add to pods is dropped", _KEPT),
+    "T19": Transition("the job has stopped, or no runner reported that in time: its quota is free",
+                      "cleared", "their additions to pods are dropped", _KEPT),
     "T20": Transition("the wait is over", "none",
                       "all Pending, next cycle; retry count + 1 where Retry",
                       "time cleared, count kept"),
-    "T21": Transition("a check says something new meanwhile", _KEPT, "that row", "recomputed"),
-    "T21b": Transition("a Retry with a delay comes late, or without a reservation", _KEPT,
+    "T21": Transition("a check sends another verdict during the wait", _KEPT, "that row",
+                      "recomputed"),
+    "T21b": Transition("a Retry with a delay arrives late, or without a reservation", _KEPT,
                        "that row", "recomputed"),
-    "T22": Transition("a user turns it on again", _KEPT, _FORGOTTEN, "cleared"),
+    "T22": Transition("a user activates it again", _KEPT, _FORGOTTEN, "cleared"),
     "T23": Transition("its queue runs again", "none", _KEPT, _KEPT),
-    "T25": Transition("the runner tells of its pods", _KEPT, _KEPT,
-                      "cleared once they are ready"),
-    "T26": Transition("it ended", "kept, counts no more", _KEPT, _KEPT),
+    "T25": Transition("the runner reports on its pods", _KEPT, _KEPT,
+                      "cleared when they are ready"),
+    "T26": Transition("its job ended, or a user finished it", "kept, not counted", _KEPT, _KEPT),
     "T27": Transition("a user deletes it; a job stops first", _FREED, _KEPT, _KEPT),
     "T28": Transition("the checks of its queue changed", _KEPT,
-                      "new ones Pending, and asked where it has quota; removed ones gone, others "
-                      "untouched", _KEPT),
+                      "new ones Pending, and requested if it has quota; removed ones gone, others "
+                      "unchanged", _KEPT),
     "T29": Transition("its priority changed", _KEPT, _KEPT, _KEPT),
-    "T30": Transition("a user holds it or lets it go", _KEPT, _KEPT, _KEPT),
-    "2.6": Transition("a verdict is written down", _KEPT, "that row", _KEPT),
+    "T30": Transition("a user holds it or releases it", _KEPT, _KEPT, _KEPT),
+    "2.6": Transition("a verdict is stored", _KEPT, "that row", _KEPT),
 }  # fmt: skip
 """Ids of docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only its row. Transitions of
 families only (T24): `tools.states_page.STEPS`."""
 
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, TransitionContext], Change]
-"""Any: the key of the table determines the type."""
+"""The type of the fact is that of the table's key."""
 
 
 RUNNER_ENDED: Final = "RunnerEnded"
-"""Reason of a stop that does not end the admission, since another runner may already have the
-job."""
+"""Reason of a stop that does not end the admission: another runner may have the job already."""
 
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
@@ -129,7 +131,7 @@ def _stopped_while_off(
     if fact.reason == RUNNER_ENDED:
         return _given_back(workload)
     if not is_stopping(workload):
-        return ignored(workload, "Stale", "nothing of it was running")
+        return ignored(workload, "Stale", "no job of it was running")
     return reservation.stopped(workload, fact, context)
 
 
@@ -153,8 +155,7 @@ _LIVING: Final = (*_WAITING, *_HOLDING)
 
 
 class Legal(NamedTuple):
-    """The move for a fact in a phase, and all its possible results. A result without a change is
-    not listed."""
+    """The move for a fact in a phase, with all possible results that change something."""
 
     move: Move
     ways: tuple[Way, ...] = ()
@@ -203,7 +204,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_QR, facts.Confirmed, reservation.confirm, ("T08", _A), ("T09", _P), ("T11", _X)),
     **_rows(_QR, facts.Revoked, reservation.revoke_reservation, ("T09", _P)),
     **_rows(_JOB, facts.Revoked, reservation.evict_for_cut, ("T09", _E)),
-    # checks judge
+    # checks send verdicts
     **_rows(
         _P,
         facts.CheckReported,
@@ -241,11 +242,11 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_A, facts.PodsNotReady, requests.pods_not_ready),
     **_rows((*_WAITING, *_QR, *_JOB), facts.Finished, requests.finish, ("T26", _F)),
     **_rows((*_E, *_OFF), facts.Finished, requests.finish, ("T26", _F), ("T27", _GONE)),
-    # until then the quota stays booked
+    # the quota stays booked until the job has stopped
     **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
     **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
     **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),
-    # users ask
+    # users send requests
     **_rows(_LIVING, facts.Deactivated, activation.turn_off, ("T16", _D)),
     **_rows(_OFF, facts.Deactivated, activation.turn_off),
     **_rows(_LIVING, facts.Activated, activation.turn_on),
@@ -257,7 +258,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
     **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
     **_rows(_OFF, facts.Deleted, requests.remove, ("T27", _GONE), ("T27", _STAYS)),
-    # queues and clocks
+    # queues change, and timers are due
     **_rows(
         _P,
         QueueChanged,
@@ -310,6 +311,6 @@ def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionC
     where = phase(workload, context.now)
     legal = MOVES.get((where, type(fact)))
     if legal is None:
-        said = f"{type(fact).__name__.lower()!r}"
-        return ignored(workload, "NoMove", f"it is {where}: {said} changes nothing")
+        name = type(fact).__name__.lower()
+        return ignored(workload, "NoMove", f"it is {where}: {name!r} changes nothing")
     return legal.move(workload, fact, context)

@@ -142,7 +142,7 @@ async def test_doctor_tells_who_leaves_requests_lying_and_what_was_nonsense(
     newest = lines["newest of workload-controller"]["found"]
     assert newest == (
         "on admit.check.reported.ctl.ns.w: UnknownState: "
-        "'Perhaps' is none of Pending, Ready, Retry, Rejected"
+        "'Perhaps' is not one of Pending, Ready, Retry, Rejected"
     )
     found = await workload(bus, "w")
     assert found is not None

@@ -139,7 +139,7 @@ def test_an_unknown_reason_is_kept_and_noted_once(state: str) -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c1", state, 60, reason="NoLicense")
     assert life.status.admission_checks[0].reason == "NoLicense"
     assert life.noted()["UnknownReason"] == (
-        "AdmissionCheck \"c1\": reason 'NoLicense' is kept, and means nothing here"
+        "AdmissionCheck \"c1\": reason 'NoLicense' is unknown: it is kept, without effect"
     )
     if state == "Pending":
         life.verdict("c1", state, reason="NoLicense", message="still")
@@ -150,7 +150,7 @@ def test_a_reason_that_another_state_would_need_is_noted() -> None:
     life = Life(Around(["c1", "c2"])).assigned()
     life.verdict("c1", "Ready", reason="BookQuotaRequired")
     assert life.status.admission_checks[0].reason == ""
-    assert "counts with Pending alone" in life.noted()["UnknownReason"]
+    assert "has an effect only with Pending" in life.noted()["UnknownReason"]
 
 
 def test_a_reason_that_only_repeats_the_state_is_neither_kept_nor_noted() -> None:

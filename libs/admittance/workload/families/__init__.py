@@ -1,1 +1,1 @@
-"""Parents and variants as stored workloads. What policy wants of them: `admittance.family`."""
+"""Parents and variants as stored workloads. Their policy is in `admittance.family`."""

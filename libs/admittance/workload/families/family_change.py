@@ -1,5 +1,5 @@
-"""A family during one fact: its members with their changes and outbox entries so far. All of it is
-one commit.
+"""A family during the transition of one fact: its members, their changes and outbox entries so far,
+which become one commit.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from admittance.workload.transition_context import (
 )
 
 QUIET = frozenset({"pending", "requeued"})
-"""Outbox entries read by people: of several in one commit only the last is kept."""
+"""Outbox entries for users: only the last of several in one commit is kept."""
 PARENT_ONLY = frozenset({"admitted", "evicted"})
-"""Outbox entries read by runners, which know parents only."""
+"""Outbox entries for runners, which know only parents."""
 
 
 class QueuesWithoutChecks:
@@ -70,7 +70,7 @@ class QueuesWithoutChecks:
 
 
 class FamilyMembers(NamedTuple):
-    """A family before a fact. ``parent`` None: it does not exist or is no longer a parent.
+    """A family before a fact. ``parent`` None: the parent does not exist or has another role now.
     ``variants``: unfinished variants, by name."""
 
     parent: StoredWorkload | None
@@ -78,15 +78,15 @@ class FamilyMembers(NamedTuple):
 
 
 class FamilyChange(NamedTuple):
-    """The changes that a fact makes to a family. ``own``: of the member that the fact is about.
-    ``others``: of the other members, by name, in the order of writing, the parent last."""
+    """The changes that a fact makes to a family. ``own``: the change of the fact's own member.
+    ``others``: those of the other members, by name, in the order of writing, the parent last."""
 
     own: Change
     others: Mapping[str, Change]
 
 
 class FamilyTransition:
-    """The members of a family with the changes so far. ``context`` is for variants,
+    """The members of a family with their changes so far. ``context`` is for variants,
     ``parent_context`` for the parent."""
 
     def __init__(self, members: FamilyMembers, context: TransitionContext) -> None:
@@ -95,7 +95,7 @@ class FamilyTransition:
         self.context = context
         self.parent_context = context._replace(queues=QueuesWithoutChecks(context.queues))
         self._says: dict[str, list[OutboxEntry]] = {}
-        self._wishes: dict[str, DesiredState] | None = None
+        self._desired: dict[str, DesiredState] | None = None
         self.parent_name = members.parent.metadata.name if members.parent is not None else ""
         self._rules: FamilyRules | None = None
         if members.parent is not None:
@@ -114,8 +114,8 @@ class FamilyTransition:
 
     # Members. ----------------------------------------------------------------------------
 
-    def family_head(self) -> StoredWorkload:
-        """The parent. It must exist."""
+    def existing_parent(self) -> StoredWorkload:
+        """The parent, which must exist."""
         assert self.parent is not None, "a family has a parent"
         return self.parent
 
@@ -127,20 +127,20 @@ class FamilyTransition:
             if is_true(one, Type.ADMITTED) and not is_true(one, Type.EVICTED)
         ]
 
-    def wishes(self) -> dict[str, DesiredState]:
+    def desired(self) -> dict[str, DesiredState]:
         """The desired state of each variant after the changes so far."""
         if self.parent is None or head(self.parent).role != PARENT:
             return {}
-        if self._wishes is None:
+        if self._desired is None:
             states = [variant_state(one) for one in self.variants.values()]
-            self._wishes = desired_variants(
+            self._desired = desired_variants(
                 parent_state(self.parent), states, self._rules, self.now
             )
-        return self._wishes
+        return self._desired
 
-    def wish(self, name: str) -> DesiredState | None:
+    def desired_state(self, name: str) -> DesiredState | None:
         """The desired state of one variant; None: the queue has no such variant."""
-        return self.wishes().get(name)
+        return self.desired().get(name)
 
     def is_stopping(self) -> bool:
         """Whether the family's job is being stopped."""
@@ -150,7 +150,7 @@ class FamilyTransition:
 
     def put(self, name: str, change: Change) -> None:
         """Records the change of a member; a change without a workload deletes it."""
-        self._wishes = None
+        self._desired = None
         if name == self.parent_name:
             self.parent = change.workload
             says = change.says
@@ -167,11 +167,11 @@ class FamilyTransition:
             before.append(say)
 
     def keep(self, workload: StoredWorkload, *says: OutboxEntry) -> None:
-        """Records a new version of a member, with only these outbox entries."""
+        """Records a new version of a member, with these outbox entries."""
         self.put(workload.metadata.name, applied(workload, *says))
 
-    def hush(self, name: str) -> None:
-        """Removes its outbox entries read by people, since they are no longer true."""
+    def drop_notices(self, name: str) -> None:
+        """Removes the member's outbox entries for users, since they are no longer true."""
         said = self._says.get(name)
         if said is not None:
             said[:] = [one for one in said if one.what not in QUIET]
@@ -180,12 +180,12 @@ class FamilyTransition:
         """Whether the member has changed."""
         return name in self._says
 
-    def said(self, name: str, what: str) -> OutboxEntry | None:
-        """Its outbox entry of that kind."""
+    def outbox_entry(self, name: str, what: str) -> OutboxEntry | None:
+        """The member's outbox entry of that kind."""
         return next((say for say in self._says.get(name, ()) if say.what == what), None)
 
-    def joint(self, name: str, own: Change) -> FamilyChange:
-        """All changes. ``own``: the first change of the member ``name``."""
+    def result(self, name: str, own: Change) -> FamilyChange:
+        """All changes. ``own``: the first change of the fact's own member ``name``."""
         changes = {
             one: Change(
                 self.parent if one == self.parent_name else self.variants.get(one), tuple(said)

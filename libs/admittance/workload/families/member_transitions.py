@@ -1,6 +1,5 @@
-"""The transition of the family member that a fact is about. The table of moves also applies to
-parents and variants; this module adds the exceptions: variants own no job, policy can forbid a
-variant, and some facts are for families only.
+"""The transition of a parent or a variant. The table of moves holds for them too, with exceptions:
+a variant has no job, policy can deactivate a variant, and some facts are for families only.
 """
 
 from __future__ import annotations
@@ -38,33 +37,35 @@ JOB_FACTS: Final = (
 )
 """Reports about jobs; a variant has no job."""
 FAMILY_REQUESTS: Final = (facts.Held, facts.Released, facts.Finished)
-"""Requests about a family as a whole."""
+"""Requests that a parent accepts for its family."""
 VARIANT_FACTS: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
 
 
 def parent_transition(family: FamilyTransition, parent: StoredWorkload, fact: Fact) -> Change:
-    """A fact about the parent."""
+    """The change of a parent by a fact about it."""
     if isinstance(fact, VARIANT_FACTS):
-        return ignored(parent, "IsParent", "its variants compete, it does not")
+        return ignored(parent, "IsParent", "a parent does not compete, its variants do")
     if isinstance(fact, facts.Aggregated):
-        # The parent's rows are updated after every fact about its family.
+        # The rows of the parent are updated after every fact about its family.
         return ignored(parent, "Unchanged", "its rows are up to date")
     return transition(parent, fact, family.parent_context)
 
 
 def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: Fact) -> Change:
-    """A fact about a variant."""
+    """The change of a variant by a fact about it."""
     if isinstance(fact, JOB_FACTS):
         return ignored(variant, "IsVariant", "its parent owns the job")
     if isinstance(fact, FAMILY_REQUESTS):
-        return refused(variant, "IsVariant", f"ask it of its parent {family.parent_name!r}")
+        return refused(
+            variant, "IsVariant", f"send the request to its parent {family.parent_name!r}"
+        )
     match fact:
         case facts.Assigned() | facts.Confirmed():
             return _admittable(family, variant, fact)
         case facts.Deactivated():
-            return _turned_off(family, variant, fact)
+            return _deactivated(family, variant, fact)
         case facts.Activated():
-            return _turned_on(family, variant, fact)
+            return _activated(family, variant, fact)
         case facts.Reprioritized():
             return _reprioritized(family, variant, fact)
         case facts.Ungated():
@@ -82,7 +83,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
         and change.outcome is FactOutcome.APPLIED
         and not head(after).active
     ):
-        # Only a check deactivates it here.
+        # Only a check can have deactivated it.
         return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
     return change
 
@@ -90,7 +91,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
 # Quota and admission. -------------------------------------------------------------------
 
 
-def ineligible(family: FamilyTransition, variant: StoredWorkload) -> tuple[str, str] | None:
+def ineligible_reason(family: FamilyTransition, variant: StoredWorkload) -> tuple[str, str] | None:
     """Why the variant may not get quota or be admitted now, as reason and message; None: it may."""
     parent = family.parent
     if parent is None:
@@ -98,21 +99,21 @@ def ineligible(family: FamilyTransition, variant: StoredWorkload) -> tuple[str, 
     if family.is_stopping():
         return "FamilyStops", "its family's job is being stopped"
     if is_false(parent, Type.REQUEUED):
-        return "FamilyWaits", "its family waits out a backoff"
-    wish = family.wish(variant.metadata.name)
-    if wish is None:
-        return "NoSuchVariant", "its queue has no such variant any more"
-    if not wish.active:
-        return "NotWanted", f"policy does not want it: {wish.why}"
+        return "FamilyWaits", "its family is in backoff"
+    wanted = family.desired_state(variant.metadata.name)
+    if wanted is None:
+        return "NoSuchVariant", "its queue no longer has such a variant"
+    if not wanted.active:
+        return "NotWanted", f"policy does not want it: {wanted.why}"
     return None
 
 
 def _admittable(
     family: FamilyTransition, variant: StoredWorkload, fact: facts.Assigned | facts.Confirmed
 ) -> Change:
-    hindered = ineligible(family, variant)
-    if hindered is not None:
-        return ignored(variant, *hindered)
+    ineligible = ineligible_reason(family, variant)
+    if ineligible is not None:
+        return ignored(variant, *ineligible)
     if isinstance(fact, facts.Assigned):
         allowed = allowed_flavors(variant)
         places = fact.admission.pod_set_assignments
@@ -131,25 +132,25 @@ def _admittable(
                 workload=with_status(after, stopped_by=str(ActivityReason.REJECTED))
             )
         return change
-    if not family.family_head().status.admitted_variant:
+    if not family.existing_parent().status.admitted_variant:
         return change
     if isinstance(fact, facts.Assigned):
-        return ignored(variant, "SiblingAdmitted", "its sibling has to stop first")
-    # Confirmed: its planned preemptions are done.
+        return ignored(variant, "SiblingAdmitted", "its sibling must stop first")
+    # A confirmed variant has no planned preemptions left.
     return begin_migration(family, with_status(variant, pending_preemption=None))
 
 
 # Activation, priority and gates. ---------------------------------------------------------
 
 
-def _turned_off(
+def _deactivated(
     family: FamilyTransition, variant: StoredWorkload, fact: facts.Deactivated
 ) -> Change:
     if fact.reason:
-        wish = family.wish(variant.metadata.name)
-        if wish is None or wish.active:
-            return ignored(variant, "PolicyMovedOn", "policy wants it otherwise by now")
-        return switched(family, variant, active=False, why=str(wish.why))
+        wanted = family.desired_state(variant.metadata.name)
+        if wanted is None or wanted.active:
+            return ignored(variant, "PolicyMovedOn", "policy has changed since")
+        return switched(family, variant, active=False, why=str(wanted.why))
     stopped = variant.status.stopped_by or str(ActivityReason.USER)
     if not head(variant).active:
         if variant.status.stopped_by:
@@ -160,16 +161,16 @@ def _turned_off(
     return change._replace(workload=with_status(change.workload, stopped_by=stopped))
 
 
-def _turned_on(family: FamilyTransition, variant: StoredWorkload, fact: facts.Activated) -> Change:
+def _activated(family: FamilyTransition, variant: StoredWorkload, fact: facts.Activated) -> Change:
     stopped = variant.status.stopped_by
     if stopped in STOPPED:
         if fact.reason:
             return ignored(variant, "PolicyMovedOn", f"it was stopped meanwhile: {stopped}")
-        # Policy decides whether that activates it.
+        # The next reconciliation activates the variant if policy wants it active.
         return applied(with_status(variant, stopped_by=""))
-    wish = family.wish(variant.metadata.name)
-    if wish is None or not wish.active:
-        why = f"policy does not want it: {wish.why}" if wish is not None else "it has no parent"
+    wanted = family.desired_state(variant.metadata.name)
+    if wanted is None or not wanted.active:
+        why = f"policy does not want it: {wanted.why}" if wanted is not None else "it has no parent"
         return (ignored if fact.reason else refused)(variant, "NotWanted", why)
     return transition(variant, fact, family.context)
 
@@ -206,15 +207,14 @@ def _reprioritized(
 
 
 def _gate_holder(family: FamilyTransition) -> str:
-    """Name of the variant with the open gate that keeps the others closed; "": none. It is checked
-    again here, since workloads may have been preempted for it after its time was found to be
-    over."""
-    gate = parent_state(family.family_head()).gate
+    """The name of the variant whose open gate must stay open; "": none. Checked again here, since
+    workloads may have been preempted for this variant after the request was made."""
+    gate = parent_state(family.existing_parent()).gate
     variant = family.variants.get(gate.holder) if gate is not None else None
     if variant is None or not competes(variant):
         return ""
-    wish = family.wish(variant.metadata.name)
-    if wish is None or not wish.active:
+    wanted = family.desired_state(variant.metadata.name)
+    if wanted is None or not wanted.active:
         return ""
     holder, keeps = holder_of((sibling(variant, 0),), gate, family.now)
     return holder.name if holder is not None and keeps else ""
@@ -222,9 +222,9 @@ def _gate_holder(family: FamilyTransition) -> str:
 
 def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
     """Opens the gate of this variant and closes the others: docs/spec/lifecycle.md#4.8."""
-    hindered = ineligible(family, variant)
-    if hindered is not None:
-        return ignored(variant, *hindered)
+    ineligible = ineligible_reason(family, variant)
+    if ineligible is not None:
+        return ignored(variant, *ineligible)
     gates = variant.status.preemption_gates
     if any(gate.name == FAMILY_GATE and gate.position == "Open" for gate in gates):
         return ignored(variant, "Repeated", "its gate is open")
@@ -237,5 +237,5 @@ def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
         if gate_of(one).position == "Open":
             family.keep(with_status(one, preemption_gates=with_closed_gate(one)))
     holder = GateHolder(holder=variant.metadata.name, since=family.now)
-    family.keep(with_status(family.family_head(), preemption_gate=holder))
+    family.keep(with_status(family.existing_parent(), preemption_gate=holder))
     return applied(with_status(variant, preemption_gates=(*others, opened)))

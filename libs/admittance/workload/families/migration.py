@@ -1,6 +1,7 @@
-"""After a family's job has stopped: the better variant is admitted, or the family is reset.
+"""Migration to a better variant, and the reset of a family. docs/spec/lifecycle.md#4.6, #4.7, #T24.
 
-Source: docs/spec/lifecycle.md#4.6, #4.7.
+The better variant is admitted as soon as the job of the worse one has stopped, never before. If no
+variant takes over, the family is reset.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, Final
 from admittance.events import facts
 from admittance.events.shapes import Admission
 from admittance.family.policy import ActivityReason
-from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.change import Change, applied, ignored, with_condition, with_status
 from admittance.workload.check_rows import all_ready
 from admittance.workload.conditions import Type, find, is_true, put, revoke, without
 from admittance.workload.families.family_change import FamilyTransition
@@ -39,7 +40,7 @@ OF_PARENT: Final = "VariantEvicted"
 def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
     """Starts the migration to ``better``: evicts the admitted variant and the parent."""
     name = better.metadata.name
-    parent = family.family_head()
+    parent = family.existing_parent()
     worse = family.variants.get(parent.status.admitted_variant)
     if worse is None or worse not in family.running():
         return ignored(better, "FamilyStops", "its family's job is being stopped")
@@ -47,49 +48,43 @@ def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
     family.put(worse.metadata.name, evict(worse, MIGRATION, message, family.context))
     change = evict(parent, OF_PARENT, message, family.parent_context, cause=MIGRATION)
     assert change.workload is not None, "an eviction deletes nothing"
-    heading = with_status(change.workload, migrating_to=name)
-    family.put(parent.metadata.name, change._replace(workload=heading))
+    migrating = with_status(change.workload, migrating_to=name)
+    family.put(parent.metadata.name, change._replace(workload=migrating))
     return applied(better)
 
 
 def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.Assigned) -> Change:
-    """Starts the migration to a variant without checks. Its reservation is also its admission, so
-    the eviction comes first and the quota is promised to it meanwhile."""
+    """Starts the migration to a variant without checks. Such a variant would be admitted with its
+    reservation, so the eviction comes first; until then the quota is promised to the variant."""
     source = fact.migrates_from
-    parent = family.family_head()
+    parent = family.existing_parent()
     where = phase(better, family.now)
     if where is not Phase.PENDING:
-        return ignored(better, "NoMove", f"it is {where}: it competes for nothing")
+        return ignored(better, "NoMove", f"it is {where}: it does not compete")
     if source is None or source.name != parent.status.admitted_variant:
-        return ignored(better, "StaleFamily", "another sibling is admitted by now, or none")
+        return ignored(better, "StaleFamily", "another sibling is admitted now, or none")
     required = family.context.queues.required_checks(fact.admission.cluster_queue, fact.admission)
     if required or fact.pending_preemption is not None:
-        return ignored(better, "StaleFamily", "it has checks, or victims, to wait for")
+        return ignored(better, "StaleFamily", "it must wait for checks or for preempted workloads")
     begun = begin_migration(family, better)
     if begun.workload is None or begun.reason:
         return begun
     message = "Pending the migration of 1 workload(s)"
-    conditions = put(
-        better.status.conditions,
-        Type.QUOTA_RESERVED,
-        False,
-        "WaitingForPreemptedWorkloads",
-        message,
-        now=family.now,
-    )
+    reason = "WaitingForPreemptedWorkloads"
+    waiting = with_condition(better, Type.QUOTA_RESERVED, False, reason, message, now=family.now)
     return applied(
-        with_status(better, conditions=conditions, promised=fact.admission),
-        OutboxEntry(what="pending", reason="WaitingForPreemptedWorkloads", message=message),
+        with_status(waiting, promised=fact.admission),
+        OutboxEntry(what="pending", reason=reason, message=message),
     )
 
 
 def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
-    """Admits the variant ``name`` after its family's job has stopped. It is rejected if the
-    additions of its checks conflict. None: it no longer fulfils the conditions. The parent still
-    names the stopped variant."""
+    """Admits the variant ``name`` after its family's job has stopped, or rejects it if the
+    additions of its checks conflict. None: it can no longer be admitted. The parent still names the
+    stopped variant."""
     better = family.variants.get(name)
-    wish = family.wish(name)
-    if better is None or wish is None or not wish.active or not head(better).active:
+    wanted = family.desired_state(name)
+    if better is None or wanted is None or not wanted.active or not head(better).active:
         return None
     queues = family.context.queues
     queue = head(better).queue_name
@@ -97,7 +92,7 @@ def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
         return None
     status = better.status
     admission = status.promised or status.admission
-    if admission is None or queues.not_offered(admission) or not _may_have(better, admission):
+    if admission is None or queues.not_offered(admission) or not _may_use(better, admission):
         return None
     required = queues.required_checks(admission.cluster_queue, admission)
     if status.promised is not None:
@@ -131,7 +126,7 @@ def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
     return applied(admit(better, family.context))
 
 
-def _may_have(variant: StoredWorkload, admission: Admission) -> bool:
+def _may_use(variant: StoredWorkload, admission: Admission) -> bool:
     """Whether its queue still allows these flavors."""
     allowed = allowed_flavors(variant)
     places = admission.pod_set_assignments
@@ -154,7 +149,7 @@ _FORGIVEN: Final = frozenset({ActivityReason.REJECTED, ActivityReason.REQUEUING_
 
 def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
     """Admits the parent with the variant's admission."""
-    parent = family.family_head()
+    parent = family.existing_parent()
     name = variant.metadata.name
     admission = variant.status.admission
     assert admission is not None, "an admitted variant has an admission"
@@ -182,20 +177,17 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
     )
     admitted = admit(reserved, family.parent_context)
     message = f"Variant {name} is admitted"
-    conditions = put(
-        admitted.status.conditions, Type.ADMITTED, True, "Admitted", message, now=family.now
-    )
-    family.hush(parent.metadata.name)
+    family.drop_notices(parent.metadata.name)
     family.keep(
-        with_status(admitted, conditions=conditions),
+        with_condition(admitted, Type.ADMITTED, True, "Admitted", message, now=family.now),
         OutboxEntry(what="admitted", reason="Admitted", message=message),
     )
 
 
 def after_stop(family: FamilyTransition) -> None:
-    """If the parent is released, releases the admitted variant, then completes the migration or
+    """After the parent is released: releases the admitted variant, and completes the migration or
     resets the family."""
-    parent = family.family_head()
+    parent = family.existing_parent()
     name = parent.status.admitted_variant
     if not name or holds_quota(parent):
         return
@@ -214,24 +206,24 @@ def after_stop(family: FamilyTransition) -> None:
     requeued = find(parent, Type.REQUEUED)
     reactivated = requeued is not None and requeued.reason == "Reactivated"
     _competes_again(family)
-    heir = parent.status.migrating_to
-    change = admitted_after_stop(family, heir) if heir else None
+    successor = parent.status.migrating_to
+    change = admitted_after_stop(family, successor) if successor else None
     if change is not None and change.workload is not None:
-        family.put(heir, change)
+        family.put(successor, change)
         if is_true(change.workload, Type.ADMITTED):
             admit_parent(family, change.workload)
             _end_backoff_of_removed(family, name)
             return
     if kind == REJECTION and not reactivated and head(parent).active:
-        family.keep(with_status(family.family_head(), admitted_variant="", migrating_to=""))
-        _without_promises(family)
+        family.keep(with_status(family.existing_parent(), admitted_variant="", migrating_to=""))
+        _drop_promises(family)
         return
     reset(family, forgive=reactivated or kind in FROM_OUTSIDE, waits=name)
 
 
 def _competes_again(family: FamilyTransition) -> None:
     """Sets Requeued of the parent to True, unless it waits for its pods' backoff."""
-    parent = family.family_head()
+    parent = family.existing_parent()
     requeued = find(parent, Type.REQUEUED)
     if (
         requeued is None
@@ -240,42 +232,28 @@ def _competes_again(family: FamilyTransition) -> None:
         or not head(parent).active
     ):
         return
-    conditions = put(
-        parent.status.conditions,
-        Type.REQUEUED,
-        True,
-        requeued.reason,
-        requeued.message,
-        now=family.now,
-    )
+    reason, message = requeued.reason, requeued.message
     says: tuple[OutboxEntry, ...] = ()
     if pending_reason(parent, family.parent_context) is None:
-        says = (OutboxEntry(what="requeued", reason=requeued.reason, message=requeued.message),)
-    family.keep(with_status(parent, conditions=conditions), *says)
+        says = (OutboxEntry(what="requeued", reason=reason, message=message),)
+    requeued_parent = with_condition(parent, Type.REQUEUED, True, reason, message, now=family.now)
+    family.keep(requeued_parent, *says)
 
 
 def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
-    """Ends the backoff of a replaced variant that its queue no longer has. Policy says nothing
-    about it, and if the queue lists it again, nothing else would end its wait.
-    """
+    """Ends the backoff of a replaced variant that its queue no longer has. Policy has no desired
+    state for it, so nothing else would end its wait if the queue lists it again."""
     variant = family.variants.get(name)
-    if variant is None or not head(variant).active or family.wish(name) is not None:
+    if variant is None or not head(variant).active or family.desired_state(name) is not None:
         return
     requeued = find(variant, Type.REQUEUED)
     if requeued is None or requeued.status == "True":
         return
-    conditions = put(
-        variant.status.conditions,
-        Type.REQUEUED,
-        True,
-        requeued.reason,
-        requeued.message,
-        now=family.now,
-    )
-    family.keep(with_status(variant, conditions=conditions))
+    reason, message = requeued.reason, requeued.message
+    family.keep(with_condition(variant, Type.REQUEUED, True, reason, message, now=family.now))
 
 
-def _without_promises(family: FamilyTransition) -> None:
+def _drop_promises(family: FamilyTransition) -> None:
     for one in list(family.variants.values()):
         if one.status.promised is not None:
             family.keep(with_status(one, promised=None))
@@ -284,7 +262,7 @@ def _without_promises(family: FamilyTransition) -> None:
 def reset(family: FamilyTransition, *, forgive: bool, waits: str = "") -> None:
     """Resets the family as if the parent were new. ``forgive``: rejected variants are reset too.
     ``waits``: name of a variant that keeps the delay of its check."""
-    parent = family.family_head()
+    parent = family.existing_parent()
     family.keep(
         with_status(
             parent,
@@ -296,10 +274,12 @@ def reset(family: FamilyTransition, *, forgive: bool, waits: str = "") -> None:
         )
     )
     for one in list(family.variants.values()):
-        _fresh(family, one, forgive, keeps=one.metadata.name == waits and waits_for_checks(one))
+        _reset_variant(
+            family, one, forgive, keeps=one.metadata.name == waits and waits_for_checks(one)
+        )
 
 
-def _fresh(
+def _reset_variant(
     family: FamilyTransition, variant: StoredWorkload, forgive: bool, *, keeps: bool
 ) -> None:
     context = family.context

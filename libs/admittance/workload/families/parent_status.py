@@ -1,5 +1,7 @@
-"""The status of a parent about its family: rows of its variants, why none is admitted, until when
-all wait, and when time alone changes the desired states. docs/spec/lifecycle.md#1.3, #4.10.
+"""Updates the status of a parent from its variants. docs/spec/lifecycle.md#1.3, #4.10.
+
+The status has the rows of the variants, the reason why no variant is admitted, the end of a common
+wait, and the time of the next change of a desired state.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from msgspec.structs import replace
 from admittance.api.meta import Condition
 from admittance.api.workload import RequeueState, VariantRow
 from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
-from admittance.workload.change import with_status
-from admittance.workload.conditions import Type, find, is_false, is_true, put
+from admittance.workload.change import with_condition, with_status
+from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
@@ -28,82 +30,80 @@ EACH_MAX: Final = 300
 _HOPELESS: Final = "NoMatchingFlavor"
 _RESERVED: Final = "UnsatisfiedAdmissionChecks"
 _INACTIVE: Final = "WaitingForFamily"
-"""Reason of a family in which no variant waits for quota and none is reserved."""
+"""Reason of a family in which no variant waits for quota or holds a reservation."""
 
 
-def update_parent_status(family: FamilyTransition, *, asked: bool = False) -> None:
-    """Updates the parent's status if the parent is written anyway, if an update was requested
-    (``asked``), or if one of its times changes."""
-    parent = family.family_head()
+def update_parent_status(family: FamilyTransition, *, requested: bool = False) -> None:
+    """Updates the parent's status if another change writes the parent anyway, if an update was
+    requested (``requested``), or if one of its times changes."""
+    parent = family.existing_parent()
     states = [variant_state(one) for one in family.variants.values()]
     done = is_true(parent, Type.FINISHED)
     at = None
     if not done:
         at = changes_next(parent_state(parent), states, family.rules, family.now)
     touched = family.touched(family.parent_name)
-    wishes = family.wishes()
-    waits = parent.status.requeue_state if done else _wait(family, wishes)
+    desired = family.desired()
+    waits = parent.status.requeue_state if done else _wait(family, desired)
     same = at == parent.status.next_change_at and waits == parent.status.requeue_state
-    if not touched and not asked and same:
+    if not touched and not requested and same:
         return
-    rows = rows_of(map(summary_of, family.variants.values()), wishes)
+    rows = rows_of(map(summary_of, family.variants.values()), desired)
     if done:
         # Variants finished earlier are not loaded; keep their rows.
         rows = rows or parent.status.variants
-    told = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
-    standing = None if done else _standing(family, told, wishes)
-    if standing is None:
-        if told != parent:
-            family.keep(told)
+    updated = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
+    pending = None if done else _reason(family, updated, desired)
+    if pending is None:
+        if updated != parent:
+            family.keep(updated)
         return
-    reason, message = standing
+    reason, message = pending
     before = find(parent, Type.QUOTA_RESERVED)
-    conditions = put(
-        told.status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=family.now
-    )
     says: tuple[OutboxEntry, ...] = ()
     if before is None or before.reason != reason:
         says = (OutboxEntry(what="pending", reason=reason, message=message),)
-    elif before.message == message:
-        conditions = told.status.conditions
-    new = with_status(told, conditions=conditions)
-    if new != parent:
-        family.keep(new, *says)
+    if says or before is None or before.message != message:
+        updated = with_condition(
+            updated, Type.QUOTA_RESERVED, False, reason, message, now=family.now
+        )
+    if updated != parent:
+        family.keep(updated, *says)
 
 
-def _wait(family: FamilyTransition, wishes: dict[str, DesiredState]) -> RequeueState | None:
-    """The parent's requeue state. While all of its variants wait for a time, the parent waits until
-    the first of these times. Its own backoff stays."""
-    parent = family.family_head()
+def _wait(family: FamilyTransition, desired: dict[str, DesiredState]) -> RequeueState | None:
+    """The parent's requeue state. While each of its variants waits for a time, the parent waits
+    until the first of these times. Its own backoff stays."""
+    parent = family.existing_parent()
     state = parent.status.requeue_state
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return state
-    until = _first_time(family, wishes) if _is_up_to_variants(family, parent) else None
+    until = _first_time(family, desired) if _waits_only_for_variants(family, parent) else None
     if until is None:
         return no_wait(state)
     return RequeueState(count=state.count if state is not None else None, requeue_at=until)
 
 
-def _first_time(family: FamilyTransition, wishes: dict[str, DesiredState]) -> datetime | None:
-    """The first time that a variant waits for; None: a variant waits for no time or does not exist
-    yet."""
-    parent = family.family_head()
-    tags = {head(family.variants[name]).variant for name in wishes if name in family.variants}
+def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> datetime | None:
+    """The first time for which a variant waits; None: a variant waits for no time, or does not
+    exist yet."""
+    parent = family.existing_parent()
+    tags = {head(family.variants[name]).variant for name in desired if name in family.variants}
     if family.rules is None or any(
         one.name not in tags for one in wanted_tags(parent, family.rules)
     ):
         return None
     times: list[datetime] = []
-    for name, wish in wishes.items():
+    for name, wanted in desired.items():
         variant = family.variants[name]
-        if wish.why is ActivityReason.CREATE_DELAY:
+        if wanted.why is ActivityReason.CREATE_DELAY:
             at = begins(parent_state(parent), family.rules, head(variant).variant)
-        elif wish.active:
+        elif wanted.active:
             state = variant.status.requeue_state
             waits = phase(variant, family.now) is Phase.BACKOFF
             at = state.requeue_at if waits and state is not None else None
-        elif wish.why in STOPPED:
-            continue  # It does not come back by time.
+        elif wanted.why in STOPPED:
+            continue  # Time alone does not activate it.
         else:
             return None
         if at is None or at <= family.now:
@@ -112,7 +112,7 @@ def _first_time(family: FamilyTransition, wishes: dict[str, DesiredState]) -> da
     return min(times, default=None)
 
 
-def _is_up_to_variants(family: FamilyTransition, parent: StoredWorkload) -> bool:
+def _waits_only_for_variants(family: FamilyTransition, parent: StoredWorkload) -> bool:
     """Whether the family waits only for its variants."""
     return (
         head(parent).active
@@ -122,24 +122,24 @@ def _is_up_to_variants(family: FamilyTransition, parent: StoredWorkload) -> bool
     )
 
 
-def _standing(
-    family: FamilyTransition, parent: StoredWorkload, wishes: dict[str, DesiredState]
+def _reason(
+    family: FamilyTransition, parent: StoredWorkload, desired: dict[str, DesiredState]
 ) -> PendingReason | None:
-    """Why no variant is admitted; None: one is, or the parent itself has the reason."""
+    """Why no variant is admitted; None: one is admitted, or the parent has a reason of its own."""
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return None
-    if not _is_up_to_variants(family, parent) or family.rules is None:
+    if not _waits_only_for_variants(family, parent) or family.rules is None:
         return None
     if not wanted_tags(parent, family.rules):
         allowed = ", ".join(sorted(allowed_flavors(parent) or ()))
         return PendingReason(_HOPELESS, f"The queue offers none of the flavors: {allowed}")
-    found = [(one, wishes[name]) for name in wishes if (one := family.variants.get(name))]
+    found = [(one, desired[name]) for name in desired if (one := family.variants.get(name))]
     if not found:
         return None
     reasons = [
         reserved.reason
-        for one, wish in found
-        if wish.active
+        for one, wanted in found
+        if wanted.active
         and not is_reserved(one)
         and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
     ]
@@ -148,28 +148,30 @@ def _standing(
     held = any(map(_holds, found))
     possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
     reason = possible[0] if possible else _RESERVED if held else _INACTIVE
-    return PendingReason(reason, "; ".join(_told(family, one, wish) for one, wish in found))
+    return PendingReason(
+        reason, "; ".join(_variant_text(family, one, wanted) for one, wanted in found)
+    )
 
 
 def _holds(one: tuple[StoredWorkload, DesiredState]) -> bool:
     return is_reserved(one[0]) and one[1].active
 
 
-def _told(family: FamilyTransition, variant: StoredWorkload, wish: DesiredState) -> str:
+def _variant_text(family: FamilyTransition, variant: StoredWorkload, wanted: DesiredState) -> str:
     tag = head(variant).variant
     reserved = find(variant, Type.QUOTA_RESERVED)
-    if wish.why is ActivityReason.CREATE_DELAY:
-        at = begins(parent_state(family.family_head()), family.rules, tag)
-        return f"{tag}: inactive ({wish.why}){until(at)}"
-    if wish.why is ActivityReason.REJECTED:
-        return f"{tag}: inactive ({wish.why}): {rejection(variant)}"[:EACH_MAX]
-    if not wish.active:
-        return f"{tag}: inactive ({wish.why})"
+    if wanted.why is ActivityReason.CREATE_DELAY:
+        at = begins(parent_state(family.existing_parent()), family.rules, tag)
+        return f"{tag}: inactive ({wanted.why}){until(at)}"
+    if wanted.why is ActivityReason.REJECTED:
+        return f"{tag}: inactive ({wanted.why}): {rejection(variant)}"[:EACH_MAX]
+    if not wanted.active:
+        return f"{tag}: inactive ({wanted.why})"
     if is_reserved(variant):
         waits = sorted(row.name for row in variant.status.admission_checks if row.state != "Ready")
         return f"{tag}: reserved, waits for {', '.join(waits) or 'its admission'}"
     if reserved is None:
-        return f"{tag}: not looked at yet"
+        return f"{tag}: not considered yet"
     return f"{tag}: {reserved.message or reserved.reason}"[:EACH_MAX]
 
 
@@ -187,8 +189,7 @@ variants."""
 
 
 class VariantSummary(NamedTuple):
-    """A variant's row without the policy's reason. ``place``: its stored place among the
-    siblings."""
+    """A variant's row without the reason of policy. ``place``: its place among the siblings."""
 
     place: int
     row: VariantRow
@@ -222,7 +223,7 @@ def rows_of(
     gets no reason."""
     ordered = sorted(variants, key=lambda one: (one.place, one.row.name))
     return tuple(
-        replace(one.row, why=str(wish.why)) if wish is not None else one.row
+        replace(one.row, why=str(wanted.why)) if wanted is not None else one.row
         for one in ordered
-        for wish in (wants.get(one.row.name),)
+        for wanted in (wants.get(one.row.name),)
     )

@@ -1,8 +1,9 @@
-"""The invariants of a family after every commit, and the changes that restore them.
+"""Reconciles a family: restores its invariants after every fact.
 
-They depend only on the members: whichever fact moved one of them, the others follow in the same
-commit, and a value written by another program is repaired with the next fact.
-docs/spec/lifecycle.md#4.3, #4.7, #4.10.
+Source: docs/spec/lifecycle.md#4.3, #4.7, #4.10.
+
+The invariants depend only on the members. After a fact about one member the others follow in the
+same commit, and the next fact repairs a value that another program has written.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from admittance.workload.families.roles import (
     became_parent,
     became_regular,
     queue_changed,
-    reshape,
     role_now,
+    update_variants,
     variants_changed,
     wanted_tags,
 )
@@ -42,37 +43,37 @@ CONTRADICTION = "ConcurrentAdmission"
 """Reason of the eviction of a parent without its admitted variant."""
 
 
-def reconcile(family: FamilyTransition, *, asked: bool = False) -> None:
-    """Restores the invariants of the family. Without a parent its variants are deleted. ``asked``:
-    update the parent's status in any case."""
+def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
+    """Restores the invariants of the family. Without a parent its variants are deleted.
+    ``requested``: update the parent's status in any case."""
     parent = family.parent
     if parent is None or head(parent).role != PARENT:
-        _end(family)
+        _delete_variants(family)
         return
     if is_true(parent, Type.FINISHED):
         _finish(family, parent)
         return
-    reshape(family)
-    _follow_the_parent(family)
-    _first_one_is_admitted(family)
-    _no_admission_without_a_variant(family)
+    update_variants(family)
+    _evict_with_parent(family)
+    _admit_first(family)
+    _evict_parent_without_variant(family)
     after_stop(family)
-    if family.rules is None and role_now(family.family_head(), family.context) != PARENT:
-        # Its queue no longer has families; it stayed a parent only while its job ran.
-        family.put(family.parent_name, became_regular(family.family_head(), family.context))
-        _end(family)
+    if family.rules is None and role_now(family.existing_parent(), family.context) != PARENT:
+        # Its queue no longer has families. The workload stayed a parent while its job ran.
+        family.put(family.parent_name, became_regular(family.existing_parent(), family.context))
+        _delete_variants(family)
         return
-    _no_promise_without_a_migration(family)
-    _one_priority(family)
-    _as_policy_wants(family)
-    if _all_are_rejected(family):
-        _follow_the_parent(family)
-        _as_policy_wants(family)
-    _pods(family)
-    update_parent_status(family, asked=asked)
+    _drop_promises(family)
+    _copy_priority(family)
+    _apply_policy(family)
+    if _reject_parent(family):
+        _evict_with_parent(family)
+        _apply_policy(family)
+    _copy_pods_ready(family)
+    update_parent_status(family, requested=requested)
 
 
-def _end(family: FamilyTransition) -> None:
+def _delete_variants(family: FamilyTransition) -> None:
     for one in list(family.variants.values()):
         family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
 
@@ -82,7 +83,7 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
     assert finished is not None, "it has finished"
     for one in list(family.variants.values()):
         if one.metadata.deletion_timestamp is not None:
-            # It was kept only until its job had stopped.
+            # It was kept until its job had stopped.
             family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
             continue
         conditions = put(
@@ -104,27 +105,26 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
         update_parent_status(family)
 
 
-def _follow_the_parent(family: FamilyTransition) -> None:
-    """While its job stops, nothing of a family is admitted: the variant is evicted for the parent's
-    reason."""
-    parent = family.family_head()
+def _evict_with_parent(family: FamilyTransition) -> None:
+    """Evicts the admitted variant when the parent is evicted, for the same reason."""
+    parent = family.existing_parent()
     status = parent.status
-    going = not holds_quota(parent) and bool(status.admitted_variant)
-    if not family.is_stopping() and not going:
+    is_released = not holds_quota(parent) and bool(status.admitted_variant)
+    if not family.is_stopping() and not is_released:
         return
     evicted = find(parent, Type.EVICTED)
     reason = evicted.reason if evicted is not None else OF_PARENT
     message = evicted.message if evicted is not None else ""
-    said = family.said(family.parent_name, "evicted")
+    entry = family.outbox_entry(family.parent_name, "evicted")
     for one in family.running():
-        change = evict(one, reason, message, family.context, cause=said.detail if said else "")
+        change = evict(one, reason, message, family.context, cause=entry.detail if entry else "")
         family.put(one.metadata.name, change)
 
 
-def _first_one_is_admitted(family: FamilyTransition) -> None:
-    """The first admitted variant admits its parent. If another program admitted two, the better one
-    stays."""
-    parent = family.family_head()
+def _admit_first(family: FamilyTransition) -> None:
+    """Admits the parent with its first admitted variant. Of two admitted variants, which only
+    another program can have written, the better one stays."""
+    parent = family.existing_parent()
     running = sorted(family.running(), key=lambda one: head(one).sibling_index or 0)
     if not running or family.is_stopping():
         return
@@ -134,15 +134,17 @@ def _first_one_is_admitted(family: FamilyTransition) -> None:
         named = running[0].metadata.name
     for one in running:
         if one.metadata.name != named:
-            message = f"Variant {named} is admitted" if named else "Nothing of its family may run"
+            message = (
+                f"Variant {named} is admitted" if named else "No variant of its family may run"
+            )
             family.put(one.metadata.name, evict(one, CONTRADICTION, message, family.context))
             kept = family.variants[one.metadata.name]
             family.put(one.metadata.name, release(kept, family.context))
 
 
-def _no_admission_without_a_variant(family: FamilyTransition) -> None:
-    """Evicts the parent with its admitted variant, since the job must stop."""
-    parent = family.family_head()
+def _evict_parent_without_variant(family: FamilyTransition) -> None:
+    """Evicts the parent if its admitted variant is evicted or gone, so that the job stops."""
+    parent = family.existing_parent()
     if not holds_quota(parent) or family.is_stopping():
         return
     name = parent.status.admitted_variant
@@ -154,41 +156,41 @@ def _no_admission_without_a_variant(family: FamilyTransition) -> None:
         reason, cause, message = OF_PARENT, evicted.reason, evicted.message
     else:
         reason, cause = CONTRADICTION, ""
-        message = f"Its admitted variant {name} is not there, or not admitted"
+        message = f"Its admitted variant {name} does not exist, or is not admitted"
     if variant is not None and cause == "Preempted":
         parent = with_status(parent, preempted_by=variant.status.preempted_by)
     change = evict(parent, reason, message, family.parent_context, cause=cause)
     family.put(family.parent_name, change)
 
 
-def _no_promise_without_a_migration(family: FamilyTransition) -> None:
-    heir = family.family_head().status.migrating_to if family.is_stopping() else ""
+def _drop_promises(family: FamilyTransition) -> None:
+    successor = family.existing_parent().status.migrating_to if family.is_stopping() else ""
     for one in list(family.variants.values()):
         if one.status.promised is None:
             continue
-        if one.metadata.name != heir or not head(one).active:
+        if one.metadata.name != successor or not head(one).active:
             family.keep(with_status(one, promised=None))
 
 
-def _one_priority(family: FamilyTransition) -> None:
-    priority = head(family.family_head()).priority
+def _copy_priority(family: FamilyTransition) -> None:
+    priority = head(family.existing_parent()).priority
     for one in list(family.variants.values()):
         if (head(one).priority or 0) != (priority or 0):
             family.keep(with_spec(one, priority=priority))
 
 
-def _as_policy_wants(family: FamilyTransition) -> None:
+def _apply_policy(family: FamilyTransition) -> None:
     """Activates and deactivates variants by policy, for example all others when one is admitted.
     docs/spec/lifecycle.md#4.3."""
-    for name, wish in list(family.wishes().items()):
+    for name, wanted in list(family.desired().items()):
         variant = family.variants[name]
-        if head(variant).active != wish.active:
-            family.put(name, switched(family, variant, active=wish.active, why=str(wish.why)))
+        if head(variant).active != wanted.active:
+            family.put(name, switched(family, variant, active=wanted.active, why=str(wanted.why)))
 
 
-def _all_are_rejected(family: FamilyTransition) -> bool:
-    """Rejects the parent if checks have rejected every variant; True if so."""
-    parent, rules = family.family_head(), family.rules
+def _reject_parent(family: FamilyTransition) -> bool:
+    """Rejects the parent if checks have rejected every variant. Returns whether they have."""
+    parent, rules = family.existing_parent(), family.rules
     if not head(parent).active or rules is None or not family.variants:
         return False
     if any(one.status.stopped_by != "Rejected" for one in family.variants.values()):
@@ -205,9 +207,9 @@ def _all_are_rejected(family: FamilyTransition) -> bool:
     return True
 
 
-def _pods(family: FamilyTransition) -> None:
+def _copy_pods_ready(family: FamilyTransition) -> None:
     """Copies the parent's PodsReady condition to the admitted variant."""
-    parent = family.family_head()
+    parent = family.existing_parent()
     if not holds_quota(parent):
         return
     variant = family.variants.get(parent.status.admitted_variant)
@@ -222,15 +224,15 @@ def _pods(family: FamilyTransition) -> None:
     family.keep(with_status(variant, conditions=conditions))
 
 
-LOOKS: Final = (QueueChanged, facts.Aggregated, facts.TimerDue)
-"""Facts after which the family is settled even if they do not change the member."""
+RECONCILED: Final = (QueueChanged, facts.Aggregated, facts.TimerDue)
+"""Facts after which the family is reconciled even if they do not change the member."""
 
 
 def single_transition(
     workload: StoredWorkload | None, fact: Fact, context: TransitionContext
 ) -> Change:
-    """The change of a workload without a family. If its queue has families it becomes a parent when
-    it arrives, when the queue changes, or when it loses its quota."""
+    """The change of a workload without a family. If its queue has families, it becomes a parent on
+    submission, when the queue changes, or when it loses its quota."""
     if isinstance(fact, QueueChanged) and workload is not None:
         if role_now(workload, context) == PARENT:
             return _as_parent(became_parent(workload), fact, context)
@@ -240,33 +242,35 @@ def single_transition(
     if change.outcome is not FactOutcome.APPLIED or after is None:
         return change
     if workload is None:
-        return _told(change, context) if head(after).role == PARENT else change
+        return _with_family_status(change, context) if head(after).role == PARENT else change
     released = workload.status.admission is not None and after.status.admission is None
     if released and role_now(after, context) == PARENT:
-        return _told(change._replace(workload=became_parent(after)), context)
+        return _with_family_status(change._replace(workload=became_parent(after)), context)
     return change
 
 
 def _as_parent(parent: StoredWorkload, fact: QueueChanged, context: TransitionContext) -> Change:
     family = FamilyTransition(FamilyMembers(parent, {}), context)
     change = transition(parent, fact, family.parent_context)
-    return _told(change if change.outcome is FactOutcome.APPLIED else applied(parent), context)
+    return _with_family_status(
+        change if change.outcome is FactOutcome.APPLIED else applied(parent), context
+    )
 
 
-def _told(change: Change, context: TransitionContext) -> Change:
+def _with_family_status(change: Change, context: TransitionContext) -> Change:
     """The change of a new parent with the status of a family without variants."""
     parent = change.workload
-    assert parent is not None, "it is there"
+    assert parent is not None, "it exists"
     family = FamilyTransition(FamilyMembers(parent, {}), context)
     family.put(parent.metadata.name, change)
     reconcile(family)
-    return family.joint(parent.metadata.name, change).own
+    return family.result(parent.metadata.name, change).own
 
 
 def family_transition(
     members: FamilyMembers, name: str, fact: Fact, context: TransitionContext
 ) -> FamilyChange:
-    """The changes of the family. ``name``: the member that the fact is about."""
+    """The changes of the family. ``name``: the fact's own member."""
     family = FamilyTransition(members, context)
     parent = members.parent
     is_parent = parent is not None and name == family.parent_name
@@ -288,6 +292,6 @@ def family_transition(
             reset(family, forgive=True)
     if is_parent and isinstance(fact, QueueChanged):
         variants_changed(family, fact)
-    if parent is not None and (own.outcome is FactOutcome.APPLIED or isinstance(fact, LOOKS)):
-        reconcile(family, asked=isinstance(fact, facts.Aggregated))
-    return family.joint(name, own)
+    if parent is not None and (own.outcome is FactOutcome.APPLIED or isinstance(fact, RECONCILED)):
+        reconcile(family, requested=isinstance(fact, facts.Aggregated))
+    return family.result(name, own)

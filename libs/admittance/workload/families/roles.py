@@ -1,6 +1,5 @@
-"""How the queue shapes families: which workloads are parents, and the flavors of their variants.
-
-Source: docs/spec/lifecycle.md#4.9.
+"""The roles and variants that a queue gives: which workloads are parents, and the flavors of their
+variants. docs/spec/lifecycle.md#4.9.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _pod_sets = msgspec.json.Decoder(_PodSets)
 
 
 def is_partial(spec: bytes | msgspec.Raw) -> bool:
-    """Whether it uses partial admission (minCount); such a workload gets no variants."""
+    """Whether the workload uses partial admission (minCount); then it gets no variants."""
     return any(one.min_count is not None for one in _pod_sets.decode(spec).pod_sets)
 
 
@@ -78,7 +77,7 @@ def role_now(workload: StoredWorkload, context: TransitionContext) -> str:
 
 
 def became_parent(workload: StoredWorkload) -> StoredWorkload:
-    """A regular workload without quota as a parent; it has no checks of its own."""
+    """A regular workload without quota as a parent, which has no checks of its own."""
     parent = with_role(workload, PARENT)
     return with_status(parent, admission_checks=(), check_retry_counts={}, immediate_retries={})
 
@@ -101,7 +100,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
     meta = parent.metadata
     reserved = find(regular, Type.QUOTA_RESERVED)
     if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
-        # Its old message was about its variants.
+        # The old message was about its variants.
         conditions = put(
             regular.status.conditions,
             Type.QUOTA_RESERVED,
@@ -116,18 +115,18 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
 
 def queue_changed(family: FamilyTransition, fact: QueueChanged) -> Change:
     """The change of the parent when a queue changed; its variants follow."""
-    parent = family.family_head()
+    parent = family.existing_parent()
     if role_now(parent, family.context) == REGULAR:
         return became_regular(parent, family.context)
     return transition(parent, fact, family.parent_context)
 
 
 def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
-    """Changes each variant when a queue changed. A variant that the queue no longer has stays until
-    it is deleted."""
+    """Applies a change of a queue to each variant. A variant that the queue no longer has stays
+    until it is deleted."""
     if family.parent is None or head(family.parent).role != PARENT:
         return
-    reshape(family)
+    update_variants(family)
     for name in list(family.variants):
         variant = family.variants[name]
         was_on = head(variant).active
@@ -139,20 +138,20 @@ def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
             family.put(name, change)
 
 
-def reshape(family: FamilyTransition) -> None:
-    """Sets places and flavors of the variants to those of their queue."""
+def update_variants(family: FamilyTransition) -> None:
+    """Sets the places and flavors of the variants to those of the queue."""
     if family.rules is None:
         return
     for one in list(family.variants.values()):
-        _reshape(family, one, family.rules)
+        _update_variant(family, one, family.rules)
 
 
-def _reshape(family: FamilyTransition, variant: StoredWorkload, rules: FamilyRules) -> None:
+def _update_variant(family: FamilyTransition, variant: StoredWorkload, rules: FamilyRules) -> None:
     spec = head(variant)
     tag = rules.tag(spec.variant)
     if tag is None:
         return
-    flavors = tag.within(allowed_flavors(family.family_head()))
+    flavors = tag.within(allowed_flavors(family.existing_parent()))
     had = spec.admission_constraints.allowed_resource_flavors if spec.admission_constraints else ()
     if not flavors or (spec.sibling_index == tag.place and had == flavors):
         return
@@ -191,12 +190,12 @@ class PlannedVariant(NamedTuple):
 
 
 def wanted_tags(parent: StoredWorkload, rules: FamilyRules) -> tuple[Tag, ...]:
-    """The tags of the variants that the parent shall have, best first."""
+    """The tags of the desired variants of a parent, best first."""
     return rules.tags_within(allowed_flavors(parent))
 
 
 def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
-    """The name of that variant. ``taken``: another workload has the plain name."""
+    """The name of a variant. ``taken``: another workload has the plain name."""
     meta = parent.metadata
     return variant_name(meta.name, meta.uid, tag, force_hash=taken)
 
@@ -204,7 +203,7 @@ def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
 def planned_variants(
     parent: StoredWorkload, rules: FamilyRules, *, active: bool = True
 ) -> Iterator[PlannedVariant]:
-    """Every variant that the parent shall have. Decodes the parent's spec once."""
+    """The desired variants of a parent. Decodes the parent's spec once."""
     spec = spec_of(parent.spec)
     allowed = allowed_flavors(parent)
     for tag in rules.tags_within(allowed):

@@ -1,1 +1,1 @@
-"""What each kind of fact makes of a workload: the moves that the table of transitions names."""
+"""The functions that apply facts to a workload; the table of transitions names them."""

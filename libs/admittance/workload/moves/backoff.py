@@ -2,14 +2,12 @@
 docs/spec/lifecycle.md#3.
 
 ``status.requeueState.requeueAt`` has two causes: the delays of checks in Retry, and the backoff
-after pods that were not ready. A check can shorten its delay during the wait, but never below the
-backoff.
+after pods that were not ready. A check can shorten its delay during the wait, but not the backoff.
 
-Retries without a delay are paced, since a check that repeats them would make a workload requeue
-hundreds of times per second. The first two in a row are immediate (KEP-3258); from the third on the
-workload waits 1, 2, 4, … seconds. The count is stored and survives a restart. It is reset by a
-Ready, an admission, a Retry with a delay, a deactivation, and an edit of the workload, its queues,
-the check or its parameters.
+Retries without a delay are paced: a check that repeats them would requeue a workload hundreds of
+times per second. The first two in a row are immediate (KEP-3258); from the third on the workload
+waits 1, 2, 4, … seconds. The count is stored. It is reset by a Ready, an admission, a Retry with a
+delay, a deactivation, and an edit of the workload, its queues, the check or its parameters.
 """
 
 from __future__ import annotations
@@ -58,7 +56,8 @@ def check_deadline(rows: Rows) -> datetime | None:
 
 
 def pods_ready_part(workload: StoredWorkload) -> datetime | None:
-    """The part of the wait that no check causes. A time that no row explains counts as such."""
+    """The end of the backoff after pods that were not ready. A time that no row of a check explains
+    counts as this backoff."""
     state = workload.status.requeue_state
     if state is None or state.requeue_at is None:
         return None
@@ -97,7 +96,7 @@ def check_with_message(check: str, why: str) -> str:
 
 
 REJECTED: Final = "Deactivated due to AdmissionCheck in Rejected state: "
-"""First words of the message of a rejected workload; the check follows."""
+"""First words in the message of a rejected workload, before the name of the check."""
 
 
 def rejection(workload: StoredWorkload) -> str:
@@ -111,8 +110,7 @@ def rejection(workload: StoredWorkload) -> str:
 
 
 def wait_message(workload: StoredWorkload) -> str:
-    """The message of a wait: the checks in Retry with their messages, the next attempt and its
-    cause."""
+    """The message of a wait: the checks in Retry, and the time of the next attempt."""
     retrying = sorted(
         (row for row in workload.status.admission_checks if row.state == "Retry"),
         key=lambda row: row.name,
@@ -141,7 +139,7 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
     """The workload with the current wait in the messages of its conditions: T21, T21b."""
     message = wait_message(workload)
     if not message:
-        return workload  # The wait ends in the same write.
+        return workload  # The same write ends the wait.
     conditions = workload.status.conditions
     evicted = find(workload, Type.EVICTED)
     if evicted is not None and evicted.status == "True" and evicted.reason == "AdmissionCheck":
@@ -168,7 +166,7 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
 
 
 def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T20: the wait is over; all rows are reset in a new cycle."""
+    """T20: ends the wait; all rows are reset in a new cycle."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
         return ignored(workload, "NotWaiting")
@@ -199,7 +197,7 @@ def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
 
 
 def wake_if_over(change: Change, context: TransitionContext) -> Change:
-    """Ends a wait that is already over in the same write."""
+    """The change, with the end of the wait in the same write if its time is over."""
     workload = change.workload
     if (
         workload is None
@@ -215,9 +213,9 @@ def wake_if_over(change: Change, context: TransitionContext) -> Change:
 
 
 class RetryDelay(NamedTuple):
-    """The effect of a Retry. ``delay``: whole seconds; None: at once. ``spent``: the check may not
-    be retried again, so it counts as Rejected. ``remark``: a clause for the message; ``notes``: the
-    same as outbox entries."""
+    """The effect of a Retry. ``delay``: whole seconds; None: at once. ``spent``: the check has no
+    retries left, so it counts as Rejected. ``remark``: a clause for the message; ``notes``: the
+    same clause as outbox entries."""
 
     delay: int | None = None
     spent: bool = False
@@ -228,14 +226,14 @@ class RetryDelay(NamedTuple):
 def retry_delay(
     wanted: int | None, rules: CheckRules, *, count: int, uid: str, limits: Limits
 ) -> RetryDelay:
-    """The delay of a Retry. ``wanted``: from its controller; 0: at once; None: by the check's
-    strategy. ``count``: earlier retries of the check."""
+    """The delay of a Retry. ``wanted``: seconds from its controller; 0: at once; None: by the
+    check's strategy. ``count``: the number of earlier retries."""
     strategy = rules.retry
     if not limits.requeue_after:
         if not wanted and strategy is None:
             return RetryDelay()
         what = f"the delay of {wanted} s" if wanted else "the retry strategy"
-        remark = f"{what} counts nothing while the gate ACRequeueAfter is off"
+        remark = f"{what} has no effect while the gate ACRequeueAfter is off"
         return RetryDelay(remark=remark, notes=(_note("RequeueAfterDisabled", rules.name, remark),))
     most = strategy.max_retries if strategy is not None else None
     if most is not None and count >= most:
@@ -255,8 +253,7 @@ def retry_delay(
 
 
 def strategy_delay(strategy: RetryStrategy, count: int, chance: float) -> int:
-    """The delay of a strategy in whole seconds. ``chance``: share of the jitter to add, from 0 to
-    1."""
+    """The delay of a strategy in whole seconds. ``chance``: the part of the jitter, from 0 to 1."""
     delay = seconds(strategy.base_delay)
     if strategy.strategy == "backoff":
         delay *= _power(strategy.factor, count)
@@ -308,7 +305,7 @@ def paced(
     )
     if count <= IMMEDIATE:
         return counted, want
-    # More doublings than these are beyond any limit.
+    # More doublings would exceed every limit.
     delay = min(1 << min(count - IMMEDIATE - 1, 20), most)
     delay = min(delay, int(context.queues.limits.check_delay.total_seconds()))
     remark = f"{count} Retries without a delay in a row: it waits {delay} s"

@@ -1,16 +1,15 @@
 """Applies the verdicts of checks. docs/spec/lifecycle.md#2.5, #2.6, #3.2.
 
-A verdict names the cycle that it judged and counts if that is the current one. Two kinds of earlier
-cycles are accepted late: a Rejected of the cycle that has just ended, and a Retry with a delay,
-both only if the check has not been requested anew since. A verdict without effect gets one of these
-reasons, which metrics use as labels: UnknownState, BadDelay,
-BadUpdates (refused), NoSuchCheck, OtherController, Stale, NoReservation, Repeated, and the phase of
-a workload that accepts no verdicts.
+A verdict names the cycle that it judged and counts if that is the current one. Two verdicts on an
+earlier cycle count too, if the check has not been requested again since: a Rejected of the cycle
+that has just ended, and a Retry with a delay. A verdict without effect gets one of these reasons,
+which metrics use as labels: UnknownState, BadDelay, BadUpdates (refused), NoSuchCheck,
+OtherController, Stale, NoReservation, Repeated, or the phase of a workload that accepts no
+verdicts.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from math import ceil
 from typing import Final
 
@@ -28,7 +27,6 @@ from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
 from admittance.workload.moves.backoff import (
     REJECTED,
     RetryDelay,
-    check_deadline,
     check_with_message,
     paced,
     recomputed,
@@ -53,7 +51,7 @@ UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
 def apply_verdict(
     workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
 ) -> Change:
-    """A verdict on one row."""
+    """The change of a verdict on one check."""
     fact = _in_seconds(fact)
     wrong = _unfit(workload, fact)
     if wrong is not None:
@@ -81,15 +79,14 @@ def apply_verdict(
 def ignore_verdict(
     workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
 ) -> Change:
-    """A verdict on a workload that is turned off or finished."""
+    """The change of a verdict on an inactive or finished workload."""
     return ignored(
-        workload, str(phase(workload, context.now)), f"it wants no verdict of {fact.check}"
+        workload, str(phase(workload, context.now)), f"it accepts no verdict of {fact.check}"
     )
 
 
 def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
-    """The verdict with a delay that is written as a duration as a number; a text that is no
-    duration stays."""
+    """The verdict with its delay in seconds, if that is a duration; an invalid text stays."""
     written = fact.requeue_after_seconds
     if not isinstance(written, str):
         return fact
@@ -103,7 +100,7 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
     """Why a verdict is invalid for any workload; None: it is valid."""
     if fact.state not in CHECK_STATES:
         return refused(
-            workload, "UnknownState", f"{fact.state[:64]!r} is none of {', '.join(CHECK_STATES)}"
+            workload, "UnknownState", f"{fact.state[:64]!r} is not one of {', '.join(CHECK_STATES)}"
         )
     delay = fact.requeue_after_seconds
     if isinstance(delay, str):
@@ -133,16 +130,16 @@ def _stored(
     workload: StoredWorkload, row: CheckState, fact: facts.CheckReported, context: TransitionContext
 ) -> Change:
     frozen = waits_for_checks(workload)
-    anew = is_reserved_anew(workload)
+    reserved = is_under_check(workload)
     ready = fact.state == "Ready"
     competes = phase(workload, context.now) is Phase.PENDING
-    if not frozen and not anew and (ready or not competes):
-        # A Ready from before the flavor is assigned does not count.
-        return ignored(workload, "NoReservation", "it holds no quota that could be judged")
-    admitted = anew and is_true(workload, Type.ADMITTED)
+    if not frozen and not reserved and (ready or not competes):
+        # A Ready before a flavor is assigned does not count.
+        return ignored(workload, "NoReservation", "it holds no quota to be judged")
+    admitted = reserved and is_true(workload, Type.ADMITTED)
     if admitted and ready and row.state == "Ready":
-        return ignored(workload, "Repeated", "what it says of pods comes too late")
-    # Its pods were created on admission: nothing can be added to them.
+        return ignored(workload, "Repeated", "its additions to pods come too late")
+    # The pods exist since the admission, so nothing can be added to them.
     late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
@@ -154,7 +151,7 @@ def _stored(
         reason=reason,
         last_transition_time=context.now if moved else row.last_transition_time,
         retry_count=0 if ready else row.retry_count + taken_back,
-        pod_set_updates=_plain(fact) if ready and anew and not late else (),
+        pod_set_updates=_plain(fact) if ready and reserved and not late else (),
         verdict_cycle=fact.cycle,
     )
     if new == row:
@@ -168,21 +165,21 @@ def _stored(
     kept = with_status(workload, admission_checks=rows)
     says: tuple[OutboxEntry, ...] = ()
     if ready and late:
-        says = (_note(UPDATES_TOO_LATE, new, "what it adds to the pods comes after their start"),)
+        says = (_note(UPDATES_TOO_LATE, new, "its additions to the pods come after their start"),)
     elif admitted and moved and not ready:
         # Pending does not stop a running job.
         says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
     elif (
-        anew
+        reserved
         and new.reason == PREEMPTION_REQUIRED != row.reason
         and not workload.status.pending_preemption
     ):
         says = (_note(PREEMPTION_REQUIRED, new, "the reservation preempts no workload"),)
-    if not admitted and anew:
+    if not admitted and reserved:
         conflict = contradiction(kept, context)
         if conflict is not None:
             return conflict
-    # The last Ready is only stored: the scheduler confirms before it admits.
+    # The last Ready is only stored: the scheduler confirms the reservation before the admission.
     return applied(kept, *remarks, *says)
 
 
@@ -196,8 +193,8 @@ def _note(reason: str, row: CheckState, text: str) -> OutboxEntry:
 
 
 def contradiction(workload: StoredWorkload, context: TransitionContext) -> Change | None:
-    """Once all checks of a reservation are Ready: what becomes of it if what they add to its pods
-    cannot be (T11 of the last one by name); None: it can."""
+    """T11 of the last check by name, if all checks of the reservation are Ready and their additions
+    to the pods conflict; None: no conflict."""
     admission = workload.status.admission
     if admission is None:
         return None
@@ -230,41 +227,37 @@ def _rejected(
         return rejected(workload, row, fact, context)
     if not is_known(workload, row, fact.check):
         return unlisted(workload, fact)
-    if fact.cycle != cycle - 1 or is_reserved_anew(workload):
+    if fact.cycle != cycle - 1 or is_under_check(workload):
         return stale(workload, fact)
     return rejected(workload, row, fact, context)
 
 
-def deadline(workload: StoredWorkload) -> datetime | None:
-    """The latest end of a delay that a check asks for; None: no check asks for one."""
-    return check_deadline(workload.status.admission_checks)
-
-
 def unlisted(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
-    """The verdict is on a row that the workload does not have."""
+    """The change of a verdict on a check that the workload does not have."""
     return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
 
 
 def stale(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
-    """The verdict is of a cycle that does not count any more, or not yet."""
+    """The change of a verdict on a cycle that no longer counts, or not yet."""
     now = workload.status.admission_cycle
     return ignored(workload, "Stale", f"{fact.check} judged cycle {fact.cycle}, now it is {now}")
 
 
-def is_reserved_anew(workload: StoredWorkload) -> bool:
-    """It holds quota that it is not about to lose: checks are asked about it now."""
+def is_under_check(workload: StoredWorkload) -> bool:
+    """Whether it holds quota and is not being evicted, so that its checks are requested."""
     return holds_quota(workload) and not is_stopping(workload)
 
 
 def is_known(workload: StoredWorkload, row: CheckState | None, check: str) -> bool:
-    """The check has a row, or had one and nothing was reserved since."""
+    """Whether the check has a row, or had one and the workload has reserved no quota since."""
     return row is not None or (
-        check in workload.status.check_retry_counts and not is_reserved_anew(workload)
+        check in workload.status.check_retry_counts and not is_under_check(workload)
     )
 
 
 def waits_for_checks(workload: StoredWorkload) -> bool:
-    """Evicting or Backoff by AdmissionCheck: the rows are frozen, and verdicts are welcome."""
+    """Whether it is Evicting or in Backoff because of a check, so that its rows are frozen and
+    still accept verdicts."""
     if is_stopping(workload):
         evicted = find(workload, Type.EVICTED)
         return evicted is not None and evicted.reason == "AdmissionCheck"
@@ -283,7 +276,7 @@ def retry(
     rules: CheckRules,
     context: TransitionContext,
 ) -> Change:
-    """A verdict that says Retry, of the current cycle or of an earlier one."""
+    """The change of a Retry, on the current cycle or an earlier one."""
     before = workload
     count = _count(workload, row, fact.check)
     uid = workload.metadata.uid
@@ -291,14 +284,14 @@ def retry(
     want = retry_delay(fact.delay_seconds, rules, count=count, uid=uid, limits=limits)
     if fact.cycle != workload.status.admission_cycle:
         holds = want.delay is not None or want.spent
-        if not holds or not _is_late_and_welcome(workload, row, fact):
+        if not holds or not _is_late_but_counts(workload, row, fact):
             return stale(workload, fact) if row is not None else unlisted(workload, fact)
     elif row is None:
         return unlisted(workload, fact)
-    elif not waits_for_checks(workload) and not is_reserved_anew(workload) and not want.delay:
-        # It was not requested, and does not hold the workload.
+    elif not waits_for_checks(workload) and not is_under_check(workload) and not want.delay:
+        # The check was not requested, and the Retry does not delay the workload.
         if phase(workload, context.now) is not Phase.PENDING:
-            return ignored(workload, "NoReservation", "it holds no quota that could be judged")
+            return ignored(workload, "NoReservation", "it holds no quota to be judged")
         reason, remarks = verdict_reason(fact, row)
         said = replace(row, message=fact.message[:MESSAGE_MAX], reason=reason)
         if said == row:
@@ -312,21 +305,21 @@ def retry(
     new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, context)
     new = replace(new, reason=reason)
     if new == row:
-        return ignored(before, "Repeated", "a Retry said again moves nothing")
+        return ignored(before, "Repeated", "the same Retry again changes nothing")
     return retried(workload, (new,), (*remarks, *want.notes), context)
 
 
-def _is_late_and_welcome(
+def _is_late_but_counts(
     workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported
 ) -> bool:
-    """A Retry of an earlier cycle still holds the workload: since then only the waits of other
-    checks ended, or nothing at all was reserved; and the check has said nothing newer."""
+    """Whether a Retry of an earlier cycle still delays the workload: since then only the waits of
+    other checks ended, or no quota was reserved, and the check sent no newer verdict."""
     status = workload.status
     if fact.cycle > status.admission_cycle or not is_known(workload, row, fact.check):
         return False
     if row is not None and row.verdict_cycle is not None and row.verdict_cycle > fact.cycle:
         return False
-    just_ended = fact.cycle == status.admission_cycle - 1 and not is_reserved_anew(workload)
+    just_ended = fact.cycle == status.admission_cycle - 1 and not is_under_check(workload)
     return just_ended or fact.cycle >= status.rounds_since
 
 
@@ -360,7 +353,7 @@ def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
 
 
 def overdue(workload: StoredWorkload, late: tuple[str, ...], context: TransitionContext) -> Change:
-    """Checks that took too long to judge: as if each had said Retry without a delay."""
+    """The change of checks without a verdict in time, as if each had sent Retry without a delay."""
     new: list[CheckState] = []
     notes: list[OutboxEntry] = []
     for name in late:
@@ -390,7 +383,7 @@ def retried(
     notes: tuple[OutboxEntry, ...],
     context: TransitionContext,
 ) -> Change:
-    """T10, T21 and T21b: rows in Retry take the reservation, or make the wait what they ask for."""
+    """T10, T21 and T21b: rows in Retry end the reservation, or change the wait."""
     rows = workload.status.admission_checks
     for row in new:
         rows = with_row(rows, row)
@@ -401,19 +394,17 @@ def retried(
 
 
 def with_wait(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
-    """With these rows, some of them in Retry, as long as they ask for it."""
+    """The workload with these rows, some of which are in Retry, waits for their delays."""
     new = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
     message = wait_message(new)
-    if is_reserved_anew(new):
+    if is_under_check(new):
         text = f"Evicted due to {message}"
         return wake_if_over(evict(new, "AdmissionCheck", text, context, keep_rows=True), context)
     new = with_wait_message(new, context)
     if is_stopping(new):
         return applied(new)
-    said = (
-        (OutboxEntry(what="pending", reason="AdmissionCheck", message=message),) if message else ()
-    )
-    return wake_if_over(applied(new, *said), context)
+    pending = OutboxEntry(what="pending", reason="AdmissionCheck", message=message)
+    return wake_if_over(applied(new, *([pending] if message else [])), context)
 
 
 def rejected(
@@ -423,7 +414,7 @@ def rejected(
     context: TransitionContext,
     remark: str = "",
 ) -> Change:
-    """T11 by a verdict. ``remark``: why it counts as Rejected if it says something else."""
+    """T11 by a verdict. ``remark``: why another verdict counts as Rejected."""
     reason, remarks = verdict_reason(fact, row)
     why = _joined(fact.message, remark)
     change = reject(workload, fact.check, why, context, reason=reason)
@@ -433,8 +424,8 @@ def rejected(
 def reject(
     workload: StoredWorkload, check: str, why: str, context: TransitionContext, *, reason: str = ""
 ) -> Change:
-    """T11, from any phase: it is never lost to an eviction under way. The row of the check says so
-    until the workload is turned on again, also where no flavor asks for that check any more."""
+    """T11, from any phase, also during an eviction. The row of the check stays Rejected until the
+    workload is activated again, even if no assigned flavor requires the check."""
     message = f"{REJECTED}{check_with_message(check, why)}"[:MESSAGE_MAX]
     change = deactivate(workload, REJECTION, message, context, cause="AdmissionCheck")
     assert change.workload is not None, "nothing was deleted"
@@ -447,10 +438,10 @@ def reject(
         verdict_cycle=workload.status.admission_cycle,
     )
     rows = with_row(change.workload.status.admission_checks, row)
-    with_wait_message = OutboxEntry(
+    note = OutboxEntry(
         what="rejected", reason="AdmissionCheckRejected", message=message, detail=check
     )
     return change._replace(
         workload=with_status(change.workload, admission_checks=rows),
-        says=(with_wait_message, *change.says),
+        says=(note, *change.says),
     )

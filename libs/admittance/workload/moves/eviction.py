@@ -1,9 +1,9 @@
 """The loss of a reservation: evictions, and the release that ends them. docs/spec/lifecycle.md#T09
 to #T19.
 
-Eviction has two phases. First Evicted=True is written with the quota still booked, and the runner
-stops the job; only what it reports then releases the quota. A workload that never started a job
-is evicted and released in one write.
+An eviction has two steps. First Evicted=True is written while the quota stays booked, and the
+runner stops the job; its report releases the quota. A workload without a job is evicted and
+released in one write.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from admittance.api.workload import EvictionCount, GatePosition, PreemptionCount, SchedulingStats
 from admittance.events import facts
-from admittance.workload.change import Change, applied, with_status
+from admittance.workload.change import Change, applied, with_condition, with_status
 from admittance.workload.check_rows import (
     cleared,
     frozen,
@@ -29,9 +29,7 @@ from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
-COMES_BACK_AT_ONCE: Final = frozenset(
-    {"Preempted", "NodeFailures", "QuotaChanged", "FlavorsChanged"}
-)
+COMPETES_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures", "QuotaChanged", "FlavorsChanged"})
 """Eviction reasons after which the workload competes again as soon as it is released."""
 
 RESTARTED: Final = {
@@ -39,14 +37,14 @@ RESTARTED: Final = {
     "LocalQueueStopped": "LocalQueueRestarted",
     "Suspended": "ClusterQueueRestarted",
 }
-"""Eviction reasons that end when the queue runs again, and as what."""
+"""Eviction reasons that end when the queue runs again, and the reason of Requeued then."""
 
 DEACTIVATED: Final = "Deactivated"
-"""Reason of an eviction that a user asked for; ``DeactivatedDueTo`` and a cause otherwise."""
+"""Reason of a deactivation by a user. For other causes it is ``DeactivatedDueTo`` and the cause."""
 
 
 def withdrawals(workload: StoredWorkload, reason: str) -> tuple[OutboxEntry, ...]:
-    """What tells the check controllers to stop; nothing unless they had been asked."""
+    """The outbox entries that withdraw the requests to check controllers, if any were sent."""
     if not is_reserved(workload):
         return ()
     return tuple(
@@ -63,8 +61,8 @@ def withdrawals(workload: StoredWorkload, reason: str) -> tuple[OutboxEntry, ...
 def fresh_rows(
     workload: StoredWorkload, context: TransitionContext, *, forget: bool = False
 ) -> dict[str, Any]:
-    """Fields of the status: the rows of a workload without a reservation, all Pending, in a cycle
-    that no check was asked about. forget: what was retried counts no more."""
+    """Fields of the status: Pending rows for a workload without a reservation, in a new cycle.
+    ``forget``: retry counts are reset."""
     status = workload.status
     cycle = status.admission_cycle + 1
     required = required_now(workload, context)
@@ -101,15 +99,14 @@ def evict(
     keep_rows: bool = False,
     cause: str = "",
 ) -> Change:
-    """The workload begins to lose its reservation. What is released at once says so, too.
+    """Starts the eviction; a workload without a job is released in the same write.
 
-    keep_rows: a check's Retry keeps the rows as they are until the wait is over. cause: what is
+    ``keep_rows``: the rows stay until the wait for a check's Retry is over. ``cause``: the cause
     behind the reason, for the counters.
     """
     says = withdrawals(workload, reason)
-    conditions = put(
-        workload.status.conditions, Type.EVICTED, True, reason, message, now=context.now
-    )
+    conditions = workload.status.conditions
+    conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
     if preempted_as:
         conditions = put(conditions, Type.PREEMPTED, True, preempted_as, message, now=context.now)
     conditions = without(conditions, Type.REQUEUED)
@@ -122,40 +119,37 @@ def evict(
     if not keep_rows:
         fields |= fresh_rows(workload, context)
     evicted = with_status(workload, **fields)
-    evicted_say = OutboxEntry(what="evicted", reason=reason, message=message, detail=cause)
+    evicted_entry = OutboxEntry(what="evicted", reason=reason, message=message, detail=cause)
     if is_true(workload, Type.ADMITTED):
-        return applied(evicted, evicted_say, *says)
+        return applied(evicted, evicted_entry, *says)
     released = release(evicted, context)
-    return released._replace(says=(evicted_say, *says, *released.says))
+    return released._replace(says=(evicted_entry, *says, *released.says))
 
 
 def release(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """The job has stopped, or there was none: the quota is free. T19."""
+    """T19: frees the quota after the job has stopped, or if the workload had no job."""
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
     evicted = find(workload, Type.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.status == "True" else "Pending"
     message = evicted.message if evicted is not None else ""
     spec = head(workload)
-    waits_why = "Deactivated" if not spec.active else "PendingEvaluation"
+    pending_as = "Deactivated" if not spec.active else "PendingEvaluation"
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if spec.active and inactive is not None:
-        waits_why, message = inactive.reason, inactive.message
-    freed = without_reservation(workload, waits_why, message, context)
+        pending_as, message = inactive.reason, inactive.message
+    freed = without_reservation(workload, pending_as, message, context)
     back, why = _may_come_back(freed, reason, context)
-    conditions = put(freed.status.conditions, Type.REQUEUED, back, why, message, now=context.now)
+    freed = with_condition(freed, Type.REQUEUED, back, why, message, now=context.now)
     what = "requeued" if back and spec.active else "pending"
-    return applied(
-        with_status(freed, conditions=conditions),
-        OutboxEntry(what=what, reason=why, message=message),
-    )
+    return applied(freed, OutboxEntry(what=what, reason=why, message=message))
 
 
 def without_reservation(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> StoredWorkload:
-    """Without its reservation. Rows of a wait that a check has asked for stay frozen; others are
-    those of a workload without a flavor. What a runner could apply goes in any case."""
+    """The workload without its reservation. Its rows stay frozen if it waits for the delay of a
+    check; else it gets the rows of a workload without a flavor. All podSetUpdates are removed."""
     status = workload.status
     conditions = put(
         status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now
@@ -194,7 +188,8 @@ def without_reservation(
 
 
 def is_frozen(workload: StoredWorkload) -> bool:
-    """A check's Retry took the reservation, or holds the workload: its rows stay until T20."""
+    """Whether a Retry ended the reservation or delays the workload, so that its rows stay until
+    T20."""
     if any(row.state == "Retry" for row in workload.status.admission_checks):
         return True
     evicted = find(workload, Type.EVICTED)
@@ -212,7 +207,7 @@ def _may_come_back(
         return False, "AdmissionCheck"
     if requeued is not None and requeued.status == "True" and requeued.reason == "Reactivated":
         return True, "Reactivated"
-    if reason in COMES_BACK_AT_ONCE:
+    if reason in COMPETES_AT_ONCE:
         return True, reason
     runs = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name) is None
     if reason in RESTARTED and runs:
@@ -225,23 +220,20 @@ def _may_come_back(
 def withdraw(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> Change:
-    """A reservation without a job is dropped without an eviction: T09, T18."""
+    """T09, T18: ends a reservation without a job; that is not an eviction."""
     says = withdrawals(workload, reason)
     dropped = without_reservation(
         with_status(workload, **fresh_rows(workload, context)), reason, message, context
     )
-    if reason in COMES_BACK_AT_ONCE:
-        conditions = put(
-            dropped.status.conditions, Type.REQUEUED, True, reason, message, now=context.now
-        )
-        dropped = with_status(dropped, conditions=conditions)
+    if reason in COMPETES_AT_ONCE:
+        dropped = with_condition(dropped, Type.REQUEUED, True, reason, message, now=context.now)
     return applied(dropped, *says, OutboxEntry(what="pending", reason=reason, message=message))
 
 
 def closed_gates(
     gates: tuple[GatePosition, ...], context: TransitionContext
 ) -> tuple[GatePosition, ...]:
-    """The gates, all closed: an evicted workload needs an open gate again before it preempts."""
+    """The gates, all closed: an evicted workload must not preempt before a gate is opened again."""
     return tuple(
         gate
         if gate.position == "Closed"
@@ -251,10 +243,10 @@ def closed_gates(
 
 
 KEPT_MAX: Final = 8
-"""Number of preempting workloads remembered, the newest ones."""
+"""The most preempting workloads that are counted; the oldest are dropped."""
 
 KEPT_FOR: Final = timedelta(days=2)
-"""Time without preemption after which the count of a pair is reset."""
+"""The count of a preempting workload is dropped after this time without a preemption."""
 
 
 def with_preemption(
@@ -271,7 +263,7 @@ def with_preemption(
 
 
 def admitted_seconds(workload: StoredWorkload, now: datetime) -> int:
-    """Whole seconds of the admission that lasts, or that lasted until the job finished."""
+    """The whole seconds since the present admission, or from it to the end of the job."""
     admitted = find(workload, Type.ADMITTED)
     if admitted is None or admitted.status != "True" or admitted.last_transition_time is None:
         return 0
@@ -283,16 +275,16 @@ def admitted_seconds(workload: StoredWorkload, now: datetime) -> int:
 
 
 def total_seconds(workload: StoredWorkload, now: datetime) -> int:
-    """Those of earlier admissions, too."""
+    """The whole seconds of this admission and of earlier ones."""
     past = workload.status.accumulated_past_execution_time_seconds or 0
     return past + admitted_seconds(workload, now)
 
 
 def accumulated(workload: StoredWorkload, now: datetime) -> int | None:
-    """What is remembered when the admission ends now; None: nothing.
+    """The accumulated seconds to store when the admission ends now; None: none.
 
-    Being turned off wipes the account, and what the job runs on until it has stopped is of the
-    same account: also where it was turned on again meanwhile.
+    A deactivation clears them, also the seconds until the job has stopped, even if the workload was
+    activated again before that.
     """
     requeued = find(workload, Type.REQUEUED)
     reactivated = requeued is not None and requeued.reason == "Reactivated"

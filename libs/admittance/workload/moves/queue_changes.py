@@ -21,8 +21,9 @@ from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
-LIFTED: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissible"})
-"""Reasons of QuotaReserved=False that end with the inactive; the last two are older spellings."""
+INACTIVE_REASONS: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissible"})
+"""Reasons of QuotaReserved=False that end when the queue is active again; the last two are older
+spellings."""
 
 
 def queue_changed(
@@ -30,7 +31,7 @@ def queue_changed(
 ) -> Change:
     """Adapts the workload to its queues."""
     if is_stopping(workload):
-        # What has changed meanwhile counts when its quota is released.
+        # The change takes effect when the quota is released.
         return ignored(workload, "Settled")
     spec = head(workload)
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
@@ -62,7 +63,7 @@ def _checks_changed(
     rows, counts = synced(
         status.admission_checks, status.check_retry_counts, required, now=context.now
     )
-    rows, come = with_request_errors(rows, context)
+    rows, requestable = with_request_errors(rows, context)
     again = {row.name for row in rows if row.name in asks and row.state == "Pending"}
     if rows == status.admission_checks and not again:
         return ignored(workload, "Settled")
@@ -77,19 +78,19 @@ def _checks_changed(
         for name in sorted(had - have)
     ]
     kept = with_status(workload, admission_checks=rows, check_retry_counts=counts)
-    # A check that comes after the admission is asked, too, and changes nothing by itself: only its
-    # Retry and its Rejected stop what runs.
+    # A check that is added after the admission is requested too. Only its Retry and its Rejected
+    # stop the job.
     conflict = None if admitted else contradiction(kept, context)
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))
     # If all checks are Ready now, the scheduler sees the change and confirms.
-    says += check_requests(sorted(come | again | (have - had)), context)
+    says += check_requests(sorted(requestable | again | (have - had)), context)
     return applied(kept, *says)
 
 
 def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     status = workload.status
-    conditions, says = _standing(workload, context)
+    conditions, says = _considered(workload, context)
     requeued = find(workload, Type.REQUEUED)
     spec = head(workload)
     namespace = workload.metadata.namespace
@@ -112,7 +113,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     queue = context.queues.cluster_queue(namespace, spec.queue_name)
     if queue:
         required, named = required_now(workload, context), context.queues.named_checks(queue)
-        # A flavor's check that no list names any more has nothing to say.
+        # Counts of checks that no list names any more are dropped.
         counts = {name: n for name, n in counts.items() if name in named}
         waits = requeued is not None and (requeued.status, requeued.reason) == (
             "False",
@@ -135,34 +136,26 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     return applied(after, *says)
 
 
-def _standing(
+def _considered(
     workload: StoredWorkload, context: TransitionContext
 ) -> tuple[Conditions, tuple[OutboxEntry, ...]]:
-    """The conditions with the reason why it is not considered, and what to say of that."""
+    """The conditions with the reason why the workload is not considered, and outbox entries."""
     conditions = workload.status.conditions
     reserved = find(workload, Type.QUOTA_RESERVED)
-    said = (reserved.reason, reserved.message) if reserved is not None else ("", "")
+    before = (reserved.reason, reserved.message) if reserved is not None else ("", "")
     if is_held(workload):
         return conditions, ()
-    standing = pending_reason(workload, context)
-    if standing is not None:
-        if said == standing:
+    pending = pending_reason(workload, context)
+    if pending is not None:
+        if before == pending:
             return conditions, ()
-        conditions = put(
-            conditions,
-            Type.QUOTA_RESERVED,
-            False,
-            standing.reason,
-            standing.message,
-            now=context.now,
-        )
-        return conditions, (
-            OutboxEntry(what="pending", reason=standing.reason, message=standing.message),
-        )
-    gate_lifted = said[0] == "AdmissionGated" and not is_true(
+        reason, message = pending
+        conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
+        return conditions, (OutboxEntry(what="pending", reason=reason, message=message),)
+    gates_removed = before[0] == "AdmissionGated" and not is_true(
         workload, Type.BLOCKED_ON_PREEMPTION_GATES
     )
-    if said[0] in LIFTED or gate_lifted:
+    if before[0] in INACTIVE_REASONS or gates_removed:
         text = wait_message(workload)
         conditions = put(
             conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", text, now=context.now

@@ -1,4 +1,6 @@
-"""Requests of users, and reports of runners about jobs: T25 to T27, T29, T30."""
+"""Requests of users, from submission to deletion, and reports of runners about jobs: T01, T16, T22,
+T25 to T27, T29, T30.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from admittance.api.workload import GATED_BY
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.names import uid_of
-from admittance.workload.change import Change, applied, ignored, refused, with_spec, with_status
+from admittance.workload.change import (
+    Change,
+    applied,
+    ignored,
+    refused,
+    with_condition,
+    with_spec,
+    with_status,
+)
 from admittance.workload.check_rows import synced
 from admittance.workload.conditions import Type, find, is_true, put, without
 from admittance.workload.moves.backoff import wait_message
@@ -32,49 +42,42 @@ INT32: Final = range(-(2**31), 2**31)
 
 
 def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T30: out of the queue until released. Only what holds no quota can be held."""
+    """T30: the workload is not queued until it is released. Refused if it holds quota."""
     if holds_quota(workload):
         return refused(workload, "HoldsQuota", "it holds quota already: stop it instead")
     if is_held(workload):
         return ignored(workload, "Repeated", "it is on hold")
     message = "The workload is on hold"
-    conditions = put(
-        workload.status.conditions, Type.QUOTA_RESERVED, False, "OnHold", message, now=context.now
-    )
     return applied(
-        with_status(workload, conditions=conditions),
+        with_condition(workload, Type.QUOTA_RESERVED, False, "OnHold", message, now=context.now),
         OutboxEntry(what="pending", reason="OnHold", message=message),
     )
 
 
 def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """The hold is lifted, and with it the gates that the workload's annotation names."""
+    """T30: ends the hold, and removes the admission gates of the workload's annotation."""
     if not is_held(workload) and not gated_by(workload):
         return ignored(workload, "NotHeld", "it is not on hold")
     notes = {k: v for k, v in workload.metadata.annotations.items() if k != GATED_BY}
     free = replace(workload, metadata=replace(workload.metadata, annotations=notes))
     reason, message = pending_reason(free, context) or ("PendingEvaluation", wait_message(free))
-    conditions = put(
-        free.status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now
-    )
-    return applied(
-        with_status(free, conditions=conditions), OutboxEntry(what="requeued", reason="Released")
-    )
+    free = with_condition(free, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
+    return applied(free, OutboxEntry(what="requeued", reason="Released"))
 
 
 def reprioritize(
     workload: StoredWorkload, fact: facts.Reprioritized, _: TransitionContext
 ) -> Change:
-    """T29: another place in the queue; no eviction by itself."""
+    """T29: the workload moves in its queue. That alone evicts no workload."""
     if fact.priority not in INT32:
-        return refused(workload, "BadPriority", f"{fact.priority} is no 32-bit number")
+        return refused(workload, "BadPriority", f"{fact.priority} is not a 32-bit number")
     if (head(workload).priority or 0) == fact.priority:
         return ignored(workload, "Repeated", "it has that priority")
     return applied(with_spec(workload, priority=fact.priority))
 
 
 def remove(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T27: the object is kept until the runner has stopped the job."""
+    """T27: deletes the workload, once its job has stopped."""
     if not holds_quota(workload) or is_true(workload, Type.FINISHED):
         return Change(None)
     if workload.metadata.deletion_timestamp is not None:
@@ -92,58 +95,46 @@ def remove(workload: StoredWorkload, _: Any, context: TransitionContext) -> Chan
 def pods_ready(
     workload: StoredWorkload, fact: facts.PodsReady, context: TransitionContext
 ) -> Change:
-    """T25."""
+    """T25: all pods are ready."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, "Stale", f"of the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
     if before is not None and before.status == "True":
         return ignored(workload, "Repeated")
     reason = "Started" if before is None or before.reason == "WaitForStart" else "Recovered"
-    conditions = put(
-        workload.status.conditions,
-        Type.PODS_READY,
-        True,
-        reason,
-        "All pods are ready",
-        now=context.now,
+    ready = with_condition(
+        workload, Type.PODS_READY, True, reason, "All pods are ready", now=context.now
     )
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is None:
-        state = None  # Reached: unrelated later failures start over.
-    return applied(with_status(workload, conditions=conditions, requeue_state=state))
+        state = None  # A later failure is another one: its count starts at 0.
+    return applied(with_status(ready, requeue_state=state))
 
 
 def pods_not_ready(
     workload: StoredWorkload, fact: facts.PodsNotReady, context: TransitionContext
 ) -> Change:
-    """T25, the other way."""
+    """T25: a pod lost its readiness."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, "Stale", f"of the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
     if before is None or before.status != "True":
         return ignored(workload, "Repeated")
-    conditions = put(
-        workload.status.conditions,
-        Type.PODS_READY,
-        False,
-        "WaitForRecovery",
-        fact.message,
-        now=context.now,
+    reason = "WaitForRecovery"
+    return applied(
+        with_condition(workload, Type.PODS_READY, False, reason, fact.message, now=context.now)
     )
-    return applied(with_status(workload, conditions=conditions))
 
 
 def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionContext) -> Change:
-    """T26: the end; the quota is free at once. By a user (revision 0) also of what never ran; a
-    job that runs then is told to stop."""
+    """T26: the end; the quota is free at once. A user (revision 0) can also finish a workload
+    without a job; a running job is stopped."""
     if fact.revision and not _is_result(workload, fact.revision):
         return ignored(workload, "Stale", f"of the admission {fact.revision}")
     reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
     message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
-    conditions = put(
-        workload.status.conditions, Type.FINISHED, True, reason, message, now=context.now
-    )
-    done = with_status(workload, conditions=conditions, exit_code=fact.exit_code)
+    done = with_condition(workload, Type.FINISHED, True, reason, message, now=context.now)
+    done = with_status(done, exit_code=fact.exit_code)
     says: tuple[OutboxEntry, ...] = ()
     if fact.revision == 0 and is_true(workload, Type.ADMITTED) and not is_stopping(workload):
         says = (OutboxEntry(what="evicted", reason="Finished", message=message),)
@@ -153,8 +144,8 @@ def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionCo
 
 
 def _is_result(workload: StoredWorkload, revision: int) -> bool:
-    """What came of the admission at revision counts: it lasts, or it was the last one and was
-    released before its result came, and no job of a later one may run."""
+    """Whether the result of the admission at ``revision`` counts: it is the present admission, or
+    the last one, which was released before its result arrived, and no later one exists."""
     status = workload.status
     if is_true(workload, Type.ADMITTED):
         return revision == status.admitted_revision
@@ -162,7 +153,7 @@ def _is_result(workload: StoredWorkload, revision: int) -> bool:
 
 
 def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -> Change:
-    """The log knows; the object learns when the pods are ready."""
+    """Changes nothing: the log has the fact, and the object changes when the pods are ready."""
     return ignored(workload, "Noted")
 
 
@@ -177,12 +168,12 @@ def deactivate(
     """Deactivates the workload in one write, so that DeactivationTarget, which Kueue writes in
     between, never appears.
 
-    An earlier eviction keeps its reason, unless it is itself one that was reactivated since.
+    An earlier eviction keeps its reason, unless it was a deactivation too.
     """
     off = with_spec(workload, active=False)
     off = with_status(off, conditions=without(off.status.conditions, Type.DEACTIVATION_TARGET))
-    # A deactivated workload keeps no wait, count or time; what the eviction makes of them is
-    # overwritten below.
+    # A deactivated workload has no wait, count or time: the values of the eviction are overwritten
+    # below.
     evicted = find(workload, Type.EVICTED)
     keeps = (
         reason == DEACTIVATED
@@ -229,7 +220,7 @@ def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Ch
 
 
 def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T22: a user activates the workload, as if it were new. While its job still stops, the release
+    """T22: a user activates the workload, as if it were new. If its job still stops, the release
     completes the activation."""
     if head(workload).active:
         return ignored(workload, "Repeated", "it is active")
@@ -238,7 +229,7 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
     if not holds_quota(on):
         reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
         conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    # In a new cycle, so that a verdict from before the deactivation is not of the last cycle.
+    # A new cycle begins, so that a verdict from before the deactivation is stale.
     fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
     return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
@@ -247,8 +238,7 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
 class Arrived(Fact, frozen=True, kw_only=True):
     """A validated submission. Not on the wire: the controller makes it from `Submitted`. ``spec``
     is canonical: equal specs are equal bytes. ``remark``: a note for the user. ``message_id``:
-    digest of the submission's message id; "": it had none.
-    """
+    digest of the submission's message id; "": it had no id."""
 
     api_version: str
     metadata: ObjectMeta
@@ -264,8 +254,8 @@ REPEATED: Final = "Repeated"
 def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
     """T01, or a refusal: a name is taken until its workload is deleted.
 
-    Identity and creation time come from the log, so that reading the submission again makes the
-    same workload.
+    Uid and creation time are derived from the log, so that a submission that is read again makes
+    the same workload.
     """
     if workload is not None:
         if workload.metadata.deletion_timestamp is not None:
@@ -295,14 +285,14 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
     spec = head(new)
     queue = context.queues.cluster_queue(fact.namespace, spec.queue_name)
     # Only the variants of a parent are queued.
-    asked = queue and spec.role != PARENT
-    required = context.queues.required_checks(queue, None) if asked else ()
-    standing = pending_reason(new, context)
+    queued = queue and spec.role != PARENT
+    required = context.queues.required_checks(queue, None) if queued else ()
+    pending = pending_reason(new, context)
     says: tuple[OutboxEntry, ...] = ()
     if not spec.active:
         reason, message = "Deactivated", "The workload is deactivated"
-    elif standing is not None:
-        reason, message = standing
+    elif pending is not None:
+        reason, message = pending
         says = (OutboxEntry(what="pending", reason=reason, message=message),)
     else:
         reason, message = "PendingEvaluation", ""
@@ -320,7 +310,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
 
 
 def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
-    """The name belongs to another workload, or the same workload is submitted again."""
+    """The change for a name that exists: another workload has it, or the same submission again."""
     about = f"a workload {fact.namespace}/{fact.name} exists"
     if bytes(workload.spec) != bytes(fact.spec):
         return refused(workload, "AlreadyExists", f"{about} with another spec")

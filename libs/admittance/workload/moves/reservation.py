@@ -1,4 +1,4 @@
-"""Getting a reservation and being admitted: T03, T04, T08, and refusals."""
+"""Decisions of the scheduler, and the end of a job: T03 to T09, T12, T17b, T19."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from admittance.events import facts
 from admittance.events.shapes import PreemptedBy
-from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.change import Change, applied, ignored, with_condition, with_status
 from admittance.workload.check_rows import (
     all_ready,
     check_requests,
@@ -14,7 +14,7 @@ from admittance.workload.check_rows import (
     with_request_errors,
     without_counts,
 )
-from admittance.workload.conditions import Conditions, Type, find, is_true, put, revoke
+from admittance.workload.conditions import Type, find, is_true, put, revoke
 from admittance.workload.family_info import is_used, preempts_workloads, with_use_noted
 from admittance.workload.moves.backoff import no_wait
 from admittance.workload.moves.check_verdicts import contradiction
@@ -24,8 +24,8 @@ from admittance.workload.transition_context import TransitionContext
 
 
 def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionContext) -> Change:
-    """Quota is booked, and the rows of the checks come in the same write; without any check the
-    workload is admitted in it, too."""
+    """T03 to T05: books quota and creates the rows of the checks in one write. Without checks the
+    same write admits the workload."""
     now = context.now
     admission = fact.admission
     required = context.queues.required_checks(admission.cluster_queue, admission)
@@ -54,31 +54,18 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
     if not required and fact.pending_preemption is None:
         admitted = admit(reserved, context)
         return applied(admitted, *says, OutboxEntry(what="admitted", reason="Admitted"))
-    conditions = put(
-        reserved.status.conditions,
-        Type.ADMITTED,
-        False,
-        "UnsatisfiedAdmissionChecks",
-        "The workload waits for its admission checks",
-        now=now,
-    )
+    reason, message = "UnsatisfiedAdmissionChecks", "The workload waits for its admission checks"
     says += check_requests((check.name for check in required), context)
-    return applied(with_status(reserved, conditions=conditions), *says)
+    return applied(with_condition(reserved, Type.ADMITTED, False, reason, message, now=now), *says)
 
 
 def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkload:
-    """The workload with Admitted=True; every retry count starts over."""
-    conditions: Conditions = put(
-        workload.status.conditions,
-        Type.ADMITTED,
-        True,
-        "Admitted",
-        "The workload is admitted",
-        now=context.now,
+    """The workload with Admitted=True and without retry counts."""
+    admitted = with_condition(
+        workload, Type.ADMITTED, True, "Admitted", "The workload is admitted", now=context.now
     )
     return with_status(
-        workload,
-        conditions=conditions,
+        admitted,
         admitted_revision=0,
         pending_preemption=None,
         admission_checks=without_counts(workload.status.admission_checks),
@@ -88,8 +75,8 @@ def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkloa
 
 
 def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext) -> Change | None:
-    """T09 if the queue no longer lists a flavor of the reservation; None: it lists all. The
-    flavor's checks were removed too, so nothing else would stop a job from starting there."""
+    """T09 if the queue no longer lists a flavor of the reservation; None: it lists all. The checks
+    of that flavor are gone too, so nothing else would prevent a job from starting there."""
     admission = workload.status.admission
     gone = context.queues.not_offered(admission) if admission is not None else ()
     if admission is None or not gone:
@@ -99,7 +86,7 @@ def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext
 
 
 def replan(workload: StoredWorkload, fact: facts.Planned, context: TransitionContext) -> Change:
-    """The planned preemptions of the reservation changed, or were issued (T07)."""
+    """The planned preemptions of the reservation changed, or began (T07)."""
     pending = fact.pending_preemption
     gates = workload.status.preemption_gates
     if pending.victims and pending.issued and not any(map(is_used, gates)):
@@ -109,8 +96,8 @@ def replan(workload: StoredWorkload, fact: facts.Planned, context: TransitionCon
 
 
 def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionContext) -> Change:
-    """T08: the scheduler confirms the reservation. Checks and queues are verified here again, since
-    the scheduler may not have seen their last change."""
+    """T08: the scheduler confirms the reservation. Its checks and queues are verified here again,
+    since the scheduler may not have seen their last change."""
     admission = workload.status.admission
     assert admission is not None, "a reserved workload has an admission"
     queue = head(workload).queue_name
@@ -122,7 +109,7 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionCon
         return gone
     required = context.queues.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
-        return ignored(workload, "NotReady", "a required check does not say Ready")
+        return ignored(workload, "NotReady", "a required check is not Ready")
     conflict = contradiction(workload, context)  # A flavor may have other labels by now.
     if conflict is not None:
         return conflict
@@ -140,15 +127,15 @@ PREEMPTION_GATED: Final = "AdmissionGated"
 """Reason of a refusal: preemption is needed, and the preemption gate is closed."""
 
 VICTIMS_STOP: Final = "WaitingForPreemptedWorkloads"
-"""Reason of a refusal: its gate is open, and the preempted workloads still stop."""
+"""Reason of a refusal: the gate is open, and the jobs of the preempted workloads still stop."""
 
 
 def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionContext) -> Change:
-    """The scheduler refused the workload; stores the reason."""
+    """T06: stores why the scheduler refused the workload."""
     refusal = fact.refusal
     before = find(workload, Type.QUOTA_RESERVED)
     if before is not None and (before.reason, before.message) == (refusal.reason, refusal.message):
-        # The scheduler holds the workload back until its revision moves.
+        # The scheduler considers the workload again after its revision has changed.
         return applied(workload)
     conditions = put(
         workload.status.conditions,
@@ -184,7 +171,7 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionCon
 
 
 def preempt(workload: StoredWorkload, fact: facts.Preempted, context: TransitionContext) -> Change:
-    """T12: in favor of another workload."""
+    """T12: the workload loses its quota to another one."""
     noted = with_status(
         workload,
         preempted_by=PreemptedBy(
@@ -202,7 +189,7 @@ def preempt(workload: StoredWorkload, fact: facts.Preempted, context: Transition
 def revoke_reservation(
     workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
 ) -> Change:
-    """T09: the reservation fits no longer."""
+    """T09: the reservation no longer fits."""
     return withdraw(workload, fact.reason or "QuotaChanged", fact.message, context)
 
 
@@ -212,18 +199,13 @@ def break_promise(
     """T09 of a promise: the quota promised to a variant until its sibling's job has stopped is no
     longer available, so the migration ends."""
     if workload.status.promised is None:
-        return ignored(workload, "NotReserved", "it holds no quota, and is promised none")
+        return ignored(workload, "NotReserved", "it holds no quota and has no promise")
     reason = fact.reason or "QuotaChanged"
-    conditions = put(
-        workload.status.conditions,
-        Type.QUOTA_RESERVED,
-        False,
-        reason,
-        fact.message,
-        now=context.now,
+    kept = with_condition(
+        workload, Type.QUOTA_RESERVED, False, reason, fact.message, now=context.now
     )
     return applied(
-        with_status(workload, conditions=conditions, promised=None),
+        with_status(kept, promised=None),
         OutboxEntry(what="pending", reason=reason, message=fact.message),
     )
 
@@ -231,13 +213,12 @@ def break_promise(
 def evict_for_cut(
     workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
 ) -> Change:
-    """``onQuotaCut: evict``: a running job no longer fits. It stops first, as for a preemption, but
-    no workload takes its place."""
+    """T09 of a job that no longer fits, with ``onQuotaCut: evict``: it is evicted."""
     return evict(workload, fact.reason or "QuotaChanged", fact.message, context)
 
 
 def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    """T19: nothing runs any more; the quota is free."""
+    """T19: the job has stopped, so the quota is freed."""
     evicted_at = workload.status.evicted_revision
     if evicted_at and fact.revision not in (evicted_at, workload.status.admitted_revision):
         return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
@@ -245,7 +226,7 @@ def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionCo
 
 
 def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    """T17b: the job is gone without an eviction, with the runner or the node."""
+    """T17b: the job was lost with its runner or node, without an eviction."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
     reason = "NodeFailures"

@@ -1,7 +1,7 @@
-"""The effect of due times: T13, T14, T15, the forced end of an eviction (T19), and checks that took
-too long. docs/spec/lifecycle.md#6.
+"""The effect of due times: T13, T14, T15, the forced end of an eviction (T19), and checks without a
+verdict in time. docs/spec/lifecycle.md#6.
 
-A timer only triggers a new computation of what is due. So a timer that is late, repeated or of an
+A timer only starts a new computation of the due times, so a timer that is late, repeated or of an
 earlier state changes nothing.
 """
 
@@ -29,9 +29,9 @@ TIMER_KINDS: Final = frozenset(str(kind) for kind in TimerKind)
 
 
 def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionContext) -> Change:
-    """Applies what is due now, of the timer's kind."""
+    """Applies the due time of the timer's kind, if it is over."""
     if fact.kind not in TIMER_KINDS:
-        return ignored(workload, "OtherTimer", f"nothing waits for a timer {fact.kind[:64]}")
+        return ignored(workload, "OtherTimer", f"no workload waits for a timer {fact.kind[:64]}")
     kind = TimerKind(fact.kind)
     when = due_times(workload, context.now, context.queues).get(kind)
     if when is None:
@@ -44,19 +44,19 @@ def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: Transitio
         case TimerKind.PODS_READY:
             return _not_ready(workload, context)
         case TimerKind.EXECUTION:
-            return _ran_out(workload, context)
+            return _exceeded_execution_time(workload, context)
         case TimerKind.DRAIN:
-            return _forced(workload, context)
+            return _forced_release(workload, context)
         case TimerKind.CHECKS:
             return overdue(workload, _late_checks(workload, context), context)
         case TimerKind.FAMILY:
-            # The family is settled again with the current time.
+            # The family is reconciled with the current time.
             return applied(workload)
 
 
 def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:
-    """How long the count-th eviction waits; count starts at 1."""
-    # More doublings are beyond any limit.
+    """The wait after the count-th eviction, from 1 on."""
+    # More doublings would exceed every limit.
     return int(min(limits.backoff_base << min(count - 1, 40), limits.backoff_max))
 
 
@@ -82,8 +82,8 @@ def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
     return evict(waiting, "PodsReadyTimeout", message, context, cause=cause)
 
 
-def _ran_out(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T15."""
+def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContext) -> Change:
+    """T15: the maximum execution time is over."""
     longest = head(workload).maximum_execution_time_seconds
     ran = total_seconds(workload, context.now)
     message = f"Exceeded the maximum execution time: it ran {ran} s, {longest} s are allowed"
@@ -93,13 +93,12 @@ def _ran_out(workload: StoredWorkload, context: TransitionContext) -> Change:
     return change._replace(says=(note, *change.says))
 
 
-def _forced(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """No runner reported that the job has stopped, so its quota is freed. A later report of the
-    stop names an old revision and is ignored. A later result counts until the workload is admitted
-    again."""
+def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Change:
+    """Frees the quota although no runner reported the stop. A later report of the stop names an old
+    revision and is ignored; a later result counts until the workload is admitted again."""
     message = (
-        f"No runner said within {_span(context.queues.limits.drain)} that the job has stopped: "
-        "its quota is free without that"
+        f"No runner reported within {_span(context.queues.limits.drain)} that the job has stopped: "
+        "its quota is freed"
     )
     change = wake_if_over(release(workload, context), context)
     note = OutboxEntry(what="noted", reason="ForcedRelease", message=message)
