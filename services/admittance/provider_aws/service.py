@@ -8,13 +8,12 @@ answer is repeated with the same token and creates nothing new."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
 
 from admittance.events.names import token
-from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
 from admittance.lease.lease_state import aws_domain
 from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed
@@ -41,13 +40,12 @@ from admittance.providers.health import InactiveReasons
 from admittance.providers.provider import ProviderService
 from admittance.providers.status_store import read_status
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts
-from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.sdk.threads import Threads
 
 SERVICE: Final = "provider-aws"
@@ -103,25 +101,18 @@ class Reconciler:
     # Stored statuses. -----------------------------------------------------------
 
     async def _follow(self) -> None:
-        reader = BucketReader(
-            self._bus, (f"{token(self._aws.provisioning_class)}.*",), bucket=PROVIDERS
-        )
-        try:
-            async for entries in reader.batches():
-                for entry in entries:
-                    self._read(entry)
-                if reader.loaded.is_set() and not self._loaded.is_set():
-                    self._loaded.set()
-                    log.info("serving", provisioned=len(self.booked.here))
-        finally:
-            await reader.close()
+        def apply(entries: Sequence[Entry]) -> None:
+            apply_each(entries, self._read, bucket=PROVIDERS)
+
+        pattern = f"{token(self._aws.provisioning_class)}.*"
+        await follow_bucket(self._bus, (pattern,), apply, self._on_loaded, bucket=PROVIDERS)
+
+    def _on_loaded(self, _: int) -> None:
+        self._loaded.set()
+        log.info("serving", provisioned=len(self.booked.here))
 
     def _read(self, entry: Entry) -> None:
-        try:
-            said = read_status(entry.value) if entry.value else None
-        except Unreadable as error:
-            log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
-            return
+        said = read_status(entry.value) if entry.value else None
         self.booked.kept(entry.key, said, clock.monotonic())
 
     # Obtaining and freeing. ---------------------------------------------------------------

@@ -4,6 +4,7 @@ the others stand by."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -29,7 +30,7 @@ from admittance.providers import (
 from admittance.providers.builtin import provider_of
 from admittance.providers.provider import ProviderService
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
@@ -88,20 +89,19 @@ class Reconciler:
     # Pools. -------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        reader = BucketReader(self._bus, (POOLS,))
-        try:
-            async for entries in reader.batches():
-                for entry in entries:
-                    self._read(entry)
-                if reader.loaded.is_set() and not self._loaded.is_set():
-                    for lost in self._ledger.all_read():
-                        self._endings.revoke(lost, earlier=True)
-                    self._loaded.set()
-                    self.ready = True
-                    log.info("serving", pools=len(self.pools))
-                self._changed.set()
-        finally:
-            await reader.close()
+        await follow_bucket(self._bus, (POOLS,), self._apply_batch, self._on_loaded)
+
+    def _apply_batch(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self._read(entry)
+        self._changed.set()
+
+    def _on_loaded(self, _: int) -> None:
+        for lost in self._ledger.all_read():
+            self._endings.revoke(lost, earlier=True)
+        self._loaded.set()
+        self.ready = True
+        log.info("serving", pools=len(self.pools))
 
     def _read(self, entry: Entry) -> None:
         name = pool_of_manifest(entry.key)

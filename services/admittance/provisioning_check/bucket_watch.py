@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,7 @@ from admittance.provisioning.records import Record, read_record
 from admittance.provisioning.steps import Step
 from admittance.provisioning_check.messages import HEADER_CANCELLED, deletion, key_of
 from admittance.runtime.bus import bucket
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import PAGE, past
 from admittance.runtime.bus.messages import with_retries
@@ -69,36 +69,36 @@ class BucketWatch:
 
     async def objects(self) -> None:
         """Watches all objects but workloads, until cancelled."""
-        reader = BucketReader(self._bus, PATTERNS)
-        try:
-            async for entries in reader.batches():
-                for entry in entries:
-                    self._read(entry)
-                if reader.loaded.is_set():
-                    self.ready = True
-                    if self._observed.checks or self._observed.records or self._deleted_by_hand:
-                        self.needed.set()
-                self._changed()
-        finally:
-            await reader.close()
+        await follow_bucket(self._bus, PATTERNS, self._read_batch, self._on_objects_loaded)
 
     async def workloads(self) -> None:
         """Watches workloads, until cancelled."""
         await self.needed.wait()
-        reader = BucketReader(self._bus, ("workload.>",))
-        try:
-            async for entries in reader.batches():
-                for entry in entries:
-                    self._read(entry)
-                if reader.loaded.is_set() and not self.loaded.is_set():
-                    deleted, self._deleted_by_hand = self._deleted_by_hand, {}
-                    if deleted:
-                        await with_retries(partial(self._recover, deleted))
-                    self.loaded.set()
-                    log.info("serving", requests=len(self._observed.records))
-                self._changed()
-        finally:
-            await reader.close()
+        patterns = ("workload.>",)
+        await follow_bucket(self._bus, patterns, self._read_batch, self._on_workloads_loaded)
+
+    def _read_batch(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            self._read(entry)
+        self._set_needed()
+        self._changed()
+
+    def _on_objects_loaded(self, _: int) -> None:
+        self.ready = True
+        self._set_needed()
+
+    def _set_needed(self) -> None:
+        observed = self._observed
+        if self.ready and (observed.checks or observed.records or self._deleted_by_hand):
+            self.needed.set()
+
+    async def _on_workloads_loaded(self, _: int) -> None:
+        deleted, self._deleted_by_hand = self._deleted_by_hand, {}
+        if deleted:
+            await with_retries(partial(self._recover, deleted))
+        self.loaded.set()
+        log.info("serving", requests=len(self._observed.records))
+        self._changed()
 
     async def _recover(self, deleted: Mapping[Name, int]) -> None:
         """Rebuilds from the log the requests whose records were deleted by hand. If nothing is left

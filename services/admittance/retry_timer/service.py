@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -16,19 +15,19 @@ import structlog
 
 from admittance.api.checks import AdmissionCheck
 from admittance.events.names import plain
-from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, reason_of
+from admittance.events.reader import Reader, Unreadable
 from admittance.events.requests import Settled, SettledReply, TimersReply
-from admittance.events.subjects import BUCKET, TIMER_DUE
+from admittance.events.subjects import TIMER_DUE
 from admittance.lease.lease_state import RETRY_TIMER
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import history, micro, timers
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
-from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.timers.core import Timers
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
 from admittance.workload.bucket_reader import names_of, read, read_manifest
@@ -101,33 +100,30 @@ class Reconciler:
     # The bucket. --------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        reader = BucketReader(self._bus, PATTERNS)
-        try:
-            async for entries in reader.batches():
-                self._read(entries, clock.now())
-                if reader.loaded.is_set() and not self._loaded.is_set():
-                    self._loaded.set()
-                    log.info("workloads_known", wanted=len(self.core.wanted), through=reader.last)
-                self._changed.set()
-        finally:
-            await reader.close()
+        await follow_bucket(self._bus, PATTERNS, self._apply_batch, self._on_loaded)
 
-    def _read(self, entries: Sequence[Entry], now: datetime) -> None:
-        for entry in entries:
-            kind, _, tail = entry.key.partition(".")
-            try:
-                names_of(entry.key)
-                if kind == "workload":
-                    found = None if entry.value is None else read(entry.key, entry.value)
-                    self.core.apply(entry.key, found, entry.revision, now)
-                else:
-                    self.core.rule(plain(tail), _rules(entry), now)
-            except BROKEN as error:
-                # Not written by Admittance; the workload-controller ignores it, too.
-                log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
-                if kind == "workload":
-                    with suppress(ValueError):
-                        self.core.apply(entry.key, None, entry.revision, now)
+    def _apply_batch(self, entries: Sequence[Entry]) -> None:
+        apply_each(entries, self._apply, self._apply_as_deleted)
+        self._changed.set()
+
+    def _on_loaded(self, revision: int) -> None:
+        self._loaded.set()
+        log.info("workloads_known", wanted=len(self.core.wanted), through=revision)
+
+    def _apply(self, entry: Entry) -> None:
+        kind, _, tail = entry.key.partition(".")
+        now = clock.now()
+        names_of(entry.key)
+        if kind == "workload":
+            found = None if entry.value is None else read(entry.key, entry.value)
+            self.core.apply(entry.key, found, entry.revision, now)
+        else:
+            self.core.rule(plain(tail), _rules(entry), now)
+
+    def _apply_as_deleted(self, entry: Entry) -> None:
+        # An AdmissionCheck keeps the rules that were last readable.
+        if entry.key.startswith("workload."):
+            self._apply(entry._replace(value=None))
 
     # Orders. ------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ bucket has the current state, and facts are read from a log position noted befor
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
@@ -92,7 +93,7 @@ async def _renew(manager: RunManager) -> None:
     manager.folder.touch_lease(began)
 
 
-async def on_claims_changed(manager: RunManager, entries: list[Entry]) -> None:
+async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> None:
     """Reacts to claims of other runners: expired, released, or taken from us."""
     for entry in entries:
         namespace, _, rest = entry.key.partition(".")

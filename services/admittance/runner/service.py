@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from admittance.runner.run_manager import RunManager
 from admittance.runner.shim import boot_seconds
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
-from admittance.runtime.bus.bucket import BucketReader
+from admittance.runtime.bus.bucket import follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Refused, Unavailable
@@ -114,7 +115,6 @@ async def _serve(
         bus, f"{SERVICE}-{manager.folder.runner}", FACTS, ack="all", batch=BATCH, start_at=end + 1
     )
     await puller.start()
-    claims = BucketReader(bus, bucket=CLAIMS)
     logs = LogReader(
         lambda: [*manager.folders.values(), *manager.closed.values()],
         manager.given_back.values,
@@ -150,9 +150,12 @@ async def _serve(
         tasks.remove(recovering)
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
         served = await micro.serve(bus, SERVICE, settings.instance, {}, every_instance=endpoints)
+        following_claims = follow_bucket(
+            bus, (">",), partial(on_claims_changed, manager), bucket=CLAIMS
+        )
         handling = [
             asyncio.create_task(_handle_facts(manager, puller), name="runner hears"),
-            asyncio.create_task(_watch(manager, claims), name="runner watches claims"),
+            asyncio.create_task(following_claims, name="runner watches claims"),
         ]
         tasks += handling
         tasks.append(asyncio.create_task(_check_runs(manager), name="runner looks after"))
@@ -179,7 +182,6 @@ async def _serve(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await puller.close()
-        await claims.close()
 
 
 async def _handle_facts(manager: RunManager, puller: Puller) -> None:
@@ -235,11 +237,6 @@ def _fact(delivery: Delivery) -> object:
         # Only the workload-controller publishes these; a forged one gets no dead letter.
         log.warning("undecodable", subject=delivery.subject, reason=str(error))
         return None
-
-
-async def _watch(manager: RunManager, claims: BucketReader) -> None:
-    async for entries in claims.batches():
-        await on_claims_changed(manager, entries)
 
 
 async def _renew(manager: RunManager) -> None:

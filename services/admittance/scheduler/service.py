@@ -37,7 +37,7 @@ from admittance.events.subjects import BUCKET, USAGE, subject_of
 from admittance.events.system import BarrierEcho
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elector import LeaderElector
@@ -132,13 +132,12 @@ class Shell:
 
     async def watch(self) -> None:
         """Reads the bucket, and goes on reading."""
-        reader = BucketReader(self._bus)
-        async for entries in reader.batches():
-            self.read(entries)
-            if reader.loaded.is_set() and not self._loaded.is_set():
-                self._loaded.set()
-                self._leading.changed.set()
-                log.info("picture_complete", revision=reader.last)
+        await follow_bucket(self._bus, (">",), self.read, self._on_loaded)
+
+    def _on_loaded(self, revision: int) -> None:
+        self._loaded.set()
+        self._leading.changed.set()
+        log.info("picture_complete", revision=revision)
 
     def read(self, entries: Sequence[Entry]) -> None:
         """Moves the picture by entries of the bucket, in the order of their revisions."""

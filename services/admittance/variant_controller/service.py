@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,20 +19,19 @@ from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
-from admittance.events.reader import BROKEN, SetAside, reason_of
 from admittance.events.requests import FamiliesReply
-from admittance.events.subjects import BUCKET, subject_of
+from admittance.events.subjects import subject_of
 from admittance.lease.lease_state import VARIANT_CONTROLLER
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import deployment_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
-from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauge, served
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, Families
@@ -101,38 +99,31 @@ class Reconciler:
     # The bucket. --------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        reader = BucketReader(self._bus, PATTERNS)
-        try:
-            async for entries in reader.batches():
-                self._read(entries, clock.now())
-                if reader.loaded.is_set() and not self._loaded.is_set():
-                    self._loaded.set()
-                    log.info("families_known", families=len(self.core), through=reader.last)
-                self._changed.set()
-        finally:
-            await reader.close()
+        await follow_bucket(self._bus, PATTERNS, self._apply_batch, self._on_loaded)
 
-    def _read(self, entries: Sequence[Entry], now: datetime) -> None:
-        for entry in entries:
-            kind, _, tail = entry.key.partition(".")
-            try:
-                names_of(entry.key)
-                if kind == "workload" and entry.value is not None and ROLE not in entry.value:
-                    self.core.regular(entry.key)
-                elif kind == "workload":
-                    found = None if entry.value is None else read(entry.key, entry.value)
-                    self.core.apply(entry.key, found, entry.revision, now)
-                    self._trace(entry)
-                else:
-                    self._object(kind, tail, _decoded(entry), now)
-            except BROKEN as error:
-                # The value was not written by Admittance. The workload-controller ignores it too.
-                log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
-                with suppress(ValueError):
-                    if kind == "workload":
-                        self.core.apply(entry.key, None, entry.revision, now)
-                    else:
-                        self._object(kind, tail, None, now)
+    def _apply_batch(self, entries: Sequence[Entry]) -> None:
+        apply_each(entries, self._apply, self._apply_as_deleted)
+        self._changed.set()
+
+    def _on_loaded(self, revision: int) -> None:
+        self._loaded.set()
+        log.info("families_known", families=len(self.core), through=revision)
+
+    def _apply(self, entry: Entry) -> None:
+        kind, _, tail = entry.key.partition(".")
+        now = clock.now()
+        names_of(entry.key)
+        if kind == "workload" and entry.value is not None and ROLE not in entry.value:
+            self.core.regular(entry.key)
+        elif kind == "workload":
+            found = None if entry.value is None else read(entry.key, entry.value)
+            self.core.apply(entry.key, found, entry.revision, now)
+            self._trace(entry)
+        else:
+            self._object(kind, tail, _decoded(entry), now)
+
+    def _apply_as_deleted(self, entry: Entry) -> None:
+        self._apply(entry._replace(value=None))
 
     def _object(self, kind: str, tail: str, found: Any, now: datetime) -> None:
         *namespace, name = map(plain, tail.split("."))

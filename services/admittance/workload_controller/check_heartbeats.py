@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
@@ -26,11 +26,8 @@ from admittance.events.system import CheckAlive
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Superseded
-from admittance.runtime.tasks import end
+from admittance.runtime.tasks import raise_if_cancelled
 from admittance.workload_controller.manifest_writer import ManifestWriter
-
-if TYPE_CHECKING:
-    from admittance.runtime.bus.connection import Subscription
 
 PAUSE_SECONDS: Final = 0.5
 """After a write, until the next."""
@@ -70,12 +67,9 @@ class HeartbeatListener:
         self._controllers: dict[bytes, str] = {}
         self._written: dict[str, float] = {}
         self._rivals: dict[str, tuple[str, ...]] = {}
-        self._subscription: Subscription | None = None
-        self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> asyncio.Task[None]:
-        """Starts to listen. Returns the task that writes the conditions; it ends only if it fails
-        or a newer epoch writes."""
+    async def run(self) -> None:
+        """Listens and writes the conditions until cancelled, or until a newer epoch writes."""
         now = clock.monotonic()
         checks = self._checks()
         self._beats.expect(
@@ -87,20 +81,13 @@ class HeartbeatListener:
             now,
         )
         self.look()
+        subscription = await self._bus.nc.listen(f"{ALIVE_CHECK}*", self._on_beat)
         self._bus.reconnected.append(self._on_reconnected)
-        self._subscription = await self._bus.nc.listen(f"{ALIVE_CHECK}*", self._on_beat)
-        self._task = asyncio.create_task(self._keep(), name="alive")
-        return self._task
-
-    async def stop(self) -> None:
-        """Stops listening."""
-        if self._on_reconnected in self._bus.reconnected:
+        try:
+            await self._keep_conditions()
+        finally:
             self._bus.reconnected.remove(self._on_reconnected)
-        if self._subscription is not None:
-            await self._bus.nc.deafen(self._subscription)
-        if self._task is not None:
-            # An error of the task has already ended the leader.
-            await asyncio.gather(end(self._task), return_exceptions=True)
+            await self._bus.nc.deafen(subscription)
 
     def look(self) -> None:
         """Called when AdmissionChecks were created, changed or deleted."""
@@ -150,9 +137,10 @@ class HeartbeatListener:
         # No heartbeat could arrive while disconnected.
         self._beats.expect_all(clock.monotonic())
 
-    async def _keep(self) -> None:
+    async def _keep_conditions(self) -> None:
         await self._manifests.caught_up.wait()
         while True:
+            raise_if_cancelled()
             self._dirty.clear()
             looked = clock.monotonic()
             try:

@@ -24,7 +24,7 @@ from admittance.runtime.errors import (
     Superseded,
     Unavailable,
 )
-from admittance.runtime.tasks import end, set_within
+from admittance.runtime.tasks import raise_if_cancelled, set_within
 from admittance.workload_controller.commit_writer import WriteGuard, publish_messages
 from admittance.workload_controller.durables import Durables
 
@@ -144,23 +144,19 @@ class Deletions:
     def __init__(self, manifests: ManifestWriter) -> None:
         self._manifests = manifests
         self._dirty = asyncio.Event()
-        self.task = asyncio.create_task(self._keep(), name="deletions")
 
     def look(self) -> None:
         """Called after a change that may free a marked object."""
         if self._manifests.controller.objects.terminating:
             self._dirty.set()
 
-    async def stop(self) -> None:
-        """Stops removing objects."""
-        # An error of the task has already ended the leader.
-        await asyncio.gather(end(self.task), return_exceptions=True)
-
-    async def _keep(self) -> None:
+    async def run(self) -> None:
+        """Removes marked objects until cancelled, or until a newer epoch writes."""
         await self._manifests.caught_up.wait()
         # A previous leader may have ended before it removed them all.
         self.look()
         while True:
+            raise_if_cancelled()
             await set_within(self._dirty, TIDY_SECONDS)
             self._dirty.clear()
             try:

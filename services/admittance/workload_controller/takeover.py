@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -16,7 +16,7 @@ from admittance.control.manifest_changes import learn, statements
 from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.subjects import STREAM
 from admittance.events.system import Adopted, ObjectApplied
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import Past, last
 from admittance.runtime.bus.messages import deployment_secret
@@ -35,13 +35,20 @@ log = structlog.get_logger()
 _applied = Reader(ObjectApplied)
 
 
-async def open_controller(
-    bus: Bus, floor: int, limits: Limits, durables: Durables, on_written: Callable[[], None]
-) -> tuple[Controller, list[str], asyncio.Task[None], JournalAtTakeover]:
-    """Returns the controller with the bucket loaded, the keys of workloads with an unpublished
-    outbox, the task that follows the manifests, and the state of the journal. The task finds
-    manifests that a failing previous leader wrote late; it calls ``on_written`` for unknown
-    ones."""
+class LoadedController(NamedTuple):
+    """The state of a new leader. ``unpublished``: keys of workloads whose outbox may not be
+    published. ``journal``: the journal as the leader found it."""
+
+    controller: Controller
+    unpublished: list[str]
+    journal: JournalAtTakeover
+
+
+async def load_controller(
+    bus: Bus, floor: int, limits: Limits, durables: Durables
+) -> LoadedController:
+    """Loads the bucket, and publishes messages about manifests that the log lacks. ``floor``: every
+    fact up to this sequence is acknowledged."""
     controller = Controller(await deployment_secret(bus), limits)
     told = await told_so_far(bus)
     adopted: list[Adopted] = []
@@ -53,33 +60,35 @@ async def open_controller(
         if everything.loaded.is_set():
             break
     await everything.close()
-    unsaid = controller.settle_load(floor, await lease_store.end_of_log(bus))
+    unpublished = controller.settle_load(floor, await lease_store.end_of_log(bus))
     tell_unreadable(controller)
     await _restate(bus, controller, everything.last)
     await durables.settle(controller.objects)
+    journal = JournalAtTakeover(told, adopted, everything.last)
+    return LoadedController(controller, unpublished, journal)
+
+
+async def follow_manifests(
+    bus: Bus, controller: Controller, durables: Durables, on_written: Callable[[], None]
+) -> None:
+    """Loads manifests that a failing previous leader wrote late, or that another program wrote, and
+    calls ``on_written`` for them. Runs until cancelled."""
+
+    async def learn_all(entries: Sequence[Entry]) -> None:
+        learned = [
+            learn(controller, one.key, one.value, one.revision, one.headers) for one in entries
+        ]
+        tell_unreadable(controller)
+        said = [one for one in learned if one is not None]
+        await _publish(bus, said)
+        if any(one.subject.startswith(_CHECKS) for one in said):
+            # Written directly to the bucket, not through the endpoints.
+            await durables.settle(controller.objects)
+        if said:
+            on_written()
+
     ours = [kind.token for kind in KINDS.values() if kind.token not in ("workload", "job")]
-
-    async def follow() -> None:
-        manifests = BucketReader(bus, [f"{token}.>" for token in ours])
-        try:
-            async for entries in manifests.batches():
-                learned = [
-                    learn(controller, one.key, one.value, one.revision, one.headers)
-                    for one in entries
-                ]
-                tell_unreadable(controller)
-                said = [one for one in learned if one is not None]
-                await _publish(bus, said)
-                if any(one.subject.startswith(_CHECKS) for one in said):
-                    # Written directly to the bucket, not through the endpoints.
-                    await durables.settle(controller.objects)
-                if said:
-                    on_written()
-        finally:
-            await manifests.close()
-
-    following = asyncio.create_task(follow(), name="manifests")
-    return controller, unsaid, following, JournalAtTakeover(told, adopted, everything.last)
+    await follow_bucket(bus, [f"{token}.>" for token in ours], learn_all)
 
 
 def _load(controller: Controller, entries: list[Entry]) -> None:

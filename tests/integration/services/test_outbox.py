@@ -86,7 +86,7 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
     await bus.publish(Outgoing(subject_of(decided), encode(decided), fence))
     await lease_store.publish_barrier(bus, DOMAIN, "me", epoch)
     await within(cut.died.wait())
-    with pytest.raises(Killed):
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
         await dying
     await other.close()
 
@@ -131,7 +131,7 @@ async def test_a_check_hears_that_its_workload_was_deleted_though_the_deleter_di
     deleted = facts.Deleted(namespace="ns", name="w")
     await bus.publish(Outgoing(subject_of(deleted), encode(deleted)))
     await within(cut.died.wait())
-    with pytest.raises(Killed):
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
         await dying
     await other.close()
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from admittance.events import subjects
+from admittance.events.reader import BROKEN, SetAside, reason_of
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.connection import Headers, parse_headers, text_of
 from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.errors import AdmittanceError, Refused
+from admittance.runtime.telemetry.logger import log_set_aside
 
 NO_MESSAGE: Final = 10037
 OPERATION: Final = "KV-Operation"
@@ -225,6 +228,55 @@ class BucketReader:
         headers = Headers(raw.headers)
         gone = not raw.data and _is_gone(headers)
         return Entry(key, None if gone else raw.data, raw.sequence, headers)
+
+
+async def follow_bucket(
+    bus: Bus,
+    patterns: Sequence[str],
+    apply: Callable[[Sequence[Entry]], Awaitable[None] | None],
+    on_loaded: Callable[[int], Awaitable[None] | None] = lambda _: None,
+    *,
+    bucket: str = subjects.BUCKET,
+) -> None:
+    """Loads the entries under some patterns, then follows every change, until cancelled.
+
+    ``apply`` gets the entries in batches. ``on_loaded`` is called once, after the batch that
+    completes the entries of the start, with the newest revision. Raises what they raise, and
+    BucketReplaced.
+    """
+    reader = BucketReader(bus, patterns, bucket=bucket)
+    loaded = False
+    try:
+        async for entries in reader.batches():
+            applying = apply(entries)
+            if applying is not None:
+                await applying
+            if reader.loaded.is_set() and not loaded:
+                loaded = True
+                reporting = on_loaded(reader.last)
+                if reporting is not None:
+                    await reporting
+    finally:
+        await reader.close()
+
+
+def apply_each(
+    entries: Iterable[Entry],
+    apply: Callable[[Entry], None],
+    on_broken: Callable[[Entry], None] = lambda _: None,
+    *,
+    bucket: str = subjects.BUCKET,
+) -> None:
+    """Applies entries one by one. One that cannot be decoded is logged as set aside and passed to
+    ``on_broken``, so that it does not stop the others."""
+    for entry in entries:
+        try:
+            apply(entry)
+        except BROKEN as error:
+            # Not written by Admittance; the workload-controller ignores it, too.
+            log_set_aside(SetAside(f"KV_{bucket}", entry.key, entry.revision, reason_of(error)))
+            with suppress(*BROKEN):
+                on_broken(entry)
 
 
 class BucketReplaced(AdmittanceError):

@@ -42,8 +42,9 @@ W = TypeVar("W", bound=LeaderWork)
 class LeaderElectedService(Generic[W]):
     """One instance of a service: stands by until it leads the domain, then works.
 
-    ``begin`` makes the work, under the epoch that it is given. ``lag``: the number of facts that
-    the work has not read yet. ``trouble``: what keeps healthy work from progress, or an empty text.
+    ``begin`` makes the work, under the epoch that it is given. ``config``: published with every
+    epoch, for the replay of decisions. ``lag``: the number of facts that the work has not read yet.
+    ``trouble``: what keeps healthy work from progress, or an empty text.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LeaderElectedService(Generic[W]):
         domain: str,
         begin: Callable[[int], W],
         *,
+        config: dict[str, Any] | None = None,
         lag: Callable[[W], int] | None = None,
         trouble: Callable[[W], str] | None = None,
     ) -> None:
@@ -65,7 +67,7 @@ class LeaderElectedService(Generic[W]):
         self._lag = lag
         self._trouble = trouble
         self._elector = LeaderElector(
-            bus, service, settings.instance, ttl_seconds=settings.lease_seconds
+            bus, service, settings.instance, ttl_seconds=settings.lease_seconds, config=config
         )
         self._begun: W | None = None
         self._again = Backoff(clock.monotonic)
@@ -138,15 +140,16 @@ class LeaderElectedService(Generic[W]):
                 await first_of(watch, stopping, working, event=elector.changed)
                 if any(task.done() for task in (watch, stopping, working)):
                     break
-            if working.done():
-                try:
-                    working.result()
-                except Superseded as error:
-                    log.warning("superseded", epoch=epoch, reason=str(error))
-                elector.lease.lost(self._domain)
-                await self._again.pause(stopping)
+            ended = working.done()
         finally:
-            if not working.done():
-                working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+            # One cancellation can be lost while the client of the bus flushes.
+            with suppress(Exception):
+                await end(working)
             await work.close()
+        if ended:
+            try:
+                working.result()
+            except Superseded as error:
+                log.warning("superseded", epoch=epoch, reason=str(error))
+            elector.lease.lost(self._domain)
+            await self._again.pause(stopping)

@@ -15,17 +15,15 @@ from nats.aio.subscription import Subscription
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
-from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import Alive, Barrier, Epoch
 from admittance.lease.lease_state import LeaseState, Takeover
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.bucket import BucketReader
+from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.tasks import parts, set_within
-from admittance.runtime.telemetry.logger import log_set_aside
 
 ANSWER_SECONDS: Final = 1.0
 """Longest wait for an answer. Only a start, or a sign of another process, sends the request."""
@@ -97,7 +95,6 @@ LEADER_SEEN: Final = "leader_seen"
 NO_LEADER: Final = "none"
 """Details of a standby's health: see `LeaderElector.standby_details`."""
 
-KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
 log = structlog.get_logger()
 
 RENEWALS: Final = 4
@@ -374,21 +371,20 @@ class LeaderElector:
             await asyncio.sleep(DOUBT_SECONDS)
 
     async def _watch(self) -> None:
+        def apply(entries: Sequence[Entry]) -> None:
+            apply_each(entries, self._apply_heartbeat, bucket=subjects.CLAIMS)
+
+        def on_loaded(_: int) -> None:
+            self.watching.set()
+            self.changed.set()
+
         pattern = f"_alive.{token(self._service)}.*"
-        reader = BucketReader(self._bus, (pattern,), bucket=subjects.CLAIMS)
-        async for entries in reader.batches():
-            news = False
-            for entry in entries:
-                try:
-                    news |= self._heard(lease_store.instance_of(entry), entry.value)
-                except Unreadable as error:
-                    log_set_aside(SetAside(KV_CLAIMS, entry.key, entry.revision, str(error)))
-            if reader.loaded.is_set() and not self.watching.is_set():
-                self.watching.set()
-                news = True
-            # Every instance writes several heartbeats per TTL: most of them tell nothing new.
-            if news:
-                self.changed.set()
+        await follow_bucket(self._bus, (pattern,), apply, on_loaded, bucket=subjects.CLAIMS)
+
+    def _apply_heartbeat(self, entry: Entry) -> None:
+        # Every instance writes several heartbeats per TTL: most of them tell nothing new.
+        if self._heard(lease_store.instance_of(entry), entry.value):
+            self.changed.set()
 
     def _heard(self, instance: str, value: bytes | None) -> bool:
         """Records a heartbeat or its end. True if the set of live instances changed."""
