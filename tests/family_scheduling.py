@@ -16,7 +16,7 @@ from admittance.api.workload import FAMILY_GATE, CheckState, GateHolder, GatePos
 from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
 from admittance.family.policy import FamilyRules, desired_variants, rules_of
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.queue_order import in_order
+from admittance.scheduling.state.queue import in_order
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
 

@@ -17,8 +17,7 @@ from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Ref
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 

@@ -32,10 +32,7 @@ OWN_TIME_AND_CHANCE: Mapping[str, str] = {
 
 # Packages inside which cycles are known, each with the way to untie it. A cycle is accepted when
 # all of its members lie in one of these packages. Delete a line when its cycles are gone.
-KNOWN_CYCLES: Mapping[str, str] = {
-    "admittance.scheduling.state": "a queue, its classes of equal workloads and their workloads"
-    " refer to each other; to be untied or merged",
-}
+KNOWN_CYCLES: Mapping[str, str] = {}
 
 
 def modules_under(root: Path) -> dict[str, Path]:

@@ -15,7 +15,7 @@ from admittance.control.manifest_changes import cautions, plan
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import config_of
-from admittance.scheduling.state.queue_order import in_order
+from admittance.scheduling.state.queue import in_order
 from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
 from admittance.workload.family_info import allowed_flavors

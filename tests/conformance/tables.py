@@ -15,8 +15,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.quota.cell import Cell
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.workload import stored
 
 ROOT = Path(__file__).parents[3] / "shared" / "conformance"

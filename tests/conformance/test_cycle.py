@@ -14,6 +14,7 @@ from admittance.scheduling.cycle.cycle import _order
 from admittance.scheduling.cycle.process import CycleEntry, EntryOutcome, held_back
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.workload_info import Inadmissible
 from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
@@ -192,7 +193,7 @@ def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> 
         queue = story.core._state.queues["cq"]
         member = queue.head()
         assert member is not None
-        queue.park_workload(member, Inadmissible("PendingEvaluation", ""), story.now)
+        park_workload(queue, member, Inadmissible("PendingEvaluation", ""), story.now)
     else:
         story = _settled(case, "BestEffortFIFO")
     story.submit("same", "cq", "1")

@@ -17,9 +17,8 @@ from admittance.scheduling.fairsharing.shares import Share
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import EquivalenceClass
-from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_info import SavedCursor
+from admittance.scheduling.state.workload_info import Queue, SavedCursor
 from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
 from conformance.differences import ENTRIES

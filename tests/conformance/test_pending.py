@@ -12,6 +12,7 @@ from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import flush, refusal_for
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.queue import park_class, park_workload
 from admittance.scheduling.state.workload_info import Inadmissible, SavedCursor, WorkloadInfo
 from conformance.differences import PENDING
 from conformance.tables import Given, cases, needs_data
@@ -51,7 +52,7 @@ def waiting(given: Given) -> list[str]:
 def park(given: Given, member: WorkloadInfo) -> None:
     """It was looked at and is not to be looked at again until something changes."""
     assert member.queue is not None
-    member.queue.park_workload(member, GENERIC, given.now)
+    park_workload(member.queue, member, GENERIC, given.now)
     given.world.queue_changed(member.queue)
 
 
@@ -216,11 +217,11 @@ def a_story(classes: dict[str, str]) -> Story:
     return story
 
 
-def park_class(story: Story, name: str, reason: str = "WaitingForQuota") -> None:
+def park_class_of(story: Story, name: str, reason: str = "WaitingForQuota") -> None:
     """The workload's class found no place."""
     member = story.core._state.workloads["ns", name]
     assert member.queue is not None and member.cls is not None
-    member.queue.park_class(member.cls, Refusal(reason=reason, message=""), story.now)
+    park_class(member.queue, member.cls, Refusal(reason=reason, message=""), story.now)
 
 
 @needs_data
@@ -230,7 +231,7 @@ def test_a_class_is_parked_as_one(case: dict[str, Any]) -> None:
     story = a_story(table["heapWorkloads"])
     for name, cls in table["heapWorkloads"].items():
         if cls == table.get("hashToRecord"):
-            park_class(story, name)
+            park_class_of(story, name)
             break
     assert len(story.active()) == want["active"]
     assert len(story.parked()) == want["inadmissible"] == want["moved"]
@@ -242,7 +243,7 @@ def test_who_comes_to_a_parked_class_is_parked(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
     story = a_story({cls: cls for cls in table["inadmissibleHashes"]})
     for cls in table["inadmissibleHashes"]:
-        park_class(story, cls)
+        park_class_of(story, cls)
     story.submit("new", "cq", "1" if table["pushHash"] in table["inadmissibleHashes"] else "9")
     assert ("new" in story.active()) is bool(want["active"])
     assert ("new" in story.parked()) is bool(want["inadmissible"])
@@ -256,9 +257,9 @@ def test_a_class_remembers_why(case: dict[str, Any]) -> None:
     if table["requeueReason"] == "NamespaceMismatch":
         member = story.core._state.workloads["ns", "first"]
         assert member.queue is not None
-        member.queue.park_workload(member, Inadmissible("Misconfigured", ""), story.now)
+        park_workload(member.queue, member, Inadmissible("Misconfigured", ""), story.now)
     else:
-        park_class(story, "first", table["conditionReason"])
+        park_class_of(story, "first", table["conditionReason"])
     if table["deleteFromInadmissible"]:
         story.gone("first")
     story.submit("second", "cq", "1")
@@ -307,7 +308,7 @@ def test_an_update_leaves_a_search_where_it_stopped(case: dict[str, Any]) -> Non
     story = a_story({"one": "hash"})
     member = story.core._state.workloads["ns", "one"]
     if table["inadmissible"]:
-        park_class(story, "one")
+        park_class_of(story, "one")
     assert member.cls is not None
     member.cursor = SavedCursor(CURSOR, 7, 3, member.cls)
     story.submit("one", "cq", "2" if table["changeShape"] else "1", labels={"new": "yes"})

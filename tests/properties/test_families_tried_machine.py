@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from admittance.events.facts import Assigned, Decision
 from admittance.scheduling.families import siblings
 from admittance.scheduling.state.config import Config, FairSharing
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue import age_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo, age_key
+from admittance.scheduling.state.workload_info import InFlight, Queue, WorkloadInfo
 from family_scheduling import FamilyStory
 
 FLAVORS = ("best", "mid", "worst")

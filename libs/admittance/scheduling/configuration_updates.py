@@ -16,11 +16,11 @@ from admittance.scheduling.cycle import recheck
 from admittance.scheduling.families import siblings
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.assignment import charges_of
-from admittance.scheduling.state.equivalence import Lanes
+from admittance.scheduling.state.equivalence import Key, Lanes
 from admittance.scheduling.state.flavor_plan import flavor_plan_of
-from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.queue import remove_from_queue, set_lanes
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Key
+from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo
 
 USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
 
@@ -98,7 +98,7 @@ def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
         workload.charge = held._replace(cells=cells)
     if node is None:
         for workload in list(queue.waiting()):
-            queue.remove(workload)
+            remove_from_queue(queue, workload)
         queue.plan = None
         return
     for key in state.catalog.locals_of(queue.name):
@@ -136,8 +136,10 @@ def _set_mode(state: SchedulerState, queue: Queue) -> None:
     counts = scope is not None and scope.admission_mode == USAGE_BASED
     if counts is (queue.lanes is not None):
         return
-    lanes = Lanes(keeps_place=not state.config.as_kueue) if counts else None
-    queue.set_lanes(lanes, state.now)
+    lanes: Lanes[WorkloadInfo] | None = (
+        Lanes(preemptor_first=not state.config.as_kueue) if counts else None
+    )
+    set_lanes(queue, lanes, state.now)
     for key in state.catalog.locals_of(queue.name):
         state.accounts.sync(key, state.now)
 

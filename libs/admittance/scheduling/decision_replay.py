@@ -31,11 +31,12 @@ from admittance.scheduling.preemption.quota_handover import hand_on
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state import charging, planned
 from admittance.scheduling.state.assignment import Cursor, charges_of
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
-from admittance.scheduling.state.queue import Domain
+from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.workload_info import (
+    Domain,
     InFlight,
-    Key,
     SavedCursor,
     WorkloadInfo,
     family_quota_of,
@@ -93,7 +94,7 @@ class Again(Scheduler):
         queue = state.queue(decision.admission.cluster_queue)
         if workload.queue is not None:
             workload.queue.forget_preemptor(workload)
-            workload.queue.remove(workload)
+            remove_from_queue(workload.queue, workload)
         givers = []
         for given in decision.preempts:
             giver = state.workloads.get((given.namespace, given.name))

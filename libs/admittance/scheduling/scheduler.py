@@ -38,9 +38,9 @@ from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.queue import Domain
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Key
+from admittance.scheduling.state.workload_info import Domain
 from admittance.workload.stored import StoredWorkload
 
 __all__ = ["Config", "Scheduler"]

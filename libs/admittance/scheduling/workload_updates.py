@@ -15,9 +15,10 @@ from admittance.scheduling.preemption import quota_handover
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state import charging, in_flight, planned
 from admittance.scheduling.state.assignment import charges_of
-from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.queue import schedule_refusal
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import InFlight, Key, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import WorkloadView, view_of
 from admittance.workload.stored import StoredWorkload
 
@@ -116,7 +117,7 @@ def _apply(
         )
         # Such as a refusal that was written: it stays where it is.
         if workload.queue is not None:
-            workload.queue.schedule_refusal(workload, now)
+            schedule_refusal(workload.queue, workload, now)
             state.queue_changed(workload.queue)
         return
     if workload.competes and not facts.competes and workload.charge is None and workload.queue:
@@ -298,7 +299,7 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
         if workload.state == "QuotaReserved":
             state.schedule_recheck(workload)
     elif workload.queue is not None:
-        workload.queue.schedule_refusal(workload, now)
+        schedule_refusal(workload.queue, workload, now)
         state.queue_changed(workload.queue)
     if workload.family is not None:
         siblings.touched(state, workload.family, now)

@@ -25,7 +25,7 @@ from admittance.runtime.bus.bucket import Entry, delete_message, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.scheduling.state.workload_info import Key
+from admittance.scheduling.state.equivalence import Key
 from admittance.workload.bucket_reader import names_of
 
 PAUSE_SECONDS: Final = 1.0

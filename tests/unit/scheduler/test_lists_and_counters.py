@@ -11,6 +11,7 @@ import pytest
 from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.queue import remove_from_queue
 
 from scheduling import NOON, Story, groups, quota
 
@@ -41,7 +42,7 @@ def test_the_list_is_in_the_order_in_which_they_are_considered() -> None:
     queue = story.core._state.queues["cq"]
     while (head := queue.head()) is not None:
         considered.append(head.key[1])
-        queue.remove(head)
+        remove_from_queue(queue, head)
     assert considered == [name for _, name in listed]
 
 

@@ -11,8 +11,7 @@ from admittance.scheduling.cycle import cycle
 from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.config import Config, FairSharing
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Nomination, WorkloadInfo
+from admittance.scheduling.state.workload_info import Nomination, Queue, WorkloadInfo
 
 from scheduling import Story, groups, quota
 

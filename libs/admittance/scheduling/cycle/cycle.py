@@ -36,11 +36,13 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, admission_of
 from admittance.scheduling.state.equivalence import ScanRecord
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
-from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.queue import enqueue, park_class, park_workload, wake_class
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import (
+    Domain,
     Inadmissible,
     Nomination,
+    Queue,
     SavedCursor,
     WorkloadInfo,
 )
@@ -100,7 +102,7 @@ class Cycle:
         for queue, workload in heads:
             hindrance = self._hindrance(queue, workload)
             if hindrance is not None:
-                queue.park_workload(workload, hindrance, now)
+                park_workload(queue, workload, hindrance, now)
                 if hindrance.reason == LOOP:
                     self._loops.wait(workload)
                 moved = True
@@ -240,7 +242,7 @@ class Cycle:
             hindrance = siblings.hindrance(self._state, queue, found)
             if hindrance is None:
                 return found
-            queue.park_workload(found, hindrance, now)
+            park_workload(queue, found, hindrance, now)
             siblings.wait(self._state, queue, found)
             found = queue.head()
         domain.update_queue(queue)
@@ -292,7 +294,7 @@ class Cycle:
             return True
         cls.scan = scanned
         told = refusal_of(entry.assignment, entry.workload.reported_flavors)
-        entry.queue.park_class(cls, refusal or told, now)
+        park_class(entry.queue, cls, refusal or told, now)
         return True
 
 
@@ -331,13 +333,13 @@ def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
     domain.flush = False
     for queue in list(domain.parked_queues):
         for cls in list(queue.parked_classes):
-            queue.wake(cls)
+            wake_class(queue, cls)
         queue.parked_classes.clear()
         for workload in list(queue.parked_workloads):
             if workload.inadmissible is not None and workload.inadmissible.ignores_flush:
                 continue
             if workload.is_due(now) and catalog.selects_namespace(queue.name, workload.key[0]):
-                queue.add(workload, now)
+                enqueue(queue, workload, now)
         domain.update_queue(queue)
 
 

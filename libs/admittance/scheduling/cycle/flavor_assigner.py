@@ -7,17 +7,14 @@ serve. Without one there are no candidates, as if every policy were Never.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admittance.quota.cell import Cell, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle, PodSetPlace
 from admittance.scheduling.state.flavor_plan import FlavorPlan, Group, Option
 from admittance.scheduling.state.requests import PodSetNeeds, Shape
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.shared_quota import FamilyQuota
-
+from admittance.scheduling.state.shared_quota import FamilyQuota
 
 # Plain ints compare faster than members of the enumeration, and this is the innermost loop.
 _NO_FIT: Final = 0

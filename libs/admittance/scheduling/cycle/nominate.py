@@ -6,7 +6,7 @@ Source: `docs/spec/scheduling.md#4.2, #5.6, #6.5`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
 from admittance.scheduling.cycle.flavor_assigner import Only, assign
@@ -26,7 +26,6 @@ from admittance.scheduling.state.assignment import (
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.equivalence import SavedNomination
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
-from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.requests import Shape
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
@@ -36,16 +35,12 @@ from admittance.scheduling.state.shared_quota import (
 )
 from admittance.scheduling.state.workload_info import (
     Nomination,
+    Queue,
     SavedSearch,
     Victim,
     WorkloadInfo,
     family_quota_of,
 )
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.workload_info import Nomination
-
 
 T = TypeVar("T")
 

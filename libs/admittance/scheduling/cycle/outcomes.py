@@ -25,11 +25,12 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_handover import hand_on
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
 from admittance.scheduling.state.planned import pending_preemption_of, set_plan
-from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import InFlight, Key, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, Victim, WorkloadInfo
 
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
@@ -65,7 +66,7 @@ class Outcomes:
         """The assignment is charged, and what the victims hold is handed on with it; or, with
         plans, they are to give it up later."""
         state = self._state
-        queue.remove(workload)
+        remove_from_queue(queue, workload)
         queue.forget_preemptor(workload)
         workload.cursor = None
         admission = admission_of(queue.name, assignment)

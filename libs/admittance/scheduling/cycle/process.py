@@ -17,14 +17,20 @@ from admittance.scheduling.preemption.room import fits
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.in_flight import QuotaHandover
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
     remove_usage,
     restore_all_usage,
     restore_usage,
 )
-from admittance.scheduling.state.workload_info import Inadmissible, Nomination, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import (
+    Inadmissible,
+    Nomination,
+    Queue,
+    Victim,
+    WorkloadInfo,
+)
 from admittance.scheduling.state.workload_view import GATED
 
 
@@ -326,5 +332,5 @@ def park_behind_gate(entry: CycleEntry, now: datetime) -> bool:
     message = (
         f"Others would have to go for it, and its preemption gate {workload.closed_gate} is closed"
     )
-    queue.park_workload(workload, Inadmissible(GATED, message), now)
+    park_workload(queue, workload, Inadmissible(GATED, message), now)
     return True

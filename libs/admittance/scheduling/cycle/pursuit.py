@@ -23,7 +23,6 @@ from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, burd
 from admittance.scheduling.preemption.room import Need, fits, lacking
 from admittance.scheduling.preemption.victims import allows, is_over_any
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.queue import Domain
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
@@ -31,7 +30,7 @@ from admittance.scheduling.state.shared_quota import (
     restore_all_usage,
     restore_usage,
 )
-from admittance.scheduling.state.workload_info import InFlight, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, InFlight, Victim, WorkloadInfo
 
 READY: Final = "Ready"
 

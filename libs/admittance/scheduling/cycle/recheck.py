@@ -20,10 +20,9 @@ from admittance.scheduling.cycle.pursuit import READY, pursue, replan
 from admittance.scheduling.families import siblings
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import remove_all_usage, restore_all_usage
-from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
 
 
 def note(state: SchedulerState, workload: WorkloadInfo) -> None:

@@ -17,9 +17,15 @@ from admittance.scheduling.cycle.outcomes import told
 from admittance.scheduling.cycle.reasons import complete, refusal_of
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.equivalence import EquivalenceClass, ScanRecord, forget_reason
-from admittance.scheduling.state.queue import BlockedHead, Queue
+from admittance.scheduling.state.queue import schedule_class_refusal
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo, family_quota_of
+from admittance.scheduling.state.workload_info import (
+    BlockedHead,
+    InFlight,
+    Queue,
+    WorkloadInfo,
+    family_quota_of,
+)
 
 UNDER_WAY_MAX: Final = 256
 """So many may be on their way: they are not urgent, and where they are written down slowly, more of
@@ -50,7 +56,7 @@ def due(state: SchedulerState, now: datetime) -> list[Refused]:
             queue = first[3].queue if first is not None else None
             # Elsewhere whoever decides there says it; a domain that becomes ours is flushed.
             if queue is not None and queue.domain is not None and queue.domain.owned:
-                queue.schedule_class_refusal(who)
+                schedule_class_refusal(queue, who)
         elif _is_untold(who, latest):
             assert who.inadmissible is not None, "it is set aside"
             refusal = Refusal(reason=who.inadmissible.reason, message=who.inadmissible.message)
@@ -82,7 +88,7 @@ def _urgent(state: SchedulerState, now: datetime) -> list[Refused]:
     return refused
 
 
-def _of_class(cls: EquivalenceClass) -> Refusal:
+def _of_class(cls: EquivalenceClass[WorkloadInfo]) -> Refusal:
     """Why the class is parked, with the numbers of every flavor: also of those that the last scan
     did not come to. They are worked out once for all members, and only when they are said."""
     first = cls.first()
@@ -107,7 +113,7 @@ def _refused(
     workload: WorkloadInfo,
     refusal: Refusal,
     now: datetime,
-    scanned: ScanRecord | None = None,
+    scanned: ScanRecord[WorkloadInfo] | None = None,
 ) -> tuple[Refused, ...]:
     domain = workload.queue.domain if workload.queue is not None else None
     if workload.in_flight or domain is None or not domain.owned:
@@ -122,7 +128,7 @@ def _refused(
     return (said,)
 
 
-def _scan(workload: WorkloadInfo, scanned: ScanRecord) -> Scan:
+def _scan(workload: WorkloadInfo, scanned: ScanRecord[WorkloadInfo]) -> Scan:
     """How the workload's class came to be parked, for the log."""
     seen, at, first, cursor = scanned
     name = "" if first is workload else f"{first.key[0]}/{first.key[1]}"
@@ -144,7 +150,7 @@ def stand(
     queue: Queue,
     workload: WorkloadInfo,
     assignment: Assignment,
-    scanned: ScanRecord,
+    scanned: ScanRecord[WorkloadInfo],
     refusal: Refusal | None = None,
 ) -> None:
     """The head was given nothing, and nobody may pass it. ``refusal``: why, if not for what came
@@ -153,7 +159,9 @@ def stand(
     if now is None or now.workload is not workload or now.assignment is not assignment:
         before, now = (
             now,
-            BlockedHead(workload, assignment, scanned, refusal or refusal_of(assignment)),
+            BlockedHead(
+                workload, assignment, scanned, refusal or refusal_of(assignment), scanned.at
+            ),
         )
         if before is not None and before.workload is workload:
             now.is_scheduled = before.is_scheduled
@@ -173,7 +181,9 @@ def standing_of(workload: WorkloadInfo) -> BlockedHead | None:
     return queue.blocked_head if queue.head() is workload else None
 
 
-def untold(workload: WorkloadInfo, latest: datetime) -> tuple[Refusal, ScanRecord] | None:
+def untold(
+    workload: WorkloadInfo, latest: datetime
+) -> tuple[Refusal, ScanRecord[WorkloadInfo]] | None:
     """What the head is to be told, with the numbers of every flavor, and how that came about; None:
     it stands there no longer or not for long enough, or its status says so."""
     queue = workload.queue

@@ -34,10 +34,10 @@ from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.quota_holders import holders
 from admittance.scheduling.state import in_flight, planned
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.queue_order import is_ahead, listed, position_in
+from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.queue import is_ahead, listed, position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import BACKOFF, Key, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import BACKOFF, Queue, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import GATED, PROMISED
 
 AHEAD_MAX: Final = 3

@@ -17,10 +17,10 @@ from admittance.scheduling.cycle.refusals import standing_of
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.families import migration, siblings
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.queue_order import position_in
+from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.queue import position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import BACKOFF, FamilyInfo, Key, WorkloadInfo
+from admittance.scheduling.state.workload_info import BACKOFF, FamilyInfo, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 from admittance.workload.families.parent_status import until
 

@@ -22,9 +22,8 @@ from admittance.scheduling.explain.preemption_blockers import (
 )
 from admittance.scheduling.state.assignment import Assignment, Mode
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
-from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Victim, WorkloadInfo, family_quota_of
+from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo, family_quota_of
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000

@@ -18,10 +18,9 @@ from admittance.scheduling.cycle.reasons import of_workloads
 from admittance.scheduling.cycle.refusals import standing_of
 from admittance.scheduling.explain import family_summary
 from admittance.scheduling.explain.queue_status import is_parked
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.queue_order import listed, position_in, stands
+from admittance.scheduling.state.queue import age_key, listed, position_in, stands
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import BACKOFF, WorkloadInfo, age_key
+from admittance.scheduling.state.workload_info import BACKOFF, Queue, WorkloadInfo
 
 NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 LIMIT_MAX: Final = 1_000

@@ -22,9 +22,8 @@ from admittance.scheduling.preemption.fair_sharing import almost_common
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.victims import allows
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, Policy
-from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 QUEUES_MAX = 5
 """Other ClusterQueues that are explained, those with the highest usage first."""

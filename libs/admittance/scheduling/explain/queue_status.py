@@ -17,10 +17,10 @@ from admittance.events.requests import (
 from admittance.quota.cell import Cell, FlavorResource, available
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
-from admittance.scheduling.state.workload_info import Key, WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 RUNS: Final = frozenset({"Admitted", "Evicting"})

@@ -10,9 +10,9 @@ from admittance.events.why import Holder
 from admittance.quota.amounts import UNLIMITED
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.scheduling.explain.preemption_blockers import QuotaNeed, protection_rule
-from admittance.scheduling.state.queue import Queue
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Key, WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000

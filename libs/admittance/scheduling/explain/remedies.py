@@ -14,9 +14,8 @@ from admittance.quota.activity import inactive_because
 from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available
 from admittance.scheduling.explain.preemption_blockers import QuotaNeed, counted
-from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 REMEDIES_MAX: Final = 12
 NAMED_MAX: Final = 5

@@ -9,14 +9,11 @@ Source: `docs/spec/lifecycle.md#4`.
 from __future__ import annotations
 
 from sys import intern
-from typing import TYPE_CHECKING
 
 from admittance.scheduling.state import charging
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import FamilyInfo, VariantInfo, WorkloadInfo
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.scheduler_state import SchedulerState
-    from admittance.scheduling.state.workload_view import WorkloadView
+from admittance.scheduling.state.workload_view import WorkloadView
 
 
 def keep(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) -> None:

@@ -8,14 +8,11 @@ Source: `docs/spec/lifecycle.md#4.5, #4.6, #4.7`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from admittance.events.shapes import Admission, HandedOn
-from admittance.scheduling.state.workload_info import FamilyInfo, InFlight, WorkloadInfo
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import Domain, FamilyInfo, InFlight, WorkloadInfo
 
 MIGRATION: Final = "FlavorMigration"
 

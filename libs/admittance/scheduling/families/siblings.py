@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from heapq import heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from admittance.family.gates import Sibling, first_choice
 from admittance.family.policy import (
@@ -23,17 +23,16 @@ from admittance.family.policy import (
 )
 from admittance.scheduling.families import migration
 from admittance.scheduling.state import planned
+from admittance.scheduling.state.queue import is_in_place
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import (
     LAST_PLACE,
     FamilyInfo,
     Inadmissible,
+    Queue,
     WorkloadInfo,
 )
 from admittance.scheduling.state.workload_view import GATED
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.scheduler_state import SchedulerState
 
 WAITS: Final = "WaitingForFamily"
 """Reason of a variant that is not tried although it waits for nothing of its own."""
@@ -142,7 +141,7 @@ def touched(state: SchedulerState, family: FamilyInfo, now: datetime) -> None:
             passed = all(check_state == "Ready" for _, check_state in one.checks)
             if one.state == "QuotaReserved" and passed and not state.config.as_kueue:
                 state.schedule_recheck(one)
-        elif queue is not None and (is_set_aside(one) or not queue.is_in_place(one)):
+        elif queue is not None and (is_set_aside(one) or not is_in_place(one)):
             state.requeue(one, now)
 
 

@@ -12,8 +12,7 @@ from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.preemption.room import Need
 from admittance.scheduling.preemption.victims import candidates_of, leaving_of, lenders_below
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import CandidateEntry, WorkloadInfo
+from admittance.scheduling.state.workload_info import CandidateEntry, Queue, WorkloadInfo
 
 
 class Lists(NamedTuple):

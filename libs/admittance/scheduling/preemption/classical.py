@@ -29,9 +29,8 @@ from admittance.scheduling.preemption.victims import (
     candidates_of,
 )
 from admittance.scheduling.state.flavor_plan import Policy
-from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import exclude
-from admittance.scheduling.state.workload_info import CandidateEntry, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import CandidateEntry, Queue, Victim, WorkloadInfo
 
 
 def search(

@@ -12,8 +12,7 @@ from admittance.scheduling.fairsharing.shares import Standing
 from admittance.scheduling.preemption.victims import IN_CLUSTER_QUEUE, RECLAIM_WHILE_BORROWING
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.flavor_plan import Policy
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo
 
 _SECOND: Final = timedelta(seconds=1)
 

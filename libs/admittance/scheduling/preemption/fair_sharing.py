@@ -24,10 +24,10 @@ from admittance.scheduling.preemption.victims import (
     leaving_first,
 )
 from admittance.scheduling.state.config import FINAL_SHARE, INITIAL_SHARE
-from admittance.scheduling.state.queue import Queue
 from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
 from admittance.scheduling.state.workload_info import (
     CandidateEntry,
+    Queue,
     Victim,
     WorkloadInfo,
     family_quota_of,

@@ -19,17 +19,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from admittance.api.workload import PreemptionCount
 from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.scheduling.state.config import PreemptionLoops
-from admittance.scheduling.state.workload_info import Inadmissible, WorkloadInfo
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Domain, Queue
-    from admittance.scheduling.state.scheduler_state import SchedulerState
-    from admittance.scheduling.state.workload_info import Victim
+from admittance.scheduling.state.queue import park_workload
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import (
+    Domain,
+    Inadmissible,
+    Queue,
+    Victim,
+    WorkloadInfo,
+)
 
 REASON: Final = "PreemptionLoop"
 NOBODY: Final[frozenset[WorkloadInfo]] = frozenset()
@@ -132,7 +135,7 @@ class LoopGuard:
             f"Took the quota of {names} {most} times, and it came back each time: may not take it "
             f"again until {until:%Y-%m-%dT%H:%M:%SZ}, or until a queue or cohort changes"
         )
-        queue.park_workload(preemptor, Inadmissible(REASON, message), now)
+        park_workload(queue, preemptor, Inadmissible(REASON, message), now)
         return True
 
     def let_go(self, now: datetime) -> None:

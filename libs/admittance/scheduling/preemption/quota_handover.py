@@ -12,15 +12,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from admittance.scheduling.state import charging, planned
 from admittance.scheduling.state.in_flight import GivenQuota, QuotaHandover
-from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Domain, Queue
-    from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
 
 
 def hand_on(

@@ -27,7 +27,6 @@ from admittance.quota.amounts import UNLIMITED, plus
 from admittance.quota.cell import Cell, CellNode, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.state import planned
-from admittance.scheduling.state.queue import Domain, Queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
@@ -35,7 +34,7 @@ from admittance.scheduling.state.shared_quota import (
     restore_all_usage,
     restore_usage,
 )
-from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 QUOTA_CHANGED: Final = "QuotaChanged"

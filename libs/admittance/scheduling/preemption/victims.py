@@ -11,8 +11,14 @@ from typing import Final
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
-from admittance.scheduling.state.queue import CandidateCache, Queue
-from admittance.scheduling.state.workload_info import CandidateEntry, Charge, InFlight, WorkloadInfo
+from admittance.scheduling.state.workload_info import (
+    CandidateCache,
+    CandidateEntry,
+    Charge,
+    InFlight,
+    Queue,
+    WorkloadInfo,
+)
 
 IN_CLUSTER_QUEUE: Final = "InClusterQueue"
 RECLAMATION: Final = "InCohortReclamation"

@@ -24,9 +24,8 @@ from admittance.scheduling.fairsharing.usage import (
     status_of,
 )
 from admittance.scheduling.state.config import AdmissionFairSharing
-from admittance.scheduling.state.equivalence import Lane, Lanes
-from admittance.scheduling.state.queue import Queue
-from admittance.scheduling.state.workload_info import Key, WorkloadInfo
+from admittance.scheduling.state.equivalence import Key, Lane, Lanes
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
@@ -50,7 +49,9 @@ class Row:
 
     __slots__ = ("account", "base", "bills", "lane", "lanes", "saved")
 
-    def __init__(self, account: Account, lanes: Lanes, lane: Lane) -> None:
+    def __init__(
+        self, account: Account, lanes: Lanes[WorkloadInfo], lane: Lane[WorkloadInfo]
+    ) -> None:
         self.account = account
         self.lanes = lanes
         self.lane = lane

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,9 +14,7 @@ from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.quota.tree import Node
 from admittance.scheduling.state.requests import Shape
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.shared_quota import FamilyQuota
+from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 class Mode(IntEnum):

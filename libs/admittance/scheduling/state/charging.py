@@ -8,19 +8,14 @@ wait in classes of their own and are tried again when the quota of the family ch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from admittance.events.shapes import Admission
 from admittance.family.policy import rules_of
 from admittance.quota.cell import Cell
 from admittance.scheduling.state import planned
+from admittance.scheduling.state.queue import enqueue, is_in_own_class, remove_from_queue
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import FamilyQuota
-from admittance.scheduling.state.workload_info import Charge
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.scheduler_state import SchedulerState
-    from admittance.scheduling.state.workload_info import FamilyInfo, WorkloadInfo
+from admittance.scheduling.state.workload_info import Charge, FamilyInfo, Queue, WorkloadInfo
 
 
 def join_family_quota(state: SchedulerState, workload: WorkloadInfo) -> None:
@@ -67,11 +62,11 @@ def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
     waiting: list[tuple[Queue, WorkloadInfo]] = []
     for one in family.variants:
         one.saved_search = None
-        if one.queue is not None and one.entry is not None and one.queue.is_in_own_class(one):
+        if one.queue is not None and one.entry is not None and is_in_own_class(one):
             waiting.append((one.queue, one))
-            one.queue.remove(one)
+            remove_from_queue(one.queue, one)
     for queue, one in waiting:
-        queue.add(one, state.now)
+        enqueue(queue, one, state.now)
         state.queue_changed(queue)
 
 

@@ -11,47 +11,70 @@ the order of lanes, however many workloads wait. Source: `docs/spec/scheduling.m
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from admittance.events.shapes import Refusal
 from admittance.scheduling.fairsharing.usage import Account
-from admittance.scheduling.state.assignment import Cursor
+from admittance.scheduling.state.assignment import Assignment, Cursor
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shape
-from admittance.scheduling.state.workload_info import CandidateEntry, ClassEntry, Key, WorkloadInfo
 
-if TYPE_CHECKING:
-    from admittance.scheduling.state.workload_info import Nomination
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name."""
 
 
-Kind = Shape | tuple[Shape, str]
+class Waiting(Protocol):
+    """A waiting workload, as far as its class and lane need to know it.
+
+    ``status_reason``: the reason for waiting in its status; ``reason_group``: the group of its
+    class with that reason. ``entry``: its place in its class.
+    """
+
+    local_queue: Key
+    status_reason: str
+    reason_group: Any
+
+    @property
+    def entry(self) -> tuple[datetime, str, Key, Any] | None: ...
+
+
+W = TypeVar("W", bound=Waiting)
+
+ClassEntry: TypeAlias = tuple[datetime, str, Key, W]
+"""Place in an equivalence class: timestamp, uid, name, and the workload."""
+
+CandidateEntry: TypeAlias = tuple[int, float, str, Key, W]
+"""Place among the candidates for preemption: priority, negated reservation time in seconds, uid,
+name, and the workload."""
+
+Kind: TypeAlias = Shape | tuple[Shape, str]
 """The shape. For variants also the uid of their family, or "" if the family makes no difference."""
 
-ClassKey = tuple[int, Kind, Key | None]
+ClassKey: TypeAlias = tuple[int, Kind, Key | None]
 """Priority, kind, and the LocalQueue if it makes a difference."""
 
-Item = tuple[int, datetime, str, Key, int, "EquivalenceClass"]
+Item: TypeAlias = tuple[int, datetime, str, Key, int, "EquivalenceClass[W]"]
 """Place of a class in a heap. The number orders a new item before an outdated item of the same
 workload."""
 
-LaneItem = tuple[float, Item, int, "Lane"]
+LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
 """Place of a lane: usage of its LocalQueue, then the place of its first class."""
 
 
-class ClassHeap:
+class ClassHeap(Generic[W]):
     """Competing classes, each at the place of its first workload. Outdated items are skipped."""
 
     __slots__ = ("_bound", "_number", "heap")
 
     def __init__(self) -> None:
-        self.heap: list[Item] = []
+        self.heap: list[Item[W]] = []
         self._number = 0
         self._bound = 64
 
-    def put(self, cls: EquivalenceClass) -> bool:
+    def put(self, cls: EquivalenceClass[W]) -> bool:
         """Puts the class at the place of its first workload. Returns whether the place is new."""
         entry = cls.first()
         if entry is None:
@@ -68,7 +91,7 @@ class ClassHeap:
             self._bound = 2 * len(self.heap) + 64
         return True
 
-    def first(self) -> ClassEntry | None:
+    def first(self) -> ClassEntry[W] | None:
         """Returns the first entry; None: no workload competes."""
         heap = self.heap
         while heap:
@@ -81,7 +104,7 @@ class ClassHeap:
         return None
 
 
-class Lane:
+class Lane(Generic[W]):
     """The classes of one LocalQueue. ``item``: its place among the lanes; None: no class
     competes."""
 
@@ -90,8 +113,8 @@ class Lane:
     def __init__(self, key: Key, account: Account | None) -> None:
         self.key = key
         self.account = account
-        self.places = ClassHeap()
-        self.item: LaneItem | None = None
+        self.places: ClassHeap[W] = ClassHeap()
+        self.item: LaneItem[W] | None = None
 
     @property
     def usage(self) -> float:
@@ -99,7 +122,7 @@ class Lane:
         return self.account.value if self.account is not None else 0.0
 
 
-class Lanes:
+class Lanes(Generic[W]):
     """The LocalQueues of one ClusterQueue, ordered by usage.
 
     Classes that differ only by LocalQueue are a group: a refusal of one is a refusal of all.
@@ -109,15 +132,15 @@ class Lanes:
 
     __slots__ = ("_bound", "_families", "_heap", "_number", "by_key", "preemptor_first")
 
-    def __init__(self, *, keeps_place: bool = True) -> None:
-        self.preemptor_first = keeps_place
-        self.by_key: dict[Key, Lane] = {}
-        self._families: dict[tuple[int, Kind], dict[EquivalenceClass, None]] = {}
-        self._heap: list[LaneItem] = []
+    def __init__(self, *, preemptor_first: bool = True) -> None:
+        self.preemptor_first = preemptor_first
+        self.by_key: dict[Key, Lane[W]] = {}
+        self._families: dict[tuple[int, Kind], dict[EquivalenceClass[W], None]] = {}
+        self._heap: list[LaneItem[W]] = []
         self._number = 0
         self._bound = 64
 
-    def lane(self, key: Key) -> Lane:
+    def lane(self, key: Key) -> Lane[W]:
         """Returns the lane of a LocalQueue and creates it if needed."""
         found = self.by_key.get(key)
         if found is None:
@@ -129,21 +152,21 @@ class Lanes:
         found = self.by_key.get(key) if key is not None else None
         return found.usage if found is not None else 0.0
 
-    def join(self, cls: EquivalenceClass) -> list[EquivalenceClass]:
+    def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
         """Adds a new class. Returns the other classes of its group."""
         family = self._families.setdefault(cls.key[:2], {})
         others = list(family)
         family[cls] = None
         return others
 
-    def leave(self, cls: EquivalenceClass) -> None:
+    def leave(self, cls: EquivalenceClass[W]) -> None:
         """Removes an empty class."""
         family = self._families[cls.key[:2]]
         family.pop(cls, None)
         if not family:
             del self._families[cls.key[:2]]
 
-    def family(self, cls: EquivalenceClass) -> list[EquivalenceClass]:
+    def family(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
         """Returns all classes that differ from this one only by LocalQueue, this one included."""
         return list(self._families[cls.key[:2]])
 
@@ -162,12 +185,12 @@ class Lanes:
                 lane.account.value = usages.get("/".join(key), 0.0)
                 self.lane_changed(lane)
 
-    def recorded_usage(self, workload: WorkloadInfo) -> float | None:
+    def recorded_usage(self, workload: W) -> float | None:
         """Returns the usage of the workload's LocalQueue; None: it has no weight and goes last."""
         usage = self.usage_of(workload.local_queue)
         return usage if usage != float("inf") else None
 
-    def put(self, cls: EquivalenceClass) -> None:
+    def put(self, cls: EquivalenceClass[W]) -> None:
         """Lets the class compete, at the place of its first workload."""
         key = cls.key[2]
         assert key is not None, "every class is of one LocalQueue here"
@@ -175,7 +198,7 @@ class Lanes:
         if lane.places.put(cls):
             self.lane_changed(lane)
 
-    def lane_changed(self, lane: Lane) -> None:
+    def lane_changed(self, lane: Lane[W]) -> None:
         """Updates the place of the lane after its first class or its usage changed."""
         entry = lane.places.first()
         if entry is None:
@@ -194,7 +217,7 @@ class Lanes:
             heapify(self._heap)
             self._bound = 2 * len(self._heap) + 64
 
-    def first(self, sticky: WorkloadInfo | None) -> ClassEntry | None:
+    def first(self, sticky: W | None) -> ClassEntry[W] | None:
         """Returns the first entry: the preemptor ``sticky``, or the head of the lane with the least
         usage.
 
@@ -219,7 +242,7 @@ class Lanes:
             self.lane_changed(lane)
         return None
 
-    def before(self, workload: WorkloadInfo, head: WorkloadInfo) -> str:
+    def before(self, workload: W, head: W) -> str:
         """Returns a sentence if the head goes first because its LocalQueue used less; else ""."""
         mine, theirs = self.usage_of(workload.local_queue), self.usage_of(head.local_queue)
         if theirs >= mine:
@@ -230,7 +253,7 @@ class Lanes:
             f"and {head.local_queue[0]}/{head.local_queue[1]} ({theirs:.4g}) goes first"
         )
 
-    def used_most_first(self, ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
+    def used_most_first(self, ranked: Iterable[CandidateEntry[W]]) -> list[CandidateEntry[W]]:
         """Returns the candidates, those of LocalQueues that used more first, otherwise in the given
         order."""
         return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local_queue))
@@ -247,10 +270,10 @@ class SavedNomination(NamedTuple):
     plan: FlavorPlan
     cursor: Cursor | None
     stamp: datetime | None
-    nomination: Nomination
+    nomination: tuple[Assignment, Sequence[Any]]
 
 
-class RefusalQueue:
+class RefusalQueue(Generic[W]):
     """When a parked class or workload is to be refused, soonest first.
 
     A class is in it at most once. Outdated items have no effect.
@@ -259,17 +282,17 @@ class RefusalQueue:
     __slots__ = ("_number", "items")
 
     def __init__(self) -> None:
-        self.items: list[tuple[datetime, int, EquivalenceClass | WorkloadInfo]] = []
+        self.items: list[tuple[datetime, int, EquivalenceClass[W] | W]] = []
         self._number = 0
 
-    def put(self, since: datetime, who: EquivalenceClass | WorkloadInfo) -> None:
+    def put(self, since: datetime, who: EquivalenceClass[W] | W) -> None:
         """Schedules the refusal of a class or workload that has been parked since then."""
         self._number += 1
         if isinstance(who, EquivalenceClass):
             who.is_scheduled = True
         heappush(self.items, (since, self._number, who))
 
-    def pop(self) -> EquivalenceClass | WorkloadInfo:
+    def pop(self) -> EquivalenceClass[W] | W:
         """Removes and returns the next class or workload."""
         who = heappop(self.items)[2]
         if isinstance(who, EquivalenceClass):
@@ -277,16 +300,16 @@ class RefusalQueue:
         return who
 
 
-class ScanRecord(NamedTuple):
+class ScanRecord(NamedTuple, Generic[W]):
     """When a head was looked at, the bucket revision seen then, and where its scan began."""
 
     seen: int
     at: datetime
-    head: WorkloadInfo
+    head: W
     cursor: Cursor | None
 
 
-class EquivalenceClass:
+class EquivalenceClass(Generic[W]):
     """The waiting workloads of one queue that differ only by age.
 
     ``entries``: sorted, from ``start`` on. ``parked``: why no workload of the class can be placed;
@@ -311,13 +334,13 @@ class EquivalenceClass:
 
     def __init__(self, key: ClassKey) -> None:
         self.key = key
-        self.entries: list[ClassEntry] = []
+        self.entries: list[ClassEntry[W]] = []
         self.start = 0
-        self.item: Item | None = None
+        self.item: Item[W] | None = None
         self.parked: Refusal | None = None
         self.parked_since: datetime | None = None
-        self.scan: ScanRecord | None = None
-        self.by_reason: dict[str, dict[WorkloadInfo, datetime]] = {}
+        self.scan: ScanRecord[W] | None = None
+        self.by_reason: dict[str, dict[W, datetime]] = {}
         self.is_scheduled = False
         self.saved_nomination: SavedNomination | None = None
 
@@ -331,15 +354,15 @@ class EquivalenceClass:
         """How many workloads it has."""
         return len(self.entries) - self.start
 
-    def first(self) -> ClassEntry | None:
+    def first(self) -> ClassEntry[W] | None:
         """Returns the entry of the oldest workload; None: the class is empty."""
         return self.entries[self.start] if self.start < len(self.entries) else None
 
-    def insert(self, entry: ClassEntry) -> None:
+    def insert(self, entry: ClassEntry[W]) -> None:
         """Adds an entry at its place."""
         insort(self.entries, entry, self.start)
 
-    def delete(self, entry: ClassEntry) -> None:
+    def delete(self, entry: ClassEntry[W]) -> None:
         """Removes an entry. Mostly that is the first one, which only moves ``start``."""
         workloads = self.entries
         at = bisect_left(workloads, entry, self.start)
@@ -355,11 +378,11 @@ class EquivalenceClass:
         """Returns how many workloads are older than that."""
         return bisect_left(self.entries, place, self.start) - self.start
 
-    def waiting(self) -> Iterator[WorkloadInfo]:
+    def waiting(self) -> Iterator[W]:
         """Yields all workloads, oldest first."""
         return (entry[3] for entry in self.entries[self.start :])
 
-    def note_reason(self, workload: WorkloadInfo, now: datetime) -> None:
+    def note_reason(self, workload: W, now: datetime) -> None:
         """Notes the reason in the workload's status, so that parking does not look at every
         workload."""
         group = self.by_reason.get(workload.status_reason)
@@ -370,7 +393,7 @@ class EquivalenceClass:
             group[workload] = now
             workload.reason_group = group
 
-    def unrefused(self, latest: datetime) -> Iterator[WorkloadInfo]:
+    def unrefused(self, latest: datetime) -> Iterator[W]:
         """Yields workloads parked since ``latest`` or longer whose status has another reason.
 
         The caller must not call `note_reason` while it reads.
@@ -397,7 +420,7 @@ class EquivalenceClass:
         return max(min(firsts), self.parked_since) if firsts else None
 
 
-def forget_reason(workload: WorkloadInfo) -> None:
+def forget_reason(workload: Waiting) -> None:
     """Nothing is noted about what the workload's status says."""
     if workload.reason_group is not None:
         del workload.reason_group[workload]

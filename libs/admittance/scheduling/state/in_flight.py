@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.events.shapes import PreemptedBy, Refusal
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
-from admittance.scheduling.state.workload_info import CandidateEntry, Charge, Key, WorkloadInfo
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.workload_info import FamilyInfo
+from admittance.scheduling.state.workload_info import (
+    CandidateEntry,
+    Charge,
+    Domain,
+    FamilyInfo,
+    WorkloadInfo,
+)
 
 
 class GivenQuota(NamedTuple):

@@ -10,21 +10,17 @@ made again when a plan, the quota of a planner or victim, or the tree changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.quota.cell import Cell
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
     PlanQuota,
     SharedLevel,
     remove_usage,
     restore_usage,
 )
-from admittance.scheduling.state.workload_info import Victim, WorkloadInfo
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.queue import Domain
-    from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import Domain, Victim, WorkloadInfo
 
 
 def set_plan(

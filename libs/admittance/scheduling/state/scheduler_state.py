@@ -13,15 +13,21 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduling.state import in_flight
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.equivalence import RefusalQueue
+from admittance.scheduling.state.equivalence import Key, RefusalQueue
 from admittance.scheduling.state.in_flight import PodsReadyTracker, QuotaHandover
-from admittance.scheduling.state.queue import Domain, Queue
+from admittance.scheduling.state.queue import (
+    enqueue,
+    enqueue_parent,
+    park_workload,
+    remove_from_queue,
+)
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import (
     BACKOFF,
+    Domain,
     FamilyInfo,
     InFlight,
-    Key,
+    Queue,
     VariantInfo,
     WorkloadInfo,
 )
@@ -68,7 +74,7 @@ class SchedulerState:
         self.owned: set[str] = set()
         self.busy: dict[Domain, None] = {}
         self.timers: list[tuple[datetime, Key]] = []
-        self.refusal_queue = RefusalQueue()
+        self.refusal_queue: RefusalQueue[WorkloadInfo] = RefusalQueue()
         self.refusals_in_flight: dict[WorkloadInfo, None] = {}
         self.urgent_refusals: dict[WorkloadInfo, None] = {}
         self.victims_by_preemptor: dict[str, dict[WorkloadInfo, None]] = {}
@@ -170,12 +176,12 @@ class SchedulerState:
         if queue is None or queue.node is None:
             return
         if workload.family is not None and workload.family.parent is workload:
-            queue.add_parent(workload)
+            enqueue_parent(queue, workload)
             return
         if workload.is_due(now):
-            queue.add(workload, now)
+            enqueue(queue, workload, now)
         else:
-            queue.park_workload(workload, BACKOFF, now)
+            park_workload(queue, workload, BACKOFF, now)
             if workload.requeue_at is not None and not workload.requeue_blocked:
                 heappush(self.timers, (workload.requeue_at, workload.key))
         if workload.uid in self.victims_by_preemptor:
@@ -186,7 +192,7 @@ class SchedulerState:
         """Takes the workload out of its queue."""
         queue = workload.queue
         if queue is not None:
-            queue.remove(workload)
+            remove_from_queue(queue, workload)
             self.queue_changed(queue)
 
     def requeue(self, workload: WorkloadInfo, now: datetime) -> None:

@@ -1,29 +1,39 @@
-"""What the scheduler keeps in memory about each workload. It is little, because there may be very
-many."""
+"""What the scheduler keeps in memory about workloads, families, ClusterQueues and domains.
+
+A workload knows its queue, a queue its domain, and both know their workloads, so that a decision
+follows pointers and looks nothing up. Operations on the waiting workloads of a queue are in
+`queue`. There may be very many workloads, so each one is kept small.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from admittance.api.workload import PreemptionCount
-from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Shares
-from admittance.family.policy import ParentState, VariantState
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Refusal, Shares
+from admittance.family.policy import FamilyRules, ParentState, Tag, VariantState
+from admittance.quota.activity import NOT_FOUND, Activity
 from admittance.quota.cell import Cell
+from admittance.quota.tree import Node
+from admittance.scheduling.state import equivalence
 from admittance.scheduling.state.assignment import Assignment, Cursor
+from admittance.scheduling.state.equivalence import (
+    ClassHeap,
+    ClassKey,
+    EquivalenceClass,
+    Key,
+    Lanes,
+    RefusalQueue,
+    ScanRecord,
+)
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shape
-
-if TYPE_CHECKING:
-    from admittance.scheduling.state.equivalence import EquivalenceClass
-    from admittance.scheduling.state.queue import Queue
-    from admittance.scheduling.state.shared_quota import FamilyQuota, PlanQuota
-
-Key = tuple[str, str]
-"""Namespace and name."""
+from admittance.scheduling.state.shared_quota import FamilyQuota, PlanQuota
 
 
 class Inadmissible(NamedTuple):
@@ -43,15 +53,14 @@ BACKOFF = Inadmissible("Backoff", "Waits before it competes again", is_silent=Tr
 
 
 class InFlight(IntEnum):
-    """What was decided about a workload and sent to the workload-controller, but is not seen
-    yet."""
+    """What was decided about a workload and sent, but not yet read back from the bucket."""
 
     NOTHING = 0
     ASSIGNED = 1
     REFUSED = 2
     CONFIRMED = 3
     PLANNED = 4
-    # From here on: it is to lose its quota.
+    # From here on the workload loses its quota.
     PREEMPTED = 5
     REVOKED = 6
     HANDED_ON = 7
@@ -73,127 +82,84 @@ class SavedCursor(NamedTuple):
     at: Cursor
     cycle: int
     generation: int
-    owner: EquivalenceClass
+    owner: EquivalenceClass[WorkloadInfo]
 
 
+class Victim(NamedTuple):
+    """A workload to preempt, the rule that allows it, and the shares if fair sharing decided."""
+
+    workload: WorkloadInfo
+    reason: str
+    shares: Shares | None = None
+
+
+Nomination: TypeAlias = tuple[Assignment, Sequence[Victim]]
+"""What would be assigned, and the victims that must stop first."""
+
+
+class SavedSearch(NamedTuple):
+    """The victims that a preemptor waits for. It holds only while plan and shape are unchanged."""
+
+    plan: FlavorPlan
+    shape: Shape
+    assignment: Assignment
+    victims: Sequence[Victim]
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class WorkloadInfo:
     """One workload that is not finished.
-
-    ``local_queue``: namespace and name of its LocalQueue. ``queued_at``: its age in the queue.
-    ``signature``: changes when the workload must be queued again. ``problem``: why it cannot be
-    tried at all. ``competes``: it may be in a queue. ``requeue_blocked``: it may not compete
-    before its Requeued condition changes.
-
-    In a queue: ``queue``: the ClusterQueue where it waits; None: it is in no queue. ``cls``: its
-    equivalence class, ``entry``: its place in that class. ``inadmissible``: why it is parked by
-    itself, since ``parked_since``. ``cursor``: where its last scan stopped. ``saved_search``: the
-    search for victims that it waits for. ``status_reason``: the reason for waiting in its status;
-    ``reason_group``: the group of its class with that reason.
-
-    With quota: ``charge``: the quota that it holds or is assumed to hold, since ``reserved_at``.
-    ``admitted_at``: since when it is admitted. ``checks``: name and state of the admission checks
-    of its reservation, until it is admitted; ``preemption_required_by``: those of them that ask
-    for the preemption of its victims now. ``pending_preemption``: the victims that must stop
-    before it can be admitted. ``candidate``: its place among the candidates for preemption.
-    ``shared_quotas``: quota that it shares with other workloads and that counts once.
-    ``family_quota``: what it holds together with its siblings.
-
-    Preemption: ``preempted_by``: the preemptor, until the workload has new quota.
-    ``preemptor_waits``: a preemptor waits until this workload's eviction is stored.
-    ``preemptions``: which preemptors took its quota, and how often. ``closed_gate``: the closed
-    preemption gate, or "".
-
-    ``family``: its family; None for a regular workload. ``state``: as in its status; Promised for
-    a variant that gets its quota when its sibling's job has stopped. ``in_flight``: the decision
-    about it that is not stored yet, made at bucket revision ``seen``.
 
     Invariant: at most one of entry, inadmissible, charge is set.
     """
 
-    __slots__ = (
-        "admitted_at",
-        "candidate",
-        "charge",
-        "checks",
-        "closed_gate",
-        "cls",
-        "competes",
-        "created_at",
-        "cursor",
-        "entry",
-        "family",
-        "family_quota",
-        "in_flight",
-        "inadmissible",
-        "key",
-        "local_queue",
-        "parked_since",
-        "pending_preemption",
-        "preempted_by",
-        "preemption_required_by",
-        "preemptions",
-        "preemptor_waits",
-        "priority",
-        "problem",
-        "queue",
-        "queued_at",
-        "reason_group",
-        "reclaimable",
-        "requeue_at",
-        "requeue_blocked",
-        "reserved_at",
-        "revision",
-        "saved_search",
-        "seen",
-        "shape",
-        "shared_quotas",
-        "signature",
-        "state",
-        "status_reason",
-        "uid",
-    )
+    key: Key
+    uid: str = ""
+    revision: int = 0
+    priority: int = 0
+    local_queue: Key = ("", "")
+    shape: Shape | None = None
+    created_at: datetime | None = None
+    queued_at: datetime | None = None  # its age in the queue
+    state: str = "Pending"  # as in its status; Promised: it gets quota when its sibling has stopped
+    family: FamilyInfo | None = None  # None: a regular workload
+    signature: int = 0  # changes when the workload must be queued again
+    reclaimable: tuple[tuple[str, int], ...] = ()
 
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.uid = ""
-        self.revision = 0
-        self.local_queue: Key = ("", "")
-        self.priority = 0
-        self.shape: Shape | None = None
-        self.queued_at: datetime | None = None
-        self.created_at: datetime | None = None
-        self.signature = 0
-        self.requeue_at: datetime | None = None
-        self.requeue_blocked = False
-        self.competes = False
-        self.reclaimable: tuple[tuple[str, int], ...] = ()
-        self.problem: Inadmissible | None = None
-        self.queue: Queue | None = None
-        self.cls: EquivalenceClass | None = None
-        self.entry: ClassEntry | None = None
-        self.inadmissible: Inadmissible | None = None
-        self.parked_since: datetime | None = None
-        self.cursor: SavedCursor | None = None
-        self.charge: Charge | None = None
-        self.candidate: CandidateEntry | None = None
-        self.preempted_by: PreemptedBy | None = None
-        self.preemptions: tuple[PreemptionCount, ...] = ()
-        self.checks: tuple[tuple[str, str], ...] = ()
-        self.saved_search: SavedSearch | None = None
-        self.preemptor_waits = False
-        self.reserved_at: datetime | None = None
-        self.pending_preemption: PendingPreemption | None = None
-        self.preemption_required_by: tuple[str, ...] = ()
-        self.shared_quotas: list[PlanQuota[WorkloadInfo] | FamilyQuota[WorkloadInfo]] | None = None
-        self.family_quota: FamilyQuota[WorkloadInfo] | None = None
-        self.admitted_at: datetime | None = None
-        self.closed_gate = ""
-        self.family: FamilyInfo | None = None
-        self.in_flight = InFlight.NOTHING
-        self.seen = 0
-        self.status_reason = ""
-        self.reason_group: dict[WorkloadInfo, datetime] | None = None
-        self.state = "Pending"
+    # Waiting.
+    competes: bool = False  # it may be in a queue
+    requeue_at: datetime | None = None
+    requeue_blocked: bool = False  # it may not compete before its Requeued condition changes
+    problem: Inadmissible | None = None  # why it cannot be tried at all
+    queue: Queue | None = None  # where it waits
+    cls: EquivalenceClass[WorkloadInfo] | None = None
+    entry: ClassEntry | None = None  # its place in its class
+    inadmissible: Inadmissible | None = None  # why it is parked by itself
+    parked_since: datetime | None = None  # of a workload that is parked by itself
+    status_reason: str = ""  # the reason for waiting in its status
+    reason_group: dict[WorkloadInfo, datetime] | None = None  # the group of its class with it
+    cursor: SavedCursor | None = None
+    saved_search: SavedSearch | None = None
+
+    # With quota.
+    charge: Charge | None = None  # the quota that it holds or is assumed to hold
+    reserved_at: datetime | None = None
+    admitted_at: datetime | None = None
+    checks: tuple[tuple[str, str], ...] = ()  # name and state of its checks, until it is admitted
+    preemption_required_by: tuple[str, ...] = ()  # checks that ask for its victims' preemption now
+    pending_preemption: PendingPreemption | None = None  # victims that must stop before it starts
+    candidate: CandidateEntry | None = None  # its place among the candidates for preemption
+    shared_quotas: list[PlanQuota[WorkloadInfo] | FamilyQuota[WorkloadInfo]] | None = None
+    family_quota: FamilyQuota[WorkloadInfo] | None = None  # what it holds together with siblings
+
+    # Preemption.
+    preempted_by: PreemptedBy | None = None  # until it has new quota
+    preemptor_waits: bool = False  # a preemptor waits until this workload's eviction is stored
+    preemptions: tuple[PreemptionCount, ...] = ()  # which preemptors took its quota, how often
+    closed_gate: str = ""  # its closed preemption gate
+
+    in_flight: InFlight = InFlight.NOTHING
+    seen: int = 0  # the bucket revision that the decision in flight was made from
 
     def is_due(self, now: datetime) -> bool:
         """Returns whether it waits neither for a time nor for its Requeued condition."""
@@ -225,39 +191,13 @@ class WorkloadInfo:
         return self.state == "Evicting" or self.in_flight >= InFlight.PREEMPTED
 
 
-ClassEntry = tuple[datetime, str, Key, WorkloadInfo]
-"""Place in an equivalence class: timestamp, uid, name, and the workload."""
-
-CandidateEntry = tuple[int, float, str, Key, WorkloadInfo]
-"""Place among the candidates for preemption: priority, negated reservation time in seconds, uid,
-name, and the workload."""
+ClassEntry: TypeAlias = equivalence.ClassEntry[WorkloadInfo]
+CandidateEntry: TypeAlias = equivalence.CandidateEntry[WorkloadInfo]
+ParentEntry: TypeAlias = tuple[int, datetime, str, Key, WorkloadInfo]
+"""Place among parents: negated priority, timestamp, uid, name, and the parent."""
 
 
-def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
-    """Returns the quota that the workload's family holds. The workload does not ask for it
-    again."""
-    return workload.family.quota if workload.family is not None else None
-
-
-class Victim(NamedTuple):
-    """A workload to preempt, the rule that allows it, and the shares if fair sharing decided."""
-
-    workload: WorkloadInfo
-    reason: str
-    shares: Shares | None = None
-
-
-Nomination = tuple[Assignment, Sequence[Victim]]
-"""What would be assigned, and the victims that must stop first."""
-
-
-class SavedSearch(NamedTuple):
-    """The victims that a preemptor waits for. It holds only while plan and shape are unchanged."""
-
-    plan: FlavorPlan
-    shape: Shape
-    assignment: Assignment
-    victims: Sequence[Victim]
+# Families. ----------------------------------------------------------------------------------
 
 
 LAST_PLACE: Final = 9_999
@@ -276,31 +216,25 @@ class VariantInfo(NamedTuple):
     is_open: bool = False
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FamilyInfo:
-    """A parent and its known variants.
+    """A parent and its known variants. No variant is tried while the parent is unknown."""
 
-    ``parent``, ``state``: None while the parent is unknown; then no variant is tried.
-    ``migration``: the variant that takes over and the admitted variant, while that decision is in
-    flight. ``assumed_admitted``: the variant that was assigned quota last and needs no check before
-    it is admitted. ``quota``: what the variants hold together; None: nothing.
-    """
-
-    __slots__ = ("assumed_admitted", "migration", "parent", "quota", "state", "uid", "variants")
-
-    def __init__(self, uid: str) -> None:
-        self.uid = uid
-        self.parent: WorkloadInfo | None = None
-        self.state: ParentState | None = None
-        self.variants: dict[WorkloadInfo, VariantInfo] = {}
-        self.migration: tuple[WorkloadInfo, WorkloadInfo] | None = None
-        self.assumed_admitted: WorkloadInfo | None = None
-        self.quota: FamilyQuota[WorkloadInfo] | None = None
+    uid: str
+    parent: WorkloadInfo | None = None
+    state: ParentState | None = None
+    variants: dict[WorkloadInfo, VariantInfo] = field(default_factory=dict)
+    # The variant that takes over and the admitted variant, while that decision is in flight.
+    migration: tuple[WorkloadInfo, WorkloadInfo] | None = None
+    # The variant that was assigned quota last and needs no check before it is admitted.
+    assumed_admitted: WorkloadInfo | None = None
+    quota: FamilyQuota[WorkloadInfo] | None = None  # what the variants hold together
 
     def variant_states(self) -> list[VariantState]:
         """Returns the variants in the form that the family policy reads."""
         return [
-            VariantState(one.key[1], told.tag, "", self.uid, told.stopped_by, told.active)
-            for one, told in self.variants.items()
+            VariantState(one.key[1], info.tag, "", self.uid, info.stopped_by, info.active)
+            for one, info in self.variants.items()
         ]
 
     def tag(self, workload: WorkloadInfo) -> str:
@@ -317,59 +251,180 @@ class FamilyInfo:
 
     def admitted(self) -> WorkloadInfo | None:
         """Returns the variant that is stored as admitted, even while its job stops; None: no known
-        variant."""
+        variant is."""
         if self.state is None or not self.state.admitted:
             return None
         name = self.state.admitted
         return next((one for one in self.variants if one.key[1] == name), None)
 
 
-def tie_break_key(workload: WorkloadInfo) -> tuple[str, Key]:
-    """Returns what orders workloads of equal age.
-
-    The variants of a family are adjacent, best first, at the place of their parent. Only the name
-    in the key belongs to one variant, which saves memory.
-    """
-    family, queue = workload.family, workload.queue
-    if family is None or family.parent is workload:
-        return workload.uid, workload.key
-    tag = queue.tags.get(family.variants[workload].tag) if queue is not None else None
-    return family.uid, (_padded(tag.place if tag is not None else LAST_PLACE), workload.key[1])
+def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
+    """Returns the quota that the workload's family holds. The workload does not ask for it
+    again."""
+    return workload.family.quota if workload.family is not None else None
 
 
-@cache
-def _padded(place: int) -> str:
-    return f"{place:04d}"
+# Queues and domains. ------------------------------------------------------------------------
 
 
-def shares_flavors(workload: WorkloadInfo) -> bool:
-    """Returns whether a sibling holds quota of a flavor that the variant may use.
+class CandidateCache(NamedTuple):
+    """The candidates that hold any of the ``wanted`` cells, at that version of the domain."""
 
-    Shared quota counts once, so the variant needs less than its class would.
-    """
-    family = workload.family
-    if family is None or workload.shape is None or family.quota is None:
-        return False
-    allowed = workload.shape.allowed
-    for one in family.quota.members:
-        if one is workload or one.charge is None:
-            continue
-        for place in one.charge.admission.pod_set_assignments:
-            if allowed is None or any(flavor in allowed for flavor in place.flavors.values()):
-                return True
-    return False
+    domain: Domain
+    version: int
+    wanted: tuple[Cell, ...]
+    found: list[CandidateEntry]
+
+    def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
+        """Returns whether a new search would find the same candidates."""
+        return self.version == version and self.wanted == wanted and self.domain is domain
 
 
-AgeKey = tuple[datetime, str, Key]
+@dataclass(slots=True, eq=False, repr=False)
+class BlockedHead:
+    """The head of a StrictFIFO queue that got nothing, since then and for that reason."""
+
+    workload: WorkloadInfo
+    assignment: Assignment
+    scan: ScanRecord[WorkloadInfo]
+    refusal: Refusal
+    since: datetime
+    is_scheduled: bool = False  # its refusal is in the refusal queue
 
 
-BEFORE_ALL: Final = float("-inf")
-"""In place of a negated priority: before all other workloads."""
+@dataclass(slots=True, eq=False, repr=False)
+class Queue:
+    """One ClusterQueue: the workloads that wait in it and those that hold its quota."""
+
+    name: str
+    refusal_queue: RefusalQueue[WorkloadInfo]
+    node: Node | None = None
+    domain: Domain | None = None
+    plan: FlavorPlan | None = None
+    activity: Activity = NOT_FOUND
+    in_cycle: bool = False
+    strict: bool = False
+    generation: int = 0  # rises when a workload that holds quota here changes or goes
+
+    # Workloads that wait.
+    classes: dict[ClassKey, EquivalenceClass[WorkloadInfo]] = field(default_factory=dict)
+    class_heap: ClassHeap[WorkloadInfo] = field(default_factory=ClassHeap)
+    lanes: Lanes[WorkloadInfo] | None = None  # replaces the heap where LocalQueue usage counts
+    parked_classes: dict[EquivalenceClass[WorkloadInfo], None] = field(default_factory=dict)
+    parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)  # by themselves
+    live: int = 0  # workloads in classes
+    # The workload for which victims were preempted last. It stays the head while it waits here,
+    # because another workload could take the freed quota.
+    preemptor: WorkloadInfo | None = None
+    blocked_head: BlockedHead | None = None  # of a StrictFIFO queue
+
+    # Workloads that hold quota.
+    holding: dict[WorkloadInfo, None] = field(default_factory=dict)
+    candidates: list[CandidateEntry] = field(default_factory=list)  # for preemption, in order
+    candidate_cache: CandidateCache | None = None
+
+    # Families.
+    rules: FamilyRules | None = None  # None: all workloads are regular
+    tags: dict[str, Tag] = field(default_factory=dict)  # the variants of the rules, by name
+    parents: list[ParentEntry] = field(default_factory=list)  # they wait, but are never tried
+    variants: int = 0  # how many of the waiting workloads are variants
+
+    def head(self) -> WorkloadInfo | None:
+        """Returns the workload that the next cycle considers; None: no workload competes."""
+        sticky = self.preemptor
+        if sticky is not None and not self.is_first(sticky):
+            sticky = None
+        if self.lanes is None:
+            if sticky is not None:
+                return sticky
+            entry = self.class_heap.first()
+        else:
+            entry = self.lanes.first(sticky)
+        return entry[3] if entry is not None else None
+
+    def is_first(self, workload: WorkloadInfo) -> bool:
+        """Returns whether the workload is the preemptor that keeps its place, and competes."""
+        if workload is not self.preemptor or workload.queue is not self or workload.entry is None:
+            return False
+        return workload.cls is not None and workload.cls.parked is None
+
+    def forget_preemptor(self, workload: WorkloadInfo) -> None:
+        """Ends the kept place of a workload that left the queue."""
+        if self.preemptor is workload:
+            self.preemptor = None
+
+    def add_candidate(self, workload: WorkloadInfo, reserved_at: datetime) -> None:
+        """Puts the workload at its place among the candidates for preemption."""
+        self.remove_candidate(workload)
+        negated = -reserved_at.timestamp()
+        entry = (workload.priority, negated, workload.uid, workload.key, workload)
+        insort(self.candidates, entry)
+        workload.candidate = entry
+
+    def remove_candidate(self, workload: WorkloadInfo) -> None:
+        """Removes the workload from the candidates for preemption."""
+        if workload.candidate is not None:
+            del self.candidates[bisect_left(self.candidates, workload.candidate)]
+            workload.candidate = None
+
+    @property
+    def pending(self) -> int:
+        """How many wait here. A family counts once."""
+        return self.live + len(self.parked_workloads) - self.variants + len(self.parents)
+
+    def waiting(self) -> Iterator[WorkloadInfo]:
+        """Yields every workload that waits here, in no order."""
+        for cls in self.classes.values():
+            yield from cls.waiting()
+        yield from self.parked_workloads
+        yield from (one[4] for one in self.parents)
 
 
-def age_key(workload: WorkloadInfo) -> AgeKey:
-    """Returns the order among workloads of equal priority."""
-    assert workload.queued_at is not None
-    if workload.family is None:
-        return workload.queued_at, workload.uid, workload.key
-    return workload.queued_at, *tie_break_key(workload)
+@dataclass(slots=True, eq=False, repr=False)
+class Domain:
+    """One cohort tree, or a ClusterQueue without a cohort: the unit of cycles and leadership."""
+
+    name: str
+    owned: bool = False  # this scheduler leads the domain
+    queues: dict[Queue, None] = field(default_factory=dict)
+    ready: dict[Queue, None] = field(default_factory=dict)  # queues with a head
+    parked_queues: dict[Queue, None] = field(default_factory=dict)  # with parked workloads
+    in_flight: dict[WorkloadInfo, None] = field(default_factory=dict)  # with a decision in flight
+    version: int = 0  # rises with everything that may change what a head would get
+    generation: int = 0  # rises with every edit of a quota or a cohort
+    # None, or a generation and whether a queue or cohort kept quota for itself then.
+    lending_limited: tuple[int, bool] | None = None
+
+    # To do in the next cycle.
+    flush: bool = False  # wake parked workloads
+    quota_reduced: bool = True  # check whether all reservations still fit
+    rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)  # reservations to look at
+
+    # Planned preemption.
+    planners: dict[WorkloadInfo, None] = field(default_factory=dict)
+    plan_quotas: list[PlanQuota[WorkloadInfo]] = field(default_factory=list)
+    plan_quota_varies: bool = False  # how much plans share depends on other usage
+
+    # The last cycle.
+    idle_cycles: int = 0  # in a row, without a result
+    is_settled: bool = False  # it changed nothing, so the next cycle would do the same
+    seen: int = 0  # the bucket revision that it saw
+    # For the log: heads whose scan did not begin at the first flavor, and heads that were processed
+    # since the last decision.
+    scan_cursors: dict[WorkloadInfo, Cursor] = field(default_factory=dict)
+    unlogged_heads: list[WorkloadInfo] = field(default_factory=list)
+
+    def update_queue(self, queue: Queue) -> None:
+        """Keeps ``ready`` and ``parked_queues`` true after a change in the queue."""
+        if queue.activity.active and queue.head() is not None:
+            self.ready[queue] = None
+        else:
+            self.ready.pop(queue, None)
+        if queue.parked_classes or queue.parked_workloads:
+            self.parked_queues[queue] = None
+        else:
+            self.parked_queues.pop(queue, None)
+
+    def is_waiting(self) -> bool:
+        """Returns whether every head has a decision in flight."""
+        return all((head := queue.head()) is None or bool(head.in_flight) for queue in self.ready)
