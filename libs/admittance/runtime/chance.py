@@ -1,4 +1,4 @@
-"""The only module that draws chance. A seed can take its place, and then a run repeats itself."""
+"""The only module that uses randomness. A simulation replaces it with a seed to repeat a run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _fast: random.Random = random.Random()
 
 
 def token_hex(count: int) -> str:
-    """Random bytes that cannot be guessed, as ``2 * count`` hexadecimal digits."""
+    """``count`` unguessable random bytes as hexadecimal digits."""
     return f"{_unguessable.getrandbits(8 * count):0{2 * count}x}"
 
 
 def choice(items: Sequence[T]) -> T:
-    """One of the items, not to be guessed."""
+    """One of the items, unguessable."""
     return _unguessable.choice(items)
 
 
 def bits(count: int) -> int:
-    """A number of so many random bits. It can be guessed: for spans and numbers, not for names that
-    protect something. Ten times faster than `token_hex`."""
+    """A number of ``count`` random bits. It can be guessed: use it for span ids and ordinals, not
+    for secrets. Ten times faster than `token_hex`."""
     return _fast.getrandbits(count)
 
 
 def uniform(least: float, most: float) -> float:
-    """A number between two others, such as a pause with jitter."""
+    """A random number in this range, such as a pause with jitter."""
     return _fast.uniform(least, most)
 
 
@@ -41,7 +41,7 @@ def shuffled(items: Sequence[T]) -> list[T]:
 
 @contextmanager
 def replaced(rng: random.Random) -> Iterator[None]:
-    """Takes all chance from ``rng`` until the end of the block. For simulations."""
+    """Replaces all randomness by ``rng`` until the end of the block, for simulations."""
     global _unguessable, _fast
     before = _unguessable, _fast
     _unguessable = _fast = rng

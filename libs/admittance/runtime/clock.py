@@ -32,7 +32,7 @@ def monotonic() -> float:
 
 @contextmanager
 def replaced(wall: Clock, monotonic: Callable[[], float]) -> Iterator[None]:
-    """Takes all time from two other clocks until the end of the block. For simulations."""
+    """Replaces both clocks until the end of the block, for simulations."""
     global _now, _monotonic
     before = _now, _monotonic
     _now, _monotonic = wall, monotonic
@@ -43,5 +43,5 @@ def replaced(wall: Clock, monotonic: Callable[[], float]) -> Iterator[None]:
 
 
 def from_nanoseconds(nanoseconds: int) -> datetime:
-    """The server's timestamp as a time, to the microsecond."""
+    """A timestamp of the server as a time, with microseconds."""
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC)

@@ -48,8 +48,8 @@ async def end(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
 
 
 def raise_if_cancelled() -> None:
-    """Raises CancelledError if the current task was cancelled and the cancellation got lost: the
-    client of the bus drops one while it flushes. For loops that end only by cancellation."""
+    """Raises CancelledError if the current task was cancelled but the cancellation was lost:
+    nats-py loses one while it flushes. For loops that end only by cancellation."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

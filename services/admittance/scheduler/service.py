@@ -53,7 +53,7 @@ from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.conditions import Type, is_true
 
 SERVICE: Final = "scheduler"
-UNWILLING_SECONDS: Final = 0.5
+REFUSED_PAUSE_SECONDS: Final = 0.5
 """Pause after the log refused a decision, for another reason than its fence."""
 LEAVING_SECONDS: Final = 2.0
 """How long to wait for the bucket at the end."""
@@ -110,7 +110,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             task.cancel()
         await asyncio.gather(*work, stopping, return_exceptions=True)
         await shell.leave()
-        await leading.goodbye()
+        await leading.resign()
 
 
 class Shell:
@@ -210,7 +210,7 @@ class Shell:
                 if not passes(error):
                     raise
                 log.warning("domains_not_taken", error=str(error))
-                await asyncio.sleep(UNWILLING_SECONDS)
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
                 self._leading.changed.set()
             for domain in self._leading.lease.leads():
                 if domain not in self._core.owned():
@@ -229,7 +229,7 @@ class Shell:
                 raise self._failed
             if self._unwilling:
                 self._unwilling = False
-                await asyncio.sleep(UNWILLING_SECONDS)
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
             self._changed.clear()
             now = clock.now()
             self._core.wake(now=now)

@@ -99,7 +99,7 @@ async def test_a_folder_that_is_a_file_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "ROOM_NEEDED", 1 << 60)
+    monkeypatch.setattr(server_module, "FREE_BYTES_MIN", 1 << 60)
     with pytest.raises(SetupError, match="is full"):
         await EmbeddedServer(tmp_path / "data").start()
 

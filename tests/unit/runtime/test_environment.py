@@ -50,7 +50,7 @@ def test_a_choice_is_what_its_word_stands_for() -> None:
     choices = {"json": True, "text": False}
     assert choice({"LOG": "text"}, "LOG", choices) is False
     assert choice({"LOG": ""}, "LOG", choices) is None
-    with pytest.raises(SetupError, match="LOG='xml' is none of json, text"):
+    with pytest.raises(SetupError, match="LOG='xml' is not one of json, text"):
         choice({"LOG": "xml"}, "LOG", choices)
 
 

@@ -91,7 +91,7 @@ def test_an_address_that_is_none_is_told(text: str) -> None:
 async def test_a_port_that_is_taken_is_told() -> None:
     async with served("127.0.0.1:0", ()) as address:
         assert address is not None
-        with pytest.raises(SetupError, match="cannot be served"):
+        with pytest.raises(SetupError, match="cannot serve metrics"):
             async with served(f"127.0.0.1:{address[1]}", ()):
                 pass
 

@@ -19,7 +19,7 @@ from admittance.runtime.process import supervise
 from servers import within
 
 
-def lasting(name: str, story: list[str]) -> supervise.Task:
+def lasting(name: str, story: list[str]) -> supervise.ServiceTask:
     async def run(serves: asyncio.Event) -> None:
         story.append(f"{name} starts")
         serves.set()
@@ -28,7 +28,7 @@ def lasting(name: str, story: list[str]) -> supervise.Task:
         finally:
             story.append(f"{name} ends")
 
-    return supervise.Task(name, run)
+    return supervise.ServiceTask(name, run)
 
 
 async def test_services_start_in_order_and_end_in_reverse() -> None:
@@ -59,7 +59,7 @@ async def test_a_crashed_service_starts_again(monkeypatch: pytest.MonkeyPatch) -
             await asyncio.Event().wait()
         raise Unavailable("gone") if runs == 1 else RuntimeError("a bug")
 
-    await within(supervise.supervise([supervise.Task("one", run)], stop))
+    await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
     assert runs == 3
 
 
@@ -71,8 +71,8 @@ async def test_a_service_that_always_crashes_ends_the_process(
     async def run(_: asyncio.Event) -> None:
         raise RuntimeError("a bug")
 
-    with pytest.raises(AdmittanceError, match="one failed"):
-        await within(supervise.supervise([supervise.Task("one", run)], asyncio.Event()))
+    with pytest.raises(AdmittanceError, match="one crashed"):
+        await within(supervise.supervise([supervise.ServiceTask("one", run)], asyncio.Event()))
 
 
 async def test_what_the_bus_cannot_do_now_never_ends_the_process(
@@ -89,7 +89,7 @@ async def test_what_the_bus_cannot_do_now_never_ends_the_process(
             stop.set()
         raise Unavailable("gone") if runs % 2 else refusal(10008, "unavailable")
 
-    await within(supervise.supervise([supervise.Task("one", run)], stop))
+    await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
     assert runs >= 5 * supervise.CRASHES_MAX
 
 
@@ -107,7 +107,7 @@ async def test_lasting_trouble_is_told_once(
             stop.set()
         raise Unavailable("gone")
 
-    await within(supervise.supervise([supervise.Task("one", run)], stop))
+    await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
     assert capsys.readouterr().out.count("service_interrupted") == 1
 
 
@@ -124,7 +124,7 @@ async def test_what_fails_at_its_end_does_not_begin_anew() -> None:
         except asyncio.CancelledError:
             raise Unavailable("the last word was not heard") from None
 
-    await within(supervise.supervise([supervise.Task("one", run)], stop, ready=stop.set))
+    await within(supervise.supervise([supervise.ServiceTask("one", run)], stop, ready=stop.set))
     assert runs == 1
 
 
@@ -133,7 +133,7 @@ async def test_a_wrong_installation_is_not_tried_again() -> None:
         raise SetupError("wrong")
 
     with pytest.raises(SetupError, match="wrong"):
-        await within(supervise.supervise([supervise.Task("one", run)], asyncio.Event()))
+        await within(supervise.supervise([supervise.ServiceTask("one", run)], asyncio.Event()))
 
 
 async def test_what_was_stale_is_handled_again_a_bounded_number_of_times() -> None:

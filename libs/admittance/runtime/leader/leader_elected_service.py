@@ -125,7 +125,7 @@ class LeaderElectedService(Generic[W]):
             with suppress(Exception):
                 await end(watch)
             await end(stopping)
-            await elector.goodbye()
+            await elector.resign()
 
     async def _work(
         self, epoch: int, watch: asyncio.Task[None], stopping: asyncio.Task[Any]

@@ -99,14 +99,14 @@ log = structlog.get_logger()
 
 RENEWALS: Final = 4
 """Heartbeats within one TTL: three may be lost before the others take over."""
-GOODBYE_SECONDS: Final = 1.0
-"""Longest wait for a goodbye. Without it the successor waits for the end of the lease."""
-UNWILLING_SECONDS: Final = 0.5
+RESIGN_SECONDS: Final = 1.0
+"""Longest wait for `resign`. If it fails, the next leader waits for the end of the lease."""
+REFUSED_PAUSE_SECONDS: Final = 0.5
 """Pause after the log refused an epoch or did not answer, unless another instance was faster."""
 STALE: Final = 0.5
 """Part of the TTL. An instance whose own heartbeat is older cannot tell whether another instance is
 dead: after a pause of the server all heartbeat keys have expired."""
-DOUBT_SECONDS: Final = 1.0
+DUPLICATE_CHECK_SECONDS: Final = 1.0
 """Pause between two checks for another process under the name of this instance."""
 CALM_SECONDS: Final = 30.0
 PAUSE_MIN_SECONDS: Final = 0.1
@@ -144,11 +144,11 @@ class LeaderElector:
         """When each domain was taken last (monotonic seconds), and how often in a row."""
         self._beats: dict[str, datetime] = {}
         self._leader_seen: datetime | None = None
-        self._doubt = asyncio.Event()
+        self._duplicate_suspected = asyncio.Event()
         self._beat_now = asyncio.Event()
-        self._beaten: float | None = None
+        self._last_beat: float | None = None
         """When our last acknowledged heartbeat was sent (monotonic seconds)."""
-        self._judges_from = 0.0
+        self._takes_from = 0.0
         """After a pause of the server, live instances have until then to send a heartbeat."""
 
     async def run(self) -> None:
@@ -159,13 +159,13 @@ class LeaderElector:
         subscription = None
         self._bus.reconnected.append(self._beat_now.set)
         try:
-            await self._say_alive()
+            await self._write_heartbeat()
             subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
             async with parts() as tasks:
                 tasks.create_task(self._beat())
                 tasks.create_task(self._watch())
-                tasks.create_task(self._hear(subscription))
-                tasks.create_task(self._settle_doubts())
+                tasks.create_task(self._follow_epochs(subscription))
+                tasks.create_task(self._check_duplicates())
         finally:
             self._bus.reconnected.remove(self._beat_now.set)
             await self._process.end()
@@ -173,28 +173,28 @@ class LeaderElector:
                 with suppress(Exception):
                     await subscription.unsubscribe()
 
-    async def _say_alive(self) -> None:
+    async def _write_heartbeat(self) -> None:
         sent = clock.monotonic()
-        await lease_store.say_alive(
+        await lease_store.write_heartbeat(
             self._bus,
             self._service,
             self._instance,
             ttl_seconds=self._ttl,
             process=self._process.id,
         )
-        if self._beaten is not None and sent - self._beaten > STALE * self._ttl:
+        if self._last_beat is not None and sent - self._last_beat > STALE * self._ttl:
             # The other heartbeats come within one period; a busy machine may be late.
             pause = 1.5 * self._ttl / RENEWALS
-            self._judges_from = clock.monotonic() + pause
+            self._takes_from = clock.monotonic() + pause
             asyncio.get_running_loop().call_later(pause, self.changed.set)
-        self._beaten = sent
+        self._last_beat = sent
 
-    async def goodbye(self) -> None:
+    async def resign(self) -> None:
         """Withdraws our heartbeat, so that others take over at once. If the bus is not available,
         they take over when the lease expires."""
         with suppress(Refused, Unavailable):
-            await lease_store.say_goodbye(
-                self._bus, self._service, self._instance, timeout=GOODBYE_SECONDS
+            await lease_store.delete_heartbeat(
+                self._bus, self._service, self._instance, timeout=RESIGN_SECONDS
             )
 
     async def take(self, domains: Iterable[str], *, barrier: bool) -> list[str]:
@@ -213,18 +213,18 @@ class LeaderElector:
         except Unavailable:
             for take in wanted:
                 self.lease.not_taken(take.domain)
-            asyncio.get_running_loop().call_later(UNWILLING_SECONDS, self.changed.set)
+            asyncio.get_running_loop().call_later(REFUSED_PAUSE_SECONDS, self.changed.set)
             await self._read([take.domain for take in wanted])
             return []
         taken: list[tuple[str, int]] = []
         refused: list[str] = []
-        unwilling: Refused | None = None
+        refusal: Refused | None = None
         for take, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Refused):
                 self.lease.not_taken(take.domain)
                 refused.append(take.domain)
                 if not isinstance(outcome, StaleRevision):
-                    unwilling = outcome
+                    refusal = outcome
                 continue
             self._note_take(take.domain)
             if self.lease.took(take.domain, outcome):
@@ -237,10 +237,10 @@ class LeaderElector:
         # Only now, because it may fail: a domain held before its barrier would stay so.
         if refused:
             await self._read(refused)
-        if unwilling is not None:
+        if refusal is not None:
             # Such as a full log: an immediate retry would not help.
-            log.warning("epoch_refused", error=str(unwilling), domains=len(refused))
-            await asyncio.sleep(UNWILLING_SECONDS)
+            log.warning("epoch_refused", error=str(refusal), domains=len(refused))
+            await asyncio.sleep(REFUSED_PAUSE_SECONDS)
         self.changed.set()
         return [domain for domain, _ in taken]
 
@@ -272,8 +272,8 @@ class LeaderElector:
     def _due(self, domains: Iterable[str]) -> list[str]:
         """The domains that may be taken now. Sets `changed` when it is time for the others."""
         now = clock.monotonic()
-        stale = self._beaten is not None and now - self._beaten > STALE * self._ttl
-        judges = not stale and now >= self._judges_from
+        stale = self._last_beat is not None and now - self._last_beat > STALE * self._ttl
+        judges = not stale and now >= self._takes_from
         if not judges:
             asyncio.get_running_loop().call_later(self._ttl / RENEWALS, self.changed.set)
         due = []
@@ -296,7 +296,7 @@ class LeaderElector:
         self._takes[domain] = (now, 0 if calm or before is None else min(before[1] + 1, 10))
 
     def _epoch(self, take: Takeover) -> Outgoing:
-        said = Epoch(
+        epoch = Epoch(
             domain=take.domain,
             owner=self._instance,
             time=clock.now(),
@@ -304,7 +304,7 @@ class LeaderElector:
             process=self._process.id,
         )
         headers = {EXPECTED: str(take.expected)}
-        return Outgoing(lease_store.epoch_subject(take.domain), _encode(said), headers)
+        return Outgoing(lease_store.epoch_subject(take.domain), _encode(epoch), headers)
 
     async def _barriers(self, taken: Sequence[tuple[str, int]]) -> None:
         messages = [
@@ -337,19 +337,19 @@ class LeaderElector:
             found = await asyncio.gather(
                 *(lease_store.read_epoch(self._bus, domain) for domain in part)
             )
-            for domain, known, (sequence, said) in zip(part, before, found, strict=True):
+            for domain, known, (sequence, epoch) in zip(part, before, found, strict=True):
                 self._known.add(domain)
                 if sequence:
-                    self._seen(domain, sequence, said)
+                    self._on_epoch(domain, sequence, epoch)
                 elif self.lease.forgotten(domain, known):
                     log.warning("epoch_too_old", domain=domain, epoch=known)
 
-    def _seen(self, domain: str, sequence: int, said: Epoch | None) -> None:
-        owner = said.owner if said is not None else ""
-        if owner == self._instance and said is not None and said.process != self._process.id:
+    def _on_epoch(self, domain: str, sequence: int, epoch: Epoch | None) -> None:
+        owner = epoch.owner if epoch is not None else ""
+        if owner == self._instance and epoch is not None and epoch.process != self._process.id:
             # Published by an earlier process of this instance, or by a foreign program. We lose the
             # domain and take it again. A live process under our name answers a request.
-            self._doubt.set()
+            self._duplicate_suspected.set()
         if self.lease.epoch_seen(domain, sequence, owner):
             log.warning("leadership_lost", domain=domain, to=owner)
         self.changed.set()
@@ -359,16 +359,16 @@ class LeaderElector:
             await set_within(self._beat_now, self._ttl / RENEWALS)
             self._beat_now.clear()
             try:
-                await self._say_alive()
+                await self._write_heartbeat()
             except (Refused, Unavailable) as error:
                 log.warning("heartbeat_failed", error=str(error))
 
-    async def _settle_doubts(self) -> None:
+    async def _check_duplicates(self) -> None:
         while True:
-            await self._doubt.wait()
-            self._doubt.clear()
+            await self._duplicate_suspected.wait()
+            self._duplicate_suspected.clear()
             await self._process.check()
-            await asyncio.sleep(DOUBT_SECONDS)
+            await asyncio.sleep(DUPLICATE_CHECK_SECONDS)
 
     async def _watch(self) -> None:
         def apply(entries: Sequence[Entry]) -> None:
@@ -383,16 +383,16 @@ class LeaderElector:
 
     def _apply_heartbeat(self, entry: Entry) -> None:
         # Every instance writes several heartbeats per TTL: most of them tell nothing new.
-        if self._heard(lease_store.instance_of(entry), entry.value):
+        if self._on_heartbeat(lease_store.instance_of(entry), entry.value):
             self.changed.set()
 
-    def _heard(self, instance: str, value: bytes | None) -> bool:
+    def _on_heartbeat(self, instance: str, value: bytes | None) -> bool:
         """Records a heartbeat or its end. True if the set of live instances changed."""
         if value is not None:
             news = self.lease.alive(instance)
             self._beats[instance] = clock.now()
             if instance == self._instance and lease_store.process_of(value) != self._process.id:
-                self._doubt.set()
+                self._duplicate_suspected.set()
             return news
         news = self.lease.gone(instance)
         seen = self._beats.pop(instance, None)
@@ -400,7 +400,7 @@ class LeaderElector:
             self._leader_seen = seen
         return news
 
-    async def _hear(self, subscription: object) -> None:
+    async def _follow_epochs(self, subscription: object) -> None:
         async for message in subscription.messages:  # type: ignore[attr-defined]
             try:
                 domain = plain(message.subject.removeprefix(subjects.EPOCH))

@@ -65,14 +65,14 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
     message: dict[str, Any] = answer["message"]
     data = base64.b64decode(message.get("data", ""))
     try:
-        said = _epoch(data)
-        if said.domain != domain:
-            raise Unreadable(f"it is about the domain {said.domain}")
+        content = _epoch(data)
+        if content.domain != domain:
+            raise Unreadable(f"it is about the domain {content.domain}")
     except Unreadable as error:
         # Unreadable, but it is the last epoch, so a takeover must expect it.
         log_set_aside(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
         return message["seq"], None
-    return message["seq"], said
+    return message["seq"], content
 
 
 def process_of(value: bytes) -> str:
@@ -92,16 +92,16 @@ async def end_of_log(bus: Bus) -> int:
 async def take_epoch(bus: Bus, domain: str, owner: str, *, expected: int) -> int:
     """Takes over a domain whose last epoch is ``expected``. Returns the new epoch. Raises
     StaleRevision if another instance was faster."""
-    said = Epoch(domain=domain, owner=owner, time=clock.now())
+    content = Epoch(domain=domain, owner=owner, time=clock.now())
     headers = {EXPECTED: str(expected)}
-    return await bus.publish(Outgoing(epoch_subject(domain), _encode(said), headers))
+    return await bus.publish(Outgoing(epoch_subject(domain), _encode(content), headers))
 
 
 async def publish_barrier(bus: Bus, domain: str, owner: str, epoch: int) -> int:
     """Publishes a fenced barrier. Its echo follows all decisions before it. Raises Fenced."""
-    said = Barrier(domain=domain, owner=owner, epoch=epoch)
+    content = Barrier(domain=domain, owner=owner, epoch=epoch)
     subject = f"{subjects.BARRIER}{token(domain)}"
-    return await bus.publish(Outgoing(subject, _encode(said), fence(domain, epoch)))
+    return await bus.publish(Outgoing(subject, _encode(content), fence(domain, epoch)))
 
 
 # Heartbeats. ------------------------------------------------------------------------------
@@ -112,20 +112,20 @@ def alive_key(service: str, instance: str) -> str:
     return f"_alive.{token(service)}.{token(instance)}"
 
 
-async def say_alive(
+async def write_heartbeat(
     bus: Bus, service: str, instance: str, *, ttl_seconds: float, process: str = ""
 ) -> int:
     """Writes a heartbeat that expires after ``ttl_seconds`` (whole seconds)."""
-    said = Alive(service=service, instance=instance, process=process)
+    content = Alive(service=service, instance=instance, process=process)
     key = alive_key(service, instance)
     return await bus.publish(
         put_message(
-            key, _encode(said), expected=None, ttl_seconds=ttl_seconds, bucket=subjects.CLAIMS
+            key, _encode(content), expected=None, ttl_seconds=ttl_seconds, bucket=subjects.CLAIMS
         )
     )
 
 
-async def say_goodbye(bus: Bus, service: str, instance: str, *, timeout: float = 10.0) -> int:
+async def delete_heartbeat(bus: Bus, service: str, instance: str, *, timeout: float = 10.0) -> int:
     """Deletes the heartbeat, so that others need not wait for its TTL."""
     key = alive_key(service, instance)
     return await bus.publish(
@@ -142,9 +142,9 @@ def instance_of(entry: Entry) -> str:
     except BadToken as error:
         raise Unreadable(str(error)) from None
     if entry.value is not None:
-        said = _alive(entry.value)
-        if (said.service, said.instance) != (service, instance):
-            raise Unreadable(f"it is about {said.service} {said.instance}")
+        content = _alive(entry.value)
+        if (content.service, content.instance) != (service, instance):
+            raise Unreadable(f"it is about {content.service} {content.instance}")
         if TTL not in entry.headers:
             raise Unreadable("it has no time to live")
     return instance

@@ -1,7 +1,7 @@
-"""Several nats-servers as one cluster on loopback, each killed, paused and started again at will.
+"""Several nats-servers as one cluster on loopback, for tests and benchmarks.
 
-For tests and benchmarks: all of them share one machine, so it survives nothing that this machine
-does not. The servers keep their ports and their folders over a restart.
+Each server can be killed, paused and restarted, and keeps its port and folder. All share one
+machine, so the cluster does not survive the failure of that machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME: Final = "admittance"
 
 
 class ServerCluster:
-    """``size`` servers on ``folder``. Servers are told apart by their numbers, from 0."""
+    """``size`` servers with their data below ``folder``, numbered from 0."""
 
     def __init__(self, folder: Path, size: int = 3) -> None:
         self.size = size
@@ -38,7 +38,7 @@ class ServerCluster:
 
     @property
     def url(self) -> str:
-        """All addresses, as ADMIT_NATS_URL takes them."""
+        """All addresses, in the format of ADMIT_NATS_URL."""
         return ",".join(map(self.url_of, range(self.size)))
 
     def url_of(self, number: int) -> str:
@@ -46,11 +46,11 @@ class ServerCluster:
         return f"nats://127.0.0.1:{self._ports[number]}"
 
     def number_of(self, name: str) -> int:
-        """The number of the server that calls itself so."""
+        """The number of the server with this name."""
         return next(n for n, member in enumerate(self._members) if member.name == name)
 
     def name_of(self, number: int) -> str:
-        """What the server calls itself."""
+        """The server's name."""
         return self._members[number].name
 
     @property
@@ -59,21 +59,20 @@ class ServerCluster:
         return sorted(set(self._servers) - self._paused)
 
     async def start(self, *numbers: int) -> str:
-        """Starts those servers, or all; the address of all. Each listens then; the cluster need not
-        have a leader yet. Raises SetupError."""
+        """Starts these servers, or all, and returns all addresses. Each server listens then, but
+        the cluster may not have a leader yet. Raises SetupError."""
         chosen = [n for n in numbers or range(self.size) if n not in self._servers]
         servers = {
             n: EmbeddedServer(self._folders[n], port=self._ports[n], member=self._members[n])
             for n in chosen
         }
-        # What fails to start leaves nothing behind; the others are ended by `stop`.
+        # A server that fails to start cleans up itself; `stop` ends the others.
         self._servers |= servers
         await asyncio.gather(*(server.start() for server in servers.values()))
         return self.url
 
     async def formed(self, timeout: float = 60.0) -> None:
-        """Waits until JetStream has a leader and knows of every server that is up. Raises
-        TimeoutError."""
+        """Waits until JetStream has a leader. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             while True:
                 try:
@@ -85,33 +84,33 @@ class ServerCluster:
         await bus.close()
 
     async def kill(self, number: int) -> None:
-        """``kill -9``; back when the process is gone."""
+        """Kills a server (``kill -9``) and waits for the end of its process."""
         server = self._servers.pop(number)
         self._paused.discard(number)
         os.kill(server.pid, signal.SIGKILL)
         await server.stop()
 
     def pause(self, number: int) -> None:
-        """SIGSTOP: it holds its connections and answers nothing."""
+        """Pauses a server (SIGSTOP): it keeps its connections and does not answer."""
         os.kill(self._servers[number].pid, signal.SIGSTOP)
         self._paused.add(number)
 
     def resume(self, number: int) -> None:
-        """SIGCONT."""
+        """Ends a pause (SIGCONT)."""
         os.kill(self._servers[number].pid, signal.SIGCONT)
         self._paused.discard(number)
 
     async def stop(self) -> None:
-        """Ends all servers, also paused ones."""
+        """Stops all servers, also paused ones."""
         for number in list(self._paused):
             self.resume(number)
         servers, self._servers = list(self._servers.values()), {}
         await asyncio.gather(*(server.stop() for server in servers), return_exceptions=True)
 
-    # Of its streams. ----------------------------------------------------------------------
+    # Streams. -----------------------------------------------------------------------------
 
     async def stream_leader(self, bus: Bus, stream: str) -> int | None:
-        """The server that leads the stream; None: none does, or none says so."""
+        """The server that leads the stream, or None."""
         return await self._leader(bus, f"STREAM.INFO.{stream}")
 
     async def _leader(self, bus: Bus, request: str) -> int | None:
@@ -123,8 +122,7 @@ class ServerCluster:
         return self.number_of(leader) if leader else None
 
     async def healthy(self, bus: Bus, streams: Sequence[str], timeout: float = 60.0) -> None:
-        """Waits until each stream has a leader, and every replica has caught up with it. Raises
-        TimeoutError."""
+        """Waits until each stream has a leader and up-to-date replicas. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             for stream in streams:
                 while not await self._current(bus, stream):  # noqa: ASYNC110  (no event)
@@ -143,8 +141,7 @@ class ServerCluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing listens to. All are held until the last one is found, so no
-    two are the same."""
+    """Different free ports of loopback."""
     with ExitStack() as stack:
         found = []
         for _ in range(count):

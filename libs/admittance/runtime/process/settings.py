@@ -1,4 +1,4 @@
-"""What a process is told from outside: arguments, else ``ADMIT_*`` variables, else defaults."""
+"""Settings of a process: from arguments, else ``ADMIT_*`` variables, else defaults."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one service in one process. Durations in seconds.
 
-    ``instance`` is a token and tells apart the instances of a service; a runner keeps its own over
-    restarts (ADMIT_INSTANCE), or it does not know its jobs again. ``replicas`` is how often streams
-    are stored; 1 without a cluster. ``finished_seconds``: how long a finished workload stays in the
-    bucket; its story stays on the log. ``checkpoint_seconds``: how often a checkpoint is written,
-    if anything happened since the last one. ``drain_seconds``: after so long without a word from
-    the runner the quota of an evicted job is free all the same. ``check_delay_seconds``: the
-    longest that a check may put a workload off. ``compare_seconds``: about how often the schedules
-    on the bus are compared with what workloads wait for. ``beat_seconds``: how often check
-    controllers that send heartbeats send one. ``provisioning_seconds``: how long a provider of
-    capacity may take where nobody says otherwise; 0: for ever. ``metrics``: HOST:PORT at which the
-    workload-controller serves its figures; None: nowhere.
-    ``health_file``: where a service that has the process to itself says how it is, for
+    ``instance``: a token, unique among the instances of a service. A runner must keep it over
+    restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: of each stream; 1 without a
+    cluster. ``finished_seconds``: how long a finished workload stays in the bucket; its facts stay
+    on the log. ``checkpoint_seconds``: time between two checkpoints, if anything changed.
+    ``drain_seconds``: how long an evicted job whose runner does not answer keeps its quota.
+    ``check_delay_seconds``: the longest delay that a check's Retry can ask for.
+    ``compare_seconds``: about how often the retry-timer compares all schedules on the bus with the
+    stored workloads. ``beat_seconds``: time between two heartbeats of a check controller or
+    provider. ``provisioning_seconds``: the default deadline of a request for capacity; 0: none.
+    ``metrics``: HOST:PORT of the workload-controller's metrics; None: not served.
+    ``health_file``: where a service that is alone in its process writes its health for
     `deploy/health.sh`; None: nowhere.
     """
 
@@ -74,8 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         config: Path | None = None,
         metrics: str | None = None,
     ) -> Settings:
-        """Settings of ``service``. Raises SetupError naming the variable, or the file and the
-        field, that is wrong."""
+        """The settings of ``service``. Raises SetupError with the wrong variable, or the file and
+        its wrong field."""
         env = os.environ if env is None else env
         configuration = _configuration(config or env.get("ADMIT_CONFIG") or None)
         folder = data_dir or (Path(env["ADMIT_DATA_DIR"]) if env.get("ADMIT_DATA_DIR") else None)
@@ -106,7 +105,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_instance() -> str:
-    """A name that no other instance has."""
+    """A unique name for an instance."""
     return f"{socket.gethostname()}-{os.getpid()}-{chance.token_hex(3)}"
 
 
@@ -123,7 +122,7 @@ def _configuration(path: Path | str | None) -> Configuration:
 
 def _retention(configuration: Configuration) -> float:
     kept = configuration.object_retention_policies.workloads.after_finished
-    # Whoever waits for a workload must be able to see how it ended.
+    # At least a minute: a command that waits for a workload must see its end.
     return max(60.0, float(seconds(kept))) if kept is not None else 7 * 86_400.0
 
 
@@ -131,7 +130,7 @@ T = TypeVar("T")
 
 
 def number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
-    """A finite number, no less than ``least``. Raises SetupError."""
+    """A finite number of at least ``least``. Raises SetupError."""
     text = env.get(name)
     if not text:
         return default
@@ -147,7 +146,7 @@ def number(env: Mapping[str, str], name: str, default: float, *, least: float) -
 
 
 def whole(env: Mapping[str, str], name: str, default: int, *, least: int) -> int:
-    """A whole number, no less than ``least``. Raises SetupError."""
+    """A whole number of at least ``least``. Raises SetupError."""
     value = number(env, name, float(default), least=least)
     if not value.is_integer():
         raise SetupError(f"{name}={env[name]} is not a whole number")
@@ -155,22 +154,22 @@ def whole(env: Mapping[str, str], name: str, default: int, *, least: int) -> int
 
 
 def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | None:
-    """What the word stands for; None: none is set. Raises SetupError."""
+    """The choice for the variable's word; None if it is not set. Raises SetupError."""
     text = env.get(name)
     if not text:
         return None
     if text not in choices:
-        raise SetupError(f"{name}={text!r} is none of {', '.join(choices)}")
+        raise SetupError(f"{name}={text!r} is not one of {', '.join(choices)}")
     return choices[text]
 
 
 def listed(env: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """What stands between commas, each once, in that order; empty: nothing does."""
+    """The comma-separated texts of a variable, in order, without duplicates."""
     return tuple(dict.fromkeys(filter(None, map(str.strip, env.get(name, "").split(",")))))
 
 
 def named(env: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """The same, of names that an object can have, or can name. Raises SetupError."""
+    """`listed`, for names of objects. Raises SetupError for text that is not a valid name."""
     found = listed(env, name)
     for one in found:
         if complaint := name_error(one):

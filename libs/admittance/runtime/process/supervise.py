@@ -27,34 +27,33 @@ from admittance.runtime.telemetry.logger import LogThrottle
 PAUSE_MIN: Final = 0.1
 PAUSE_MAX: Final = 5.0
 CALM: Final = 30.0
-"""Seconds without a crash after which a service counts as well again."""
+"""Seconds without a crash after which earlier crashes no longer count."""
 CRASHES_MAX: Final = 20
-"""In a row, without a calm between: then the process ends, and says so. Only bugs count: what the
-bus cannot do now is tried again, however long that takes."""
+"""After more crashes in a row the process ends. Only bugs count: a service that fails because of
+the bus is restarted without limit."""
 
 log = structlog.get_logger()
 
 
-class Task(NamedTuple):
-    """A service: ``run`` runs until it is cancelled, and sets the event once it serves."""
+class ServiceTask(NamedTuple):
+    """A service. ``run`` works until it is cancelled, and sets the event once the service works."""
 
     name: str
     run: Callable[[asyncio.Event], Awaitable[None]]
 
 
 async def supervise(
-    tasks: Sequence[Task],
+    tasks: Sequence[ServiceTask],
     stop: asyncio.Event,
     *,
     ready: Callable[[], None] | None = None,
     grace_seconds: float = 15.0,
 ) -> None:
-    """Runs tasks until ``stop`` is set, then ends them one after the other, the last one first.
+    """Runs services until ``stop`` is set, then ends them one by one, in reverse order.
 
-    Each is started when those before it serve; ``ready`` is called when all do. A task that ends or
-    fails is started again after a pause; one that the bus keeps from its work, for as long as that
-    takes. Raises SetupError of a task at once, since trying again mends nothing, and
-    AdmittanceError when a task fails again and again by a bug.
+    Starts each service when those before it work, and calls ``ready`` when all work. A service that
+    ends or fails is restarted after a pause. Raises a service's SetupError at once, because a
+    restart would not help, and AdmittanceError after too many crashes by a bug.
     """
     running: list[asyncio.Task[None]] = []
     stopping = asyncio.create_task(stop.wait())
@@ -89,7 +88,7 @@ async def supervise(
                 one.exception()
 
 
-async def _keep(task: Task, serves: asyncio.Event) -> None:
+async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
     crashes = interruptions = 0
     told = LogThrottle()
     while True:
@@ -106,7 +105,7 @@ async def _keep(task: Task, serves: asyncio.Event) -> None:
                 log.exception("service_crashed", service=task.name)
             elif bug or told.due(clock.monotonic()):
                 log.warning("service_interrupted", service=task.name, reason=str(error))
-        # What goes wrong at its end is no reason to begin anew.
+        # A failure while the service is being ended must not restart it.
         raise_if_cancelled()
         if clock.monotonic() - began > CALM:
             crashes = interruptions = 0
@@ -116,14 +115,14 @@ async def _keep(task: Task, serves: asyncio.Event) -> None:
         else:
             interruptions += 1
         if crashes > CRASHES_MAX:
-            raise AdmittanceError(f"{task.name} failed {crashes} times in a row; see its log")
+            raise AdmittanceError(f"{task.name} crashed {crashes} times in a row; see its log")
         tries = crashes if bug else interruptions
         await asyncio.sleep(min(PAUSE_MIN * 2 ** min(tries - 1, 16), PAUSE_MAX))
 
 
 def stop_on_signals(stop: asyncio.Event, *, in_time: bool = False) -> Callable[[], None]:
-    """Sets ``stop`` on SIGINT and SIGTERM; what comes back undoes it. ``in_time``: the process has
-    `ending.PROCESS_SECONDS` from then on."""
+    """Sets ``stop`` on SIGINT and SIGTERM. Returns a function that removes the handlers.
+    ``in_time``: the process ends `tasks.PROCESS_SECONDS` after the signal at the latest."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
@@ -144,13 +143,13 @@ def stop_on_signals(stop: asyncio.Event, *, in_time: bool = False) -> Callable[[
 
 
 STOP_SECONDS: Final = 65.0
-"""Longest wait for a service to end. A runner gives its jobs their grace."""
+"""Longest wait for a service to end. A runner waits for its jobs' grace periods."""
 CLOSE_SECONDS: Final = 0.5
-"""For closing a connection at which nothing may answer."""
+"""Longest wait for a connection to close."""
 
 
 Serving: TypeAlias = Callable[[Bus, Settings], Awaitable[None]]
-"""Returns when the service of settings serves."""
+"""Returns when the service with these settings works."""
 
 
 async def _at_once(_bus: Bus, _settings: Settings) -> None:
@@ -164,10 +163,10 @@ def task_of(
     serving: Serving = _at_once,
     health_file: Path | None = None,
     **more: Any,
-) -> Task:
-    """The service as `supervise` wants it: with a connection of its own and the streams made, both
-    anew at every start. When it is ended, it is given some time to end what it does.
-    ``health_file``: kept, for the health check of a container."""
+) -> ServiceTask:
+    """A service for `supervise`. At each start it gets a new connection, and the streams are
+    checked. At its end it has a grace period. ``serving``: waits until the service works.
+    ``health_file``: written for the health check of a container."""
 
     connected = False
 
@@ -180,8 +179,8 @@ def task_of(
         except SetupError as error:
             if not connected:
                 raise
-            # Our settings were right before: it is the server that a person must look after, such
-            # as one that gave up JetStream when its disk was full.
+            # Our settings were right before, so the server has a problem. For example, it disabled
+            # JetStream when its disk was full.
             raise Unavailable(str(error)) from None
         connected = True
         stop = asyncio.Event()
@@ -211,12 +210,12 @@ def task_of(
             closing = asyncio.create_task(bus.close())
             await asyncio.wait([closing], timeout=CLOSE_SECONDS)
 
-    return Task(settings.service, once)
+    return ServiceTask(settings.service, once)
 
 
 def grace_of(service: str) -> float | None:
-    """Seconds that a service gets to end in order; None: a runner's jobs have their own grace
-    periods, and it waits for them."""
+    """The grace period of a service in seconds; None for a runner, which waits for the grace
+    periods of its jobs."""
     return None if service == "runner" else tasks.GRACE_SECONDS
 
 
@@ -250,8 +249,7 @@ async def _until_serving(
 async def serve(
     settings: Settings, run: Callable[..., Awaitable[None]], stop: asyncio.Event, **more: Any
 ) -> None:
-    """Runs one service until stop is set. Raises SetupError, and AdmittanceError for a service that
-    fails again and again by a bug."""
+    """Runs one service until stop is set. Raises as `supervise`."""
     task = task_of(settings, run, health_file=settings.health_file, **more)
     await supervise([task], stop, grace_seconds=STOP_SECONDS)
 
@@ -261,8 +259,8 @@ def main(
     run: Callable[..., Awaitable[None]],
     more: Callable[[Settings], Mapping[str, Any]] | None = None,
 ) -> int:
-    """Runs the service until SIGINT or SIGTERM; the exit status. ``more``: further arguments of
-    ``run``."""
+    """Runs the service until SIGINT or SIGTERM. Returns the exit status. ``more``: makes further
+    arguments of ``run`` from the settings."""
     collect_garbage_less_often()
     try:
         uvloop.run(_main(service, run, more))
@@ -282,6 +280,6 @@ async def _main(
     stop = asyncio.Event()
     stop_on_signals(stop, in_time=grace_of(service) is not None)
     await serve(settings, run, stop, **(more(settings) if more is not None else {}))
-    # Also a runner, which had its own time for its jobs: a thread that looks up the address of a
-    # server that is gone must not hold the process.
+    # For a runner too, after its jobs have ended: a thread that resolves the name of an unreachable
+    # server must not keep the process alive.
     tasks.process_ends_within()

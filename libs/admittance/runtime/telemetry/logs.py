@@ -17,15 +17,15 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 def configure(
     service: str, instance: str, json: bool | None = None, *, level: str = "info"
 ) -> structlog.typing.FilteringBoundLogger:
-    """Sets up logging of this process and answers the logger of ``service``.
+    """Sets up logging of this process and returns the logger of ``service``.
 
-    ``json`` None: JSON unless standard error is a terminal. Service and instance are bound to every
-    line of the logger that comes back, so several services of one process tell themselves apart.
-    Raises SetupError for an unknown level.
+    ``json`` None: JSON unless standard error is a terminal. Every line of the returned logger has
+    service and instance, which distinguishes several services of one process. Raises SetupError for
+    an unknown level.
     """
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise SetupError(f"ADMIT_LOG_LEVEL={level!r} is none of debug, info, warning, error")
+        raise SetupError(f"ADMIT_LOG_LEVEL={level!r} is not one of debug, info, warning, error")
     as_json = not sys.stderr.isatty() if json is None else json
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -50,7 +50,7 @@ def configure(
             logger_factory=structlog.PrintLoggerFactory(sys.stderr),
             cache_logger_on_first_use=True,
         )
-    # nats-py tells of every failed attempt to reconnect; we say it once, in the bus.
+    # nats-py logs every failed attempt to reconnect; `Bus` logs a lost connection once.
     logging.getLogger("nats").setLevel(logging.CRITICAL)
     return get(service, instance)
 
@@ -59,12 +59,12 @@ def _json(event: Any, **_: Any) -> bytes:
     try:
         return _encode(event)
     except (UnicodeEncodeError, OverflowError, RecursionError):
-        # Something of somebody's that no JSON can hold: a line of the log ends no service.
+        # A value of a user that JSON cannot represent must not end the service.
         return _encode({name: ascii(value) for name, value in event.items()})
 
 
 def get(service: str, instance: str = "") -> structlog.typing.FilteringBoundLogger:
-    """The logger of a service, its names bound."""
+    """A logger with service and instance in every line."""
     bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(
         service=service, **({"instance": instance} if instance else {})
     )

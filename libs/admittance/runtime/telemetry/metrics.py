@@ -1,7 +1,7 @@
-"""Figures that add up, and some that are what they are now, served as Prometheus reads them.
+"""Counters, histograms and gauges, served over HTTP for Prometheus.
 
-Counting is a bump in a dict: series are made into Prometheus' text only when somebody asks, in a
-thread of its own. How many series there may be is bounded, whatever labels come in.
+Counting changes one value of a dict; the text for Prometheus is made at a scrape, in its own
+thread. The number of series is bounded, whatever the labels are.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "admittance_"
 SERIES_MAX: Final = 2_000
-"""Of one metric; what comes then is counted together under `OTHER`."""
+"""The most series of one metric. Further label values are counted together under `OTHER`."""
 OTHER: Final = "other"
 SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
-"""Upper bounds of the buckets of a histogram of waits."""
+"""Upper bounds of a histogram's buckets."""
 
 Labels = tuple[str, ...]
 log = structlog.get_logger()
 
 
 class Counter:
-    """A number per combination of labels that only grows."""
+    """A growing number per combination of labels."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
         self.name = f"{PREFIX}{name}"
@@ -42,7 +42,7 @@ class Counter:
         self._other = (OTHER,) * len(self.labels)
 
     def add(self, labels: Labels, amount: float = 1) -> None:
-        """Counts amount more under these labels."""
+        """Adds the amount to the series with these labels."""
         if labels not in self.values and len(self.values) >= SERIES_MAX:
             labels = self._other
         self.values[labels] = self.values.get(labels, 0) + amount
@@ -58,7 +58,7 @@ class Counter:
 
 
 class Histogram:
-    """How often something took how many seconds, per combination of labels."""
+    """Counts durations by length, per combination of labels."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
         self.name = f"{PREFIX}{name}"
@@ -68,12 +68,12 @@ class Histogram:
         self._other = (OTHER,) * len(self.labels)
 
     def observe(self, labels: Labels, seconds: float) -> None:
-        """It took so long once more."""
+        """Counts one duration."""
         found = self.values.get(labels)
         if found is None:
             if len(self.values) >= SERIES_MAX:
                 labels = self._other
-            # A place per bucket, one for what is longer than all, and the sum.
+            # One element per bucket, one for longer durations, and the sum.
             found = self.values.setdefault(labels, [0.0] * (len(SECONDS) + 2))
         found[bisect_left(SECONDS, seconds)] += 1
         found[-1] += seconds
@@ -95,7 +95,7 @@ class Histogram:
 
 
 class Gauge:
-    """A number per combination of labels, as ``read`` has it when somebody asks."""
+    """Numbers per combination of labels, which ``read`` returns at a scrape."""
 
     def __init__(
         self,
@@ -132,16 +132,16 @@ class _Collector:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, or ``:PORT`` for every address of the machine. Raises SetupError."""
+    """Host and port of ``HOST:PORT``, or of ``:PORT`` for all addresses. Raises SetupError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isdigit() or int(port) > 65_535:
-        raise SetupError(f"metrics are served at HOST:PORT, not at {text!r}")
+        raise SetupError(f"the address of metrics must be HOST:PORT, not {text!r}")
     return host or "0.0.0.0", int(port)
 
 
 class _Served:
-    """A server of this process, and how many contexts use it."""
+    """A server of this process, and the number of its users."""
 
     def __init__(self, where: str) -> None:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -151,7 +151,7 @@ class _Served:
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
-            raise SetupError(f"metrics cannot be served at {where}: {error.strerror}") from None
+            raise SetupError(f"cannot serve metrics at {where}: {error.strerror}") from None
         self.address = (host, int(self._server.server_port))
         self.users = 0
 
@@ -168,10 +168,10 @@ _here: Final[dict[str, _Served]] = {}
 async def served(
     where: str | None, metrics: Sequence[Metric]
 ) -> AsyncIterator[tuple[str, int] | None]:
-    """Serves the metrics over HTTP as long as the context lasts; where None: nowhere. Yields the
-    address. Raises SetupError when it cannot be had.
+    """Serves the metrics over HTTP while the context is active; not at all if ``where`` is None.
+    Yields the address. Raises SetupError if the address cannot be used.
 
-    Services of one process that are told the same address serve theirs together there.
+    Services of one process with the same address share one server.
     """
     if where is None:
         yield None

@@ -1,8 +1,8 @@
 """W3C trace context: one trace from the first publish through every service.
 
-A message carries ``traceparent``; what follows from it carries the same trace id with a span id of
-its own. No span object is made for a fact: a string is passed through (about 1 µs). `tracer` is the
-seam for real spans of opentelemetry-sdk, for whoever configures an exporter.
+A message carries ``traceparent``; messages that follow from it carry the same trace id with another
+span id. Facts get no span objects, only this string (about 1 µs). `tracer` gives real spans of
+opentelemetry-sdk, if an exporter is configured.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _FORM: Final = re.compile(
 
 
 def start() -> str:
-    """A traceparent of a new trace, marked as not sampled."""
+    """The traceparent of a new trace, marked as not sampled."""
     return f"00-{chance.token_hex(16)}-{chance.token_hex(8)}-00"
 
 
 def extract(headers: Mapping[str, str] | None) -> str:
-    """The traceparent of a message; "" where it has none, or one that is not well formed."""
+    """The traceparent of a message; "" if it is missing or malformed."""
     found = headers.get(HEADER_TRACE, "") if headers else ""
     return found if _FORM.match(found) else ""
 
 
 def follow(context: str) -> str:
-    """What is said because of context: the same trace, a new span id. "" stays ""."""
+    """The traceparent for a message that follows: same trace, new span id. "" stays ""."""
     if not context:
         return ""
     # Span ids need no secrecy, and unguessable bits cost more than the rest of a message.
@@ -42,19 +42,19 @@ def follow(context: str) -> str:
 
 
 def inject(headers: dict[str, str], context: str) -> dict[str, str]:
-    """Puts the successor of context into headers, and answers them; nothing for ""."""
+    """Adds `follow` of the context to the headers, unless it is "", and returns them."""
     if context:
         headers[HEADER_TRACE] = follow(context)
     return headers
 
 
 def trace_id(context: str) -> str:
-    """The 32 hexadecimal digits to bind in log lines."""
+    """The trace id: 32 hexadecimal digits."""
     return context[3:35]
 
 
 def tracer(service: str) -> trace.Tracer:
-    """opentelemetry's tracer; does nothing until a provider with an exporter is set."""
+    """opentelemetry's tracer. Its spans go nowhere until a provider with an exporter is set."""
     from opentelemetry import trace  # late: it is a third of what a short command imports
 
     return trace.get_tracer(f"admittance.{service}")

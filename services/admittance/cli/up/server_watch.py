@@ -18,7 +18,7 @@ import structlog
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import write_refusals
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
-from admittance.runtime.nats_server.server import ROOM_NEEDED, EmbeddedServer
+from admittance.runtime.nats_server.server import FREE_BYTES_MIN, EmbeddedServer
 
 CHECK_SECONDS: Final = 0.2
 FULL: Final = 1 << 20
@@ -42,10 +42,10 @@ class Disk:
         free = self._free()
         if free < FULL and not self.was_full:
             self.was_full = True
-            log.error("disk_full", folder=str(self._folder), needed=f"{ROOM_NEEDED >> 20} MiB")
+            log.error("disk_full", folder=str(self._folder), needed=f"{FREE_BYTES_MIN >> 20} MiB")
 
     def has_room(self) -> bool:
-        return self._free() >= ROOM_NEEDED
+        return self._free() >= FREE_BYTES_MIN
 
     def recovered(self) -> None:
         """Notes that writes are taken again."""

@@ -40,7 +40,13 @@ from admittance.runtime.errors import (
 from admittance.runtime.nats_server.server import EmbeddedServer
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
-from admittance.runtime.process.supervise import STOP_SECONDS, Task, grace_of, supervise, task_of
+from admittance.runtime.process.supervise import (
+    STOP_SECONDS,
+    ServiceTask,
+    grace_of,
+    supervise,
+    task_of,
+)
 from admittance.runtime.process.supervise import serve as serve_one
 from admittance.runtime.server_url import shown
 from admittance.runtime.tasks import set_within
@@ -99,12 +105,12 @@ async def up(call: Call, options: Options) -> int:
     )
     logs.configure("up", "", settings.json_logs, level=settings.log_level)
     async with AsyncExitStack() as stack:
-        tasks: list[Task] = []
+        tasks: list[ServiceTask] = []
         url, instance = call.url, None
         if embeds(call, options):
             server = await stack.enter_async_context(_embedded(options))
             url, instance = server.url, lasting_instance(options.data_dir)
-            tasks.append(Task("nats-server", lambda serves: watch(server, serves)))
+            tasks.append(ServiceTask("nats-server", lambda serves: watch(server, serves)))
         else:
             check_url(url)
         if not await _prepared(url, settings, stop):
@@ -162,7 +168,7 @@ def started_by(options: Options) -> list[str]:
     ]
 
 
-def _task(settings: Settings, executor: str, detach_jobs: bool) -> Task:
+def _task(settings: Settings, executor: str, detach_jobs: bool) -> ServiceTask:
     """The task of one service for `supervise`."""
     return task_of(
         settings,
