@@ -1,0 +1,249 @@
+"""The names that other people's programs use.
+
+A name that changes here breaks programs, permissions, dashboards or stored data outside of this
+repository. Add names freely; remove or change one only with a decision in docs/decisions/.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tools.asyncapi import channels
+
+import admittance.checks
+import admittance.providers
+from admittance.api.kinds import KINDS
+from admittance.cli.commands.program import app
+from admittance.cli.support.services import SERVICES
+from admittance.events import subjects
+from admittance.events.provisioning import ProvisioningRequested
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CHECKS = """
+    Admission AdmissionCheckController BadParameters Later Pending PodSetAssignment PodSetUpdate
+    Ready Reference Rejected Request Retry Verdict Withdrawal Workload
+"""
+
+PROVIDERS = """
+    Accepted BookingExpired Cancellation CapacityRevoked Failed PodSet PodSetUpdate Provider
+    Provisioned Request Status
+"""
+
+MEMBERS = {
+    admittance.checks.AdmissionCheckController: (
+        "check withdrawn active inactive report report_from_thread serve run"
+    ),
+    admittance.checks.Request(): (
+        "namespace name uid check cycle retry_count parameters admission workload reference "
+        "superseded report report_from_thread reported"
+    ),
+    admittance.checks.Reference: "namespace name uid check cycle",
+    admittance.checks.Withdrawal: "namespace name uid check cycle reason",
+    admittance.checks.Workload: "queue spec",
+    admittance.checks.Ready: "message updates",
+    admittance.checks.Retry: "message after",
+    admittance.providers.Provider: (
+        "requested cancelled ready obtain active inactive report report_from_thread serve run"
+    ),
+    admittance.providers.Request(
+        ProvisioningRequested(namespace="n", name="w", id="i", check="c", cycle=1, attempt=1)
+    ): (
+        "id namespace name uid check cycle attempt deadline provisioning_class pod_sets "
+        "parameters total pods say say_from_thread said"
+    ),
+    admittance.providers.Cancellation: "id namespace name uid reason",
+    admittance.providers.PodSet: "requests node_selector template manifest",
+    admittance.providers.Failed: "message retryable retry_after details",
+    admittance.providers.Provisioned: "message updates details",
+}
+"""Documented members of the public classes: docs/checks.md, docs/providers.md."""
+
+MODULES = """
+    provider_aws provider_docker provider_kubernetes provider_pool provisioning_check retry_timer
+    runner scheduler variant_controller workload_controller
+"""
+"""``python -m admittance.<module>``."""
+
+SERVICE_NAMES = """
+    provider-aws provider-docker provider-kubernetes provider-pool provisioning-check retry-timer
+    runner scheduler variant-controller workload-controller
+"""
+"""``admit serve <service>``; also in subjects, durables, metrics and permissions."""
+
+COMMANDS = """
+    activate apply approve bench cancel check-test completion delete deny describe doctor events
+    explain finish get hold logs priority provider-test release replay serve simulate stop submit
+    token up wait
+"""
+
+ENVIRONMENT = """
+    ADMIT_AWS_CLASS ADMIT_AWS_POLL_SECONDS ADMIT_AWS_SWEEP_SECONDS ADMIT_AWS_UNSEEN_SECONDS
+    ADMIT_BEAT_SECONDS ADMIT_CHECKPOINT_SECONDS ADMIT_CHECK_DELAY_SECONDS ADMIT_CLAIM_SECONDS
+    ADMIT_COMPARE_SECONDS ADMIT_CONFIG ADMIT_DATA_DIR ADMIT_DEBUG ADMIT_DETACH_JOBS
+    ADMIT_DOCKER_CLASSES ADMIT_DOCKER_COMMAND ADMIT_DOCKER_GROUP ADMIT_DOCKER_IMAGE
+    ADMIT_DOCKER_NETWORK ADMIT_DOCKER_SETTLE_SECONDS ADMIT_DOCKER_SWEEP_SECONDS
+    ADMIT_DOCKER_WORKERS_MAX ADMIT_DRAIN_SECONDS ADMIT_EXECUTOR ADMIT_FINISHED_SECONDS
+    ADMIT_HEALTH_FILE ADMIT_INSTANCE ADMIT_KUBE_AWAY_SECONDS ADMIT_KUBE_CLASSES ADMIT_KUBE_CONFIG
+    ADMIT_KUBE_CONTEXT ADMIT_KUBE_INSTALLATION ADMIT_KUBE_NAMESPACES ADMIT_KUBE_SWEEP_SECONDS
+    ADMIT_LEASE_SECONDS ADMIT_LOG ADMIT_LOG_LEVEL ADMIT_METRICS ADMIT_NATS_CREDS ADMIT_NATS_URL
+    ADMIT_PROVISIONING_SECONDS ADMIT_REPLICAS ADMIT_USER
+"""
+
+HEADERS = "Admit-Claim Admit-Fact Admit-Runner Admit-Schema Admit-Taken-Back Admit-Uid"
+
+STREAMS_AND_BUCKETS = """
+    ADMITTANCE ADMITTANCE_CHECKPOINTS ADMITTANCE_TIMERS
+    admittance admittance_claims admittance_providers
+"""
+
+DURABLES = "check-example_com=2Fbudget provider-check-capacity_autoscaling_x-k8s_io"
+
+KEY_PREFIXES = """
+    admissioncheck clusterqueue cohort flavor job localqueue namespace provisioningrequestconfig
+    workload workloadpriorityclass
+    provisioningrequest _usage
+    _admittance.manifests _admittance.secret _alive _pool _pool_led _runner barrier
+"""
+"""First tokens of keys in the buckets, or whole keys."""
+
+SUBJECTS = """
+    admit.workload.submitted.{namespace}.{name}
+    admit.workload.activated.{namespace}.{name}
+    admit.workload.deactivated.{namespace}.{name}
+    admit.workload.held.{namespace}.{name}
+    admit.workload.released.{namespace}.{name}
+    admit.workload.reprioritized.{namespace}.{name}
+    admit.workload.deleted.{namespace}.{name}
+    admit.workload.ungated.{namespace}.{name}
+    admit.workload.aggregated.{namespace}.{name}
+    admit.workload.started.{namespace}.{name}
+    admit.workload.pods_ready.{namespace}.{name}
+    admit.workload.pods_not_ready.{namespace}.{name}
+    admit.workload.finished.{namespace}.{name}
+    admit.workload.stopped.{namespace}.{name}
+    admit.workload.assigned.{namespace}.{name}
+    admit.workload.refused.{namespace}.{name}
+    admit.workload.planned.{namespace}.{name}
+    admit.workload.confirmed.{namespace}.{name}
+    admit.workload.revoked.{namespace}.{name}
+    admit.workload.preempted.{namespace}.{name}
+    admit.workload.quota_reserved.{namespace}.{name}
+    admit.workload.admitted.{namespace}.{name}
+    admit.workload.evicted.{namespace}.{name}
+    admit.workload.requeued.{namespace}.{name}
+    admit.workload.rejected.{namespace}.{name}
+    admit.workload.pending.{namespace}.{name}
+    admit.workload.noted.{namespace}.{name}
+    admit.check.requested.{controller}.{namespace}.{name}
+    admit.check.withdrawn.{controller}.{namespace}.{name}
+    admit.check.reported.{controller}.{namespace}.{name}
+    admit.provisioning.requested.{class}.{namespace}.{name}
+    admit.provisioning.cancelled.{class}.{namespace}.{name}
+    admit.provisioning.accepted.{class}.{namespace}.{name}
+    admit.provisioning.provisioned.{class}.{namespace}.{name}
+    admit.provisioning.failed.{class}.{namespace}.{name}
+    admit.provisioning.booking_expired.{class}.{namespace}.{name}
+    admit.provisioning.capacity_revoked.{class}.{namespace}.{name}
+    admit.timer.due.{kind}.{namespace}.{name}
+    admit.object.applied.{kind}.{namespace}.{name}
+    admit.object.deleted.{kind}.{namespace}.{name}
+    admit.alive.check.{controller}
+    admit.alive.provisioning.{class}
+    admit.alive.instance.{service}.{instance}
+    admit.lease.epoch.{domain}
+    admit.lease.barrier.{domain}
+    admit.checkpoint.commits
+    admit.checkpoint.made.{id}
+    admit.deadletter.{service}
+    admit.api.provider.{class}
+    admit.api.apply admit.api.apply.{namespace}
+    admit.api.delete admit.api.delete.{namespace}
+    admit.api.settled
+    admit.api.events admit.api.events.{namespace}
+    admit.api.explain.{namespace}
+    admit.api.fit.{namespace}
+    admit.api.pending admit.api.pending.{namespace}
+    admit.api.queues admit.api.queues.{namespace}
+    admit.api.simulate admit.api.simulate.{namespace}
+    admit.api.logs.{namespace}
+    admit.api.timers
+    admit.api.families
+    admit.api.health
+"""
+
+
+def sources() -> list[str]:
+    paths = [path for base in ("libs", "services") for path in (ROOT / base).rglob("*.py")]
+    return [path.read_text() for path in paths]
+
+
+def in_sources(pattern: str) -> set[str]:
+    return {name for text in sources() for name in re.findall(pattern, text)}
+
+
+def constants() -> set[str]:
+    """All texts in the code, and the first parts of those with values in them."""
+    nodes = (node for text in sources() for node in ast.walk(ast.parse(text)))
+    return {
+        node.value for node in nodes if isinstance(node, ast.Constant) and type(node.value) is str
+    }
+
+
+def test_the_public_packages_export_these_names() -> None:
+    assert sorted(admittance.checks.__all__) == CHECKS.split()
+    assert sorted(admittance.providers.__all__) == PROVIDERS.split()
+
+
+@pytest.mark.parametrize(
+    ("of", "names"),
+    MEMBERS.items(),
+    ids=[getattr(of, "__name__", type(of).__name__) for of in MEMBERS],
+)
+def test_a_public_class_has_these_members(of: Any, names: str) -> None:
+    fields = getattr(of, "__annotations__", {})
+    assert not [name for name in names.split() if not hasattr(of, name) and name not in fields]
+
+
+def test_these_modules_run_as_processes() -> None:
+    found = {path.parent.name for path in (ROOT / "services/admittance").glob("*/__main__.py")}
+    assert found == set(MODULES.split())
+    assert all(find_spec(f"admittance.{name}.service") for name in found)
+
+
+def test_services_and_commands_have_these_names() -> None:
+    assert set(SERVICES) == set(SERVICE_NAMES.split())
+    program: Any = typer.main.get_command(app)
+    assert set(program.commands) == set(COMMANDS.split())
+
+
+def test_these_environment_variables_and_headers_are_read() -> None:
+    found = in_sources(r"\bADMIT_[A-Z]+(?:_[A-Z]+)*(?![A-Z_{])")
+    assert found == set(ENVIRONMENT.split())
+    assert in_sources(r'"(Admit-[A-Za-z-]+)"') == set(HEADERS.split())
+
+
+def test_streams_buckets_and_durables_have_these_names() -> None:
+    streams = {subjects.STREAM, subjects.CHECKPOINTS, subjects.TIMERS}
+    buckets = {subjects.BUCKET, subjects.CLAIMS, subjects.PROVIDERS}
+    assert streams | buckets == set(STREAMS_AND_BUCKETS.split())
+    check = subjects.check_durable("example.com/budget")
+    provider = subjects.provider_durable("check-capacity.autoscaling.x-k8s.io")
+    assert [check, provider] == DURABLES.split()
+
+
+def test_keys_of_the_buckets_have_these_prefixes() -> None:
+    wanted = set(KEY_PREFIXES.split())
+    assert {kind.token for kind in KINDS.values()} <= wanted
+    written = {text.removesuffix(".") for text in constants()}
+    assert not wanted - written
+
+
+def test_messages_travel_on_these_subjects() -> None:
+    assert {channel.address for channel in channels()} == set(SUBJECTS.split())
