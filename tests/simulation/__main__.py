@@ -13,7 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from simulation.plots import PLOTS
-from simulation.run import Result, run
+from simulation.run import Result, World, run
+from simulation.shipped import ShippedWorld
 
 PART = 50
 
@@ -25,15 +26,17 @@ def main() -> int:
         "--seeds", default="100", help="play N seeds, or those of A..B, and name the broken ones"
     )
     parser.add_argument("--plot", choices=sorted(PLOTS), default="scenario", help="what about")
+    parser.add_argument("--shipped", action="store_true", help="play the services that ship")
     parser.add_argument("-j", type=int, default=1, help="processes")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell whole stories")
     asked = parser.parse_args()
+    world = ShippedWorld if asked.shipped else World
     if asked.seed is not None:
-        return _story(asked.seed, asked.plot, verbose=asked.verbose)
+        return _story(asked.seed, asked.plot, world, verbose=asked.verbose)
     first, dots, last = asked.seeds.partition("..")
     seeds = range(int(first), int(last) + 1) if dots else range(int(first))
     failed = 0
-    for result in _all(seeds, asked.plot, asked.j):
+    for result in _all(seeds, asked.plot, asked.j, world):
         if result.broken:
             failed += 1
             sys.stdout.write(f"seed {result.seed}: {result.broken}\n")
@@ -42,17 +45,17 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _story(seed: int, plot: str, *, verbose: bool) -> int:
-    result = run(seed, plot=PLOTS[plot], keep=True)
+def _story(seed: int, plot: str, world: type[World], *, verbose: bool) -> int:
+    result = run(seed, plot=PLOTS[plot], keep=True, world_of=world)
     lines = result.story if verbose else result.story[-60:]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.write(f"seed {seed}: {result.broken or 'every promise was kept'}\n")
     return 1 if result.broken else 0
 
 
-def _all(seeds: range, plot: str, processes: int) -> Iterator[Result]:
+def _all(seeds: range, plot: str, processes: int, world: type[World]) -> Iterator[Result]:
     parts = [seeds[at : at + PART] for at in range(0, len(seeds), PART)]
-    play = partial(_part, plot=plot)
+    play = partial(_part, plot=plot, world=world)
     if processes <= 1:
         for part in parts:
             yield from play(part)
@@ -62,8 +65,8 @@ def _all(seeds: range, plot: str, processes: int) -> Iterator[Result]:
             yield from found
 
 
-def _part(seeds: range, *, plot: str) -> list[Result]:
-    return [run(seed, plot=PLOTS[plot]) for seed in seeds]
+def _part(seeds: range, *, plot: str, world: type[World]) -> list[Result]:
+    return [run(seed, plot=PLOTS[plot], world_of=world) for seed in seeds]
 
 
 if __name__ == "__main__":

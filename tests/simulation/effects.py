@@ -120,18 +120,18 @@ class Effects:
             for one in heard:
                 if one.sequence > through:
                     break
-                self._settle(key, one, versions, through)
+                self._settle(key, one, versions)
             self._facts[key] = [one for one in heard if one.sequence > through]
             while len(versions) > 1 and versions[1].fact <= through:
                 versions.pop(0)
 
-    def _settle(self, key: str, heard: Heard, versions: list[Version], through: int) -> None:
+    def _settle(self, key: str, heard: Heard, versions: list[Version]) -> None:
         met = Version(0, None)
         for version in versions:
             if version.fact >= heard.sequence:
-                if version.fact <= through:
-                    return  # Taken, or folded into the same write as what came after it.
-                break
+                # Taken, or folded into the same write as what came after it: also into a write for
+                # a later batch, when the write for its own batch had to wait.
+                return
             met = version
         if counts(met.workload, heard.fact, self._around) is Counts.YES:
             raise Broken(f"{key}: {_name(heard.fact)} counts, and had no effect")

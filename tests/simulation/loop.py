@@ -240,6 +240,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Any = None, **_: Any
     ) -> VirtualTask[Any]:
+        if self._over:
+            # It will never run, and says so with a warning unless it is closed.
+            coro.close()
         task: VirtualTask[Any] = VirtualTask.__new__(VirtualTask)
         self._tasks_made += 1
         # The name too is ours: the counter of asyncio goes on from one story to the next.

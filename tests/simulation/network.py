@@ -26,6 +26,7 @@ TOGETHER_SECONDS: Final = 0.0002
 """What is sent within this time arrives together."""
 STALE_SECONDS: Final = (9.0, 12.0)
 """A client whose pings are not answered takes its connection for lost after this time."""
+CONNECT_SECONDS: Final = 2.0
 RECONNECT_SECONDS: Final = 0.2
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
@@ -66,7 +67,13 @@ class Way:
             return
         self._last = max(self._last, loop.now + self._wire.delay())
         waiting.append((loop.now, self._last, [(call, args)]))
+        self._wire.look_whether_stale(self._last - loop.now)
         loop.at(self._last, self._arrive)
+
+    def clear(self) -> None:
+        """Loses what is on its way."""
+        self.waiting.clear()
+        self._last = 0.0
 
     def _arrive(self) -> None:
         loop = self._wire.loop
@@ -133,8 +140,8 @@ class Wire:
     def close(self) -> None:
         """Ends the connection; what is on its way is lost."""
         self.open = False
-        self.out.waiting.clear()
-        self.back.waiting.clear()
+        self.out.clear()
+        self.back.clear()
         self._end_client()
 
     def end(self) -> None:
@@ -197,9 +204,14 @@ class Wire:
             self.out.silent_until = until
         if back:
             self.back.silent_until = until
-        stale = self._rng.uniform(*STALE_SECONDS)
-        if seconds > stale:
-            self.loop.after(stale, self._lose_stale, self._client)
+        self.look_whether_stale(seconds)
+
+    def look_whether_stale(self, seconds: float) -> None:
+        """Has the client take the connection for lost if nothing passes for so long."""
+        if seconds > STALE_SECONDS[0]:
+            stale = self._rng.uniform(*STALE_SECONDS)
+            if seconds > stale:
+                self.loop.after(stale, self._lose_stale, self._client)
 
     def _lose_stale(self, client: core.Client | None) -> None:
         if client is self._client:
@@ -235,7 +247,7 @@ class SimulatedConnection(Connection):
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:
             raise asyncio.CancelledError
-        await asyncio.sleep(self._wire.delay())
+        await asyncio.sleep(min(self._wire.delay(), CONNECT_SECONDS))
         self._wire.connect()
         self._transport = cast(Any, _Transport(self._wire))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from admittance.scheduling.scheduler import Scheduler
 from simulation.actors.checks import Checks
 from simulation.actors.controller import WorkloadController
 from simulation.actors.jobs import Folder, silence
@@ -52,11 +54,11 @@ class World:
     def __init__(
         self, seed: int, mechanisms: Mechanisms, plot: Callable[[Random], Scenario], *, keep: bool
     ) -> None:
+        self.seed = seed
         self.rng = Random(seed)
-        self.kernel = Kernel(self.rng)
         self.mechanisms = mechanisms
+        self.kernel, self.server = self.make()
         self.story = Story(lambda: self.kernel.now, keep=keep)
-        self.server = Server(self.kernel, mechanisms)
         self.plan = plot(self.rng)
         plan = self.plan
         self.invariants = Invariants(
@@ -71,6 +73,22 @@ class World:
         self._stored = 0
         self._faults = sorted(self.plan.faults)
         self._mute: dict[str, int] = {}
+
+    def make(self) -> tuple[Kernel, Server]:
+        """Time and the bus."""
+        kernel = Kernel(self.rng)
+        return kernel, Server(kernel, self.mechanisms)
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """What must be in place while the story is played."""
+        yield
+
+    def pictures(self) -> Iterator[tuple[str, Scheduler]]:
+        """What each scheduler believes, by its name."""
+        for name, service in sorted(self.services.items()):
+            if isinstance(service, SchedulerService):
+                yield name, service.core
 
     def begin(self) -> None:
         """Everything starts."""
@@ -285,9 +303,15 @@ def run(
     *,
     plot: Callable[[Random], Scenario] = scenario,
     keep: bool = False,
+    world_of: type[World] = World,
 ) -> Result:
     """Plays one seed. ``plot`` makes the scenario; ``keep``: with its story."""
-    world = World(seed, mechanisms or Mechanisms(), plot, keep=keep)
+    world = world_of(seed, mechanisms or Mechanisms(), plot, keep=keep)
+    with world.playing():
+        return _play(world)
+
+
+def _play(world: World) -> Result:
     kernel, invariants = world.kernel, world.invariants
     broken = ""
     try:
@@ -298,9 +322,8 @@ def run(
         ending.check()
         if "p-a" in world.plan.services:
             world.provider.check_end()
-        for name, service in sorted(world.services.items()):
-            if isinstance(service, SchedulerService):
-                ending.check_picture(name, service.core)
+        for name, core in world.pictures():
+            ending.check_picture(name, core)
     except Broken as error:
         broken = str(error)
         world.story.tell("BROKEN", broken)
@@ -310,4 +333,5 @@ def run(
         for line in traceback.format_exception(error)[-6:]:
             world.story.tell("BROKEN", line.rstrip())
     finished = sum(seen.where == "finished" for seen in invariants.seen.values())
-    return Result(seed, broken, world.story.lines, kernel.steps, invariants.reservations, finished)
+    told = world.story.lines
+    return Result(world.seed, broken, told, kernel.steps, invariants.reservations, finished)

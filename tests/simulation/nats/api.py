@@ -56,7 +56,7 @@ class Api:
             case ["INFO"]:
                 return {"streams": len(self._server.streams)}
             case ["STREAM", "CREATE", name]:
-                return self._create_stream(name, asked).info()
+                return self.create_stream(name, asked).info()
             case ["STREAM", "NAMES"]:
                 return _page(list(self._server.streams), "streams", asked)
             case ["STREAM", "LIST"]:
@@ -105,7 +105,8 @@ class Api:
             raise Refusal(404, 10059, "stream not found")
         return found
 
-    def _create_stream(self, name: str, config: dict[str, Any]) -> Stream:
+    def create_stream(self, name: str, config: dict[str, Any]) -> Stream:
+        """Makes a stream, or finds the same one. Raises Refusal."""
         found = self._server.streams.get(name)
         if found is not None:
             if all(found.config.get(key) == value for key, value in config.items()):

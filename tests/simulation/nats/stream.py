@@ -85,7 +85,8 @@ Batch = list[tuple[str, bytes, bytes, Mapping[str, str]]]
 class Stream:
     """``full`` True: it refuses messages as a full disk does. ``fences`` False takes the check of
     fences out, to show what it is good for. ``on_stored`` is called with each message, ``on_whole``
-    after a message that was published alone, and after a batch."""
+    after a message that was published alone, and after a batch, ``on_removed`` with each message
+    that is taken away."""
 
     def __init__(
         self, loop: VirtualLoop, late: Callable[[], float], config: dict[str, Any]
@@ -98,6 +99,7 @@ class Stream:
         self.copies: list[tuple[Matches, Stream]] = []
         """The streams that this one is a source of."""
         self.on_stored: list[Callable[[Message], None]] = []
+        self.on_removed: list[Callable[[Message], None]] = []
         self.on_whole: list[Callable[[], None]] = []
         self.last: dict[str, Message] = {}
         """The newest message of each subject."""
@@ -300,6 +302,8 @@ class Stream:
             del self.last[message.subject]
         for consumer in self._readers_of(message.subject):
             consumer.on_removed(message.sequence)
+        for told in self.on_removed:
+            told(message)
 
     def purge(self, *, subject: str, below: int, keep: int) -> int:
         """Takes messages away; how many."""
@@ -321,9 +325,10 @@ class Stream:
             else:
                 consumer.crashed()
 
-    def expire_at(self, subject: str, when: float) -> None:
-        """Has the newest message of a subject expire then; infinity: never."""
-        self._expire_at(subject, when)
+    def expire_now(self, subject: str) -> None:
+        """Has the newest message of a subject expire."""
+        self._expiry[subject] = self.loop.now
+        self._expire(subject)
 
     def _expire_at(self, subject: str, when: float) -> None:
         # One timer for each key, however often it is renewed.

@@ -1,0 +1,252 @@
+"""A world in which the services that ship run: on virtual time, over the simulated nats-server.
+
+Runners, checks, providers and users are still actors (`facade`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+import structlog
+
+from admittance.events.names import token
+from admittance.events.subjects import DEADLETTER, EPOCH
+from admittance.events.system import DeadLetter
+from admittance.lease.lease_state import CONTROLLER
+from admittance.provisioning_check import service as provisioning_check
+from admittance.retry_timer import service as retry_timer
+from admittance.runtime import chance, clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elector import LeaderElector
+from admittance.runtime.process.settings import Settings
+from admittance.scheduler import service as scheduler
+from admittance.scheduling.scheduler import Scheduler
+from admittance.variant_controller import service as variant_controller
+from admittance.workload_controller import service as workload_controller
+from simulation.facade import LoopKernel, ServerView
+from simulation.kernel import Kernel
+from simulation.loop import Process, VirtualLoop
+from simulation.network import Network
+from simulation.run import LEASE_SECONDS, World
+from simulation.scenario import Fault
+from simulation.server import Server
+from simulation.stream import Stored
+
+URL: Final = "nats://127.0.0.1:4222"
+HEARTBEAT_SECONDS: Final = 5.0
+"""Between heartbeats of pull requests, which cost more than all else in an idle system."""
+COMPARE_SECONDS: Final = 10.0
+REST_SECONDS: Final = 25.0
+"""Nothing was stored for so long: two comparisons of schedules, and the end of a lease."""
+RESTART_SECONDS: Final = 0.5
+KINDS: Final[dict[str, ModuleType]] = {
+    "wc": workload_controller,
+    "s": scheduler,
+    "t": retry_timer,
+    "v": variant_controller,
+    "p": provisioning_check,
+}
+
+
+class Life(NamedTuple):
+    """One life of a service. ``shells``: of a scheduler, its state."""
+
+    process: Process
+    shells: list[Any]
+
+
+class ShippedWorld(World):
+    """Scenarios and faults of `World`, played by real services."""
+
+    kernel: LoopKernel
+    server: ServerView
+
+    def make(self) -> tuple[Kernel, Server]:
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # what is missing opens sockets
+        kernel = LoopKernel(self.rng, self.loop)
+        server = ServerView(kernel, self.mechanisms, "workload-controller-")
+        self.network = Network(self.loop, server.nats, self.rng)
+        self.lives: dict[str, Life] = {}
+        self._active_at = 0.0
+        return kernel, server
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        limits, config = self.plan.limits, self.plan.config
+        enabled = gc.isenabled()
+        with ExitStack() as stack:
+            stack.enter_context(clock.replaced(self.loop.wall, self.loop.time))
+            stack.enter_context(chance.replaced(self.rng))
+            stack.enter_context(patch.object(scheduler, "config_of", lambda _: config))
+            stack.enter_context(patch.object(scheduler, "Shell", self._shell))
+            for module in (workload_controller, retry_timer):
+                stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
+            if not self.mechanisms.barrier:
+                stack.enter_context(patch.object(LeaderElector, "take", _without_barrier))
+            structlog.configure(
+                processors=[structlog.contextvars.merge_contextvars, self._log],
+                wrapper_class=structlog.make_filtering_bound_logger(20 if self.story.keep else 50),
+            )
+            # The collector would run `finally` clauses of dead processes.
+            gc.disable()
+            try:
+                yield
+            finally:
+                self.loop.close()
+                structlog.reset_defaults()
+                if enabled:
+                    gc.enable()
+
+    def begin(self) -> None:
+        super().begin()
+        for stream in (self.server.log, self.server.bucket):
+            stream.on_stored.append(self._stir)
+
+    def pictures(self) -> Iterator[tuple[str, Scheduler]]:
+        for name, life in sorted(self.lives.items()):
+            for shell in life.shells:
+                yield name, shell._core
+
+    def _on_log(self, stored: Stored) -> None:
+        if stored.subject.startswith(DEADLETTER):
+            letter = msgspec.json.decode(stored.data, type=DeadLetter)
+            stored = stored._replace(data=letter.reason.encode())
+        super()._on_log(stored)
+
+    def _stir(self, _: Stored | None = None) -> None:
+        """Something happened: the story is not at rest."""
+        self._active_at = self.loop.now
+
+    def _calm(self) -> None:
+        super()._calm()
+        self.kernel.at_rest = self._is_at_rest
+
+    def _is_at_rest(self) -> bool:
+        if self.kernel.pending or self.server.has_schedules():
+            self._stir()
+        return self.loop.now - self._active_at > REST_SECONDS
+
+    # Lives. -----------------------------------------------------------------------------
+
+    def _start(self, name: str) -> None:
+        kind = KINDS.get(name.partition("-")[0])
+        if kind is None:
+            super()._start(name)
+            return
+        process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))
+        self.lives[name] = Life(process, [])
+        self.story.tell(name, "starts")
+
+        def ended(error: BaseException | None) -> None:
+            self.story.tell(name, f"ends by itself: {error!r}")
+            self.kernel.after(RESTART_SECONDS, lambda: self._start(name))
+
+        process.on_end = ended
+        process.start(self._run(kind, name))
+
+    async def _run(self, kind: ModuleType, name: str) -> None:
+        settings = Settings(
+            service=kind.SERVICE,
+            instance=name,
+            lease_seconds=LEASE_SECONDS,
+            compare_seconds=COMPARE_SECONDS,
+        )
+        bus = await Bus.connect(
+            URL,
+            name=name,
+            opening=self.network.opening,
+            heartbeat_seconds=HEARTBEAT_SECONDS,
+        )
+        try:
+            await kind.run(bus, settings, stop=asyncio.Event())
+        finally:
+            await bus.close()
+
+    def _shell(self, *args: Any) -> Any:
+        made = _SHELL(*args)
+        current = self.loop.current
+        if current is not None:
+            self.lives[current.name].shells.append(made)
+        return made
+
+    def _log(self, _: Any, level: str, event: MutableMapping[str, Any]) -> Any:
+        current = self.loop.current
+        what = event.pop("event")
+        rest = " ".join(f"{name}={value}" for name, value in event.items())
+        self.story.tell(current.name if current is not None else "-", f"{level} {what} {rest}")
+        raise structlog.DropEvent
+
+    # Faults. ----------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        name = {"leader": self._leader, "decider": self._decider}.get(
+            fault.who, lambda: fault.who
+        )()
+        if name not in self.lives:
+            super()._strike(fault)
+            return
+        process = self.lives[name].process
+        wires = self.network.wires(process)
+        muted = any(wire.out.silent_until > self.loop.now for wire in wires)
+        if not process.alive or process.paused or muted:
+            return
+        self.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
+        match fault.what:
+            case "kill":
+                process.kill()
+                self.kernel.after(fault.seconds, lambda: self._start(name))
+            case "pause":
+                process.pause()
+                self.kernel.after(fault.seconds, lambda: self._resume(process))
+            case "partition" | "mute":
+                mute, deaf = self.rng.choice(((True, True), (True, False), (False, True)))
+                if fault.what == "mute":
+                    mute, deaf = True, False
+                resets = self.rng.random() < 0.3
+                for wire in wires:
+                    wire.silence(fault.seconds, out=mute, back=deaf)
+                    if resets:
+                        wire.lose()
+                self.kernel.after(fault.seconds, self._stir)
+            case _:
+                for wire in wires:
+                    wire.slow = 200.0 if fault.what == "slower" else 40.0
+                self.kernel.after(fault.seconds, lambda: self._speed_up(process))
+
+    def _resume(self, process: Process) -> None:
+        self._stir()
+        if process.alive:
+            process.resume(self.rng)
+
+    def _speed_up(self, process: Process) -> None:
+        self._stir()
+        for wire in self.network.wires(process):
+            wire.slow = 1.0
+
+    def _leader(self) -> str:
+        found = self.server.log.last.get(f"{EPOCH}{token(CONTROLLER)}")
+        return _owner(found) if found is not None else "wc-a"
+
+    def _decider(self) -> str:
+        epochs = [m for subject, m in self.server.log.last.items() if subject.startswith(EPOCH)]
+        owners = sorted({owner for owner in map(_owner, epochs) if owner.startswith("s-")})
+        return owners[0] if owners else "s-a"
+
+
+_SHELL: Final = scheduler.Shell
+_take: Final = LeaderElector.take
+
+
+async def _without_barrier(self: LeaderElector, domains: Any, *, barrier: bool) -> list[str]:
+    return await _take(self, domains, barrier=False)
+
+
+def _owner(epoch: Stored) -> str:
+    return str(msgspec.json.decode(epoch.data)["owner"])
