@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from admittance.api.reading.manifest import decode_object
+from admittance.events.subjects import WorkloadName
 from admittance.family.gates import to_open
-from admittance.variants.known_families import Name, Queues
+from admittance.variants.known_families import Queues
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import sibling
 from admittance.workload.stored import head
@@ -84,7 +85,7 @@ def test_which_changes_of_a_queue_concern_its_families(case: dict[str, Any]) -> 
         decode_object(with_families(case["given"][which])).manifest for which in ("old", "new")
     )
     queues = Queues()
-    family = Name("ns", "parent")
+    family = WorkloadName("ns", "parent")
     local = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "LocalQueue",
@@ -109,7 +110,7 @@ def test_whose_families_a_queue_concerns(case: dict[str, Any]) -> None:
         workload = as_stored(raw)
         meta = workload.metadata
         if LABEL in meta.labels:
-            queues.join(Name(meta.namespace, meta.name), head(workload).queue_name)
+            queues.join(WorkloadName(meta.namespace, meta.name), head(workload).queue_name)
     queue = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "ClusterQueue",

@@ -6,6 +6,7 @@ that contradicts its subject is refused by the codec, since permissions guard su
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Final, NamedTuple
 
 from admittance.events import facts, provisioning
@@ -184,6 +185,22 @@ def provider_filters(provisioning_class: str) -> list[str]:
 def workload_key(namespace: str, name: str) -> str:
     """``workload.<ns>.<name>``: where the current object is kept."""
     return f"workload.{token(namespace)}.{token(name)}"
+
+
+class WorkloadName(NamedTuple):
+    """The name of a workload, not escaped. A family is named like its parent."""
+
+    namespace: str
+    name: str
+
+
+def workload_name(key: str) -> WorkloadName:
+    """The workload's name, from its key in the bucket; the inverse of `workload_key`. Raises
+    BadToken, or ValueError for other keys."""
+    kind, namespace, name = key.split(".")
+    if kind != "workload":
+        raise ValueError(f"{key} is not the key of a workload")
+    return WorkloadName(intern(plain(namespace)), intern(plain(name)))
 
 
 def object_key(kind: str, namespace: str, name: str) -> str:

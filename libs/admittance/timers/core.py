@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, NamedTuple
 
+from admittance.events.subjects import workload_name
 from admittance.timers.schedules import (
     ActualSchedule,
     Cancel,
@@ -21,7 +22,6 @@ from admittance.timers.schedules import (
     Slot,
     WantedSchedule,
     WantedSchedules,
-    name_of,
 )
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
@@ -90,7 +90,7 @@ class Timers:
         """The workload at that key changed to this; None: it was deleted.
 
         Raises ValueError if it is not a workload's key."""
-        self._want(self.wanted.apply(name_of(key), workload, revision, now), now)
+        self._want(self.wanted.apply(workload_name(key), workload, revision, now), now)
 
     def rule(self, check: str, rules: CheckRules | None, now: datetime) -> None:
         """The AdmissionCheck's rules changed to this; None: it was deleted."""

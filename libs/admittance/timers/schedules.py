@@ -13,27 +13,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.names import plain
+from admittance.events.subjects import WorkloadName
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
-
-
-class Name(NamedTuple):
-    """The name of a workload, not escaped."""
-
-    namespace: str
-    name: str
-
-
-def name_of(key: str) -> Name:
-    """The workload's name, from its key in the bucket. Raises BadToken, or ValueError for other
-    keys."""
-    kind, namespace, name = key.split(".")
-    if kind != "workload":
-        raise ValueError(f"{key} is not the key of a workload")
-    return Name(plain(namespace), plain(name))
 
 
 class Slot(NamedTuple):
@@ -124,13 +108,13 @@ class WantedSchedules:
     def __init__(self, limits: Limits) -> None:
         self._rules: dict[str, CheckRules] = {}
         self._asked = _RecordingContext(limits, self._rules)
-        self._times: dict[Name, Mapping[str, WantedSchedule]] = {}
-        self._kept: dict[Name, _CheckedWorkload] = {}
-        self._by_check: dict[str, set[Name]] = {}
-        self.unreadable: dict[Name, str] = {}
+        self._times: dict[WorkloadName, Mapping[str, WantedSchedule]] = {}
+        self._kept: dict[WorkloadName, _CheckedWorkload] = {}
+        self._by_check: dict[str, set[WorkloadName]] = {}
+        self.unreadable: dict[WorkloadName, str] = {}
 
     def apply(
-        self, name: Name, workload: StoredWorkload | None, revision: int, now: datetime
+        self, name: WorkloadName, workload: StoredWorkload | None, revision: int, now: datetime
     ) -> Iterator[Changed]:
         """The workload changed to this (None: it was deleted). Yields the slots with a changed
         schedule."""
@@ -174,7 +158,7 @@ class WantedSchedules:
 
     def _times_of(
         self,
-        name: Name,
+        name: WorkloadName,
         workload: StoredWorkload,
         revision: int,
         now: datetime,
@@ -191,7 +175,7 @@ class WantedSchedules:
             self.unreadable[name] = str(error)
             return _NOTHING
 
-    def _forget(self, name: Name) -> None:
+    def _forget(self, name: WorkloadName) -> None:
         self.unreadable.pop(name, None)
         kept = self._kept.pop(name, None)
         for check in kept.checks if kept is not None else ():

@@ -15,15 +15,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BROKEN
+from admittance.events.subjects import WorkloadName, workload_name
 from admittance.variants.known_families import (
     NO_QUEUE,
     KnownFamily,
     LookTimes,
-    Name,
     NameClaims,
     Queues,
     family_of,
-    name_of,
     parent_of,
     variant_of,
 )
@@ -75,12 +74,12 @@ class SentActs:
         self._gather = gather
         self._through = 0
         self._progress_at: datetime | None = None
-        self._sent: dict[Name, dict[_Key, _SentAct]] = {}
-        self._aggregated: dict[Name, datetime] = {}
-        self._differs_since: dict[Name, datetime] = {}
+        self._sent: dict[WorkloadName, dict[_Key, _SentAct]] = {}
+        self._aggregated: dict[WorkloadName, datetime] = {}
+        self._differs_since: dict[WorkloadName, datetime] = {}
 
     def to_publish(
-        self, family: Name, acts: Iterable[Act], now: datetime
+        self, family: WorkloadName, acts: Iterable[Act], now: datetime
     ) -> tuple[list[Act], datetime | None]:
         """The acts to publish now, and when to ask for the others (None: there are no others).
         ``acts``: all that the family requires. Other published acts are forgotten."""
@@ -128,23 +127,23 @@ class SentActs:
             self._through = sequence
             self._progress_at = now
 
-    def has(self, family: Name, fact: Fact) -> bool:
+    def has(self, family: WorkloadName, fact: Fact) -> bool:
         """Whether the act was published for the family and is still required."""
         return _key(fact) in self._sent.get(family, {})
 
-    def stated(self, family: Name, fact: Fact, sequence: int) -> None:
+    def stated(self, family: WorkloadName, fact: Fact, sequence: int) -> None:
         """The act is on the log at ``sequence``; it is not repeated before the workload-controller
         has processed it."""
         sent = self._sent[family]
         sent[_key(fact)] = sent[_key(fact)]._replace(sequence=sequence)
 
-    def failed(self, family: Name, fact: Fact, now: datetime) -> datetime:
+    def failed(self, family: WorkloadName, fact: Fact, now: datetime) -> datetime:
         """Publishing failed, or its outcome is unknown. Returns when to try again."""
         sent = self._sent[family]
         sent[_key(fact)] = sent[_key(fact)]._replace(due=now + AGAIN)
         return now + AGAIN
 
-    def forget(self, family: Name) -> None:
+    def forget(self, family: WorkloadName) -> None:
         """The family is gone."""
         for kept in (self._sent, self._aggregated, self._differs_since):
             kept.pop(family, None)
@@ -175,7 +174,7 @@ class SentActs:
         )
         return last._replace(due=now + PATIENCE) if progresses else last
 
-    def _aggregate_after(self, family: Name, act: Act, now: datetime) -> datetime | None:
+    def _aggregate_after(self, family: WorkloadName, act: Act, now: datetime) -> datetime | None:
         if not isinstance(act.fact, facts.Aggregated):
             return None
         after = self._differs_since.setdefault(family, now) + self._gather
@@ -205,14 +204,14 @@ class Families:
         gather: timedelta = timedelta(0),
     ) -> None:
         self._queues = Queues(enabled=enabled)
-        self._families: dict[Name, KnownFamily] = {}
-        self._family_of: dict[Name, Name | None] = {}
+        self._families: dict[WorkloadName, KnownFamily] = {}
+        self._family_of: dict[WorkloadName, WorkloadName | None] = {}
         self._sent = SentActs(coalesce, gather)
         self._names = NameClaims()
         self._times = LookTimes()
-        self._changed: dict[Name, None] = {}
-        self._open: dict[Name, str] = {}
-        self.unreadable: dict[Name, str] = {}
+        self._changed: dict[WorkloadName, None] = {}
+        self._open: dict[WorkloadName, str] = {}
+        self.unreadable: dict[WorkloadName, str] = {}
         """Families whose acts cannot be computed, and why: they were written by hand or by a newer
         version."""
 
@@ -222,7 +221,7 @@ class Families:
         """Keeps the workload at that key; None: it was deleted.
 
         Raises ValueError if it is not a workload's key."""
-        name = name_of(key)
+        name = workload_name(key)
         self._apply(name, stored, family_of(stored) if stored is not None else None, revision)
         if stored is not None:
             self._sent.through(stored.status.log.fact, now)
@@ -234,12 +233,16 @@ class Families:
         their values need not be decoded.
 
         Raises ValueError if it is not a workload's key."""
-        name = name_of(key)
+        name = workload_name(key)
         if name not in self._family_of or self._family_of[name] is not None:
             self._apply(name, None, None, 0)
 
     def _apply(
-        self, name: Name, stored: StoredWorkload | None, owner: Name | None, revision: int
+        self,
+        name: WorkloadName,
+        stored: StoredWorkload | None,
+        owner: WorkloadName | None,
+        revision: int,
     ) -> None:
         before = self._family_of.get(name)
         if before is not None:
@@ -257,7 +260,9 @@ class Families:
         """Keeps a ClusterQueue or LocalQueue; None: it was deleted. Other kinds are ignored."""
         self._changed.update(dict.fromkeys(self._queues.apply(kind, namespace, name, found)))
 
-    def _keep(self, name: Name, owner: Name, stored: StoredWorkload, revision: int) -> None:
+    def _keep(
+        self, name: WorkloadName, owner: WorkloadName, stored: StoredWorkload, revision: int
+    ) -> None:
         family = self._families.setdefault(owner, KnownFamily(owner))
         if head(stored).role == PARENT:
             family.parent = parent_of(stored, revision)
@@ -265,13 +270,13 @@ class Families:
         else:
             family.variants[name.name] = variant_of(stored, revision)
 
-    def _forget(self, name: Name, owner: Name) -> None:
+    def _forget(self, name: WorkloadName, owner: WorkloadName) -> None:
         family = self._families[owner]
         if family.variants.pop(name.name, None) is None and family.parent is not None:
             self._queues.leave(owner, family.parent.state.queue)
             family.parent = None
 
-    def _drop(self, name: Name) -> None:
+    def _drop(self, name: WorkloadName) -> None:
         family = self._families.get(name)
         if family is None or family.parent is not None or family.variants:
             return
@@ -314,9 +319,9 @@ class Families:
         if family is not None and self._sent.has(family, fact):
             self._times.sooner(family, self._sent.failed(family, fact, now))
 
-    def family_of(self, fact: Fact) -> Name | None:
+    def family_of(self, fact: Fact) -> WorkloadName | None:
         """The family that a fact is about; None: it is gone."""
-        about = Name(fact.namespace, fact.name)
+        about = WorkloadName(fact.namespace, fact.name)
         for family in self._names.claimants(about):
             if self._sent.has(family, fact):
                 return family
@@ -371,11 +376,11 @@ class Families:
             self._open[name] = context.queue
         else:
             self._open.pop(name, None)
-        self._names.set(name, tuple(Name(name.namespace, one) for one in result.names))
+        self._names.set(name, tuple(WorkloadName(name.namespace, one) for one in result.names))
         found, again = self._sent.to_publish(name, result.acts, now)
         looks = [at for at in (result.look, again) if at is not None]
         self._times.set(name, min(looks, default=None))
         return found
 
     def _taken(self, namespace: str, name: str) -> bool:
-        return Name(namespace, name) in self._family_of
+        return WorkloadName(namespace, name) in self._family_of

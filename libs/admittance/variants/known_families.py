@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from admittance.api.queues import ClusterQueue, LocalQueue
 from admittance.api.workload import VariantRow
-from admittance.events.names import plain
+from admittance.events.subjects import WorkloadName
 from admittance.family.gates import Sibling
 from admittance.family.policy import FamilyRules, ParentState, VariantState, rules_of
 from admittance.workload.conditions import Type, find, is_true
@@ -33,13 +33,6 @@ from admittance.workload.stored import (
 
 _NOTHING: Final = WorkloadStatus()
 _encode = msgspec.json.Encoder().encode
-
-
-class Name(NamedTuple):
-    """The name of a workload, not escaped. A family is named like its parent."""
-
-    namespace: str
-    name: str
 
 
 class RowMark(NamedTuple):
@@ -88,27 +81,19 @@ class KnownFamily:
 
     __slots__ = ("name", "parent", "variants")
 
-    def __init__(self, name: Name) -> None:
+    def __init__(self, name: WorkloadName) -> None:
         self.name = name
         self.parent: KnownParent | None = None
         self.variants: dict[str, KnownVariant] = {}
 
 
-def name_of(key: str) -> Name:
-    """The workload's name, from its key in the bucket. Raises ValueError for other keys."""
-    kind, namespace, name = key.split(".")
-    if kind != "workload":
-        raise ValueError(f"{key} is not the key of a workload")
-    return Name(intern(plain(namespace)), intern(plain(name)))
-
-
-def family_of(workload: StoredWorkload) -> Name | None:
+def family_of(workload: StoredWorkload) -> WorkloadName | None:
     """The family that the workload belongs to; None: it is a regular workload."""
     match head(workload).role:
         case role if role == PARENT:
-            return Name(intern(workload.metadata.namespace), intern(workload.metadata.name))
+            return WorkloadName(intern(workload.metadata.namespace), intern(workload.metadata.name))
         case role if role == VARIANT:
-            return Name(intern(workload.metadata.namespace), intern(owner_of(workload)[0]))
+            return WorkloadName(intern(workload.metadata.namespace), intern(owner_of(workload)[0]))
     return None
 
 
@@ -179,37 +164,37 @@ class Queues:
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
         self._rules: dict[str, FamilyRules | None] = {}
-        self._queue_of: dict[Name, str] = {}
-        self._locals_of: dict[str, set[Name]] = {}
-        self._families: dict[Name, set[Name]] = {}
+        self._queue_of: dict[WorkloadName, str] = {}
+        self._locals_of: dict[str, set[WorkloadName]] = {}
+        self._families: dict[WorkloadName, set[WorkloadName]] = {}
 
     def context_of(self, namespace: str, local: str) -> QueueContext:
         """The context of families submitted to that LocalQueue."""
-        queue = self._queue_of.get(Name(namespace, local), "")
+        queue = self._queue_of.get(WorkloadName(namespace, local), "")
         return QueueContext(queue, self._rules[queue]) if queue in self._rules else NO_QUEUE
 
-    def join(self, family: Name, local: str) -> None:
+    def join(self, family: WorkloadName, local: str) -> None:
         """The family was submitted to that LocalQueue."""
-        self._families.setdefault(Name(family.namespace, local), set()).add(family)
+        self._families.setdefault(WorkloadName(family.namespace, local), set()).add(family)
 
-    def leave(self, family: Name, local: str) -> None:
+    def leave(self, family: WorkloadName, local: str) -> None:
         """The family is not in that LocalQueue any more."""
-        where = Name(family.namespace, local)
+        where = WorkloadName(family.namespace, local)
         families = self._families.get(where, set())
         families.discard(family)
         if not families:
             self._families.pop(where, None)
 
-    def apply(self, kind: str, namespace: str, name: str, found: Any) -> Iterable[Name]:
+    def apply(self, kind: str, namespace: str, name: str, found: Any) -> Iterable[WorkloadName]:
         """Keeps the object (None: it was deleted); returns the families that this may affect."""
         match kind:
             case "ClusterQueue":
                 return self._cluster_queue(name, found)
             case "LocalQueue":
-                return self._local_queue(Name(namespace, name), found)
+                return self._local_queue(WorkloadName(namespace, name), found)
         return ()
 
-    def _cluster_queue(self, name: str, found: ClusterQueue | None) -> list[Name]:
+    def _cluster_queue(self, name: str, found: ClusterQueue | None) -> list[WorkloadName]:
         known = name in self._rules
         before = self._rules.pop(name, None)
         if found is not None:
@@ -220,7 +205,7 @@ class Queues:
         locals_ = sorted(self._locals_of.get(name, ()))
         return [family for local in locals_ for family in sorted(self._families.get(local, ()))]
 
-    def _local_queue(self, name: Name, found: LocalQueue | None) -> list[Name]:
+    def _local_queue(self, name: WorkloadName, found: LocalQueue | None) -> list[WorkloadName]:
         before = self._queue_of.pop(name, "")
         if before:
             self._locals_of[before].discard(name)
@@ -239,10 +224,10 @@ class LookTimes:
     they are the most of the heap."""
 
     def __init__(self) -> None:
-        self._at: dict[Name, datetime] = {}
-        self._heap: list[tuple[datetime, Name]] = []
+        self._at: dict[WorkloadName, datetime] = {}
+        self._heap: list[tuple[datetime, WorkloadName]] = []
 
-    def set(self, family: Name, at: datetime | None) -> None:
+    def set(self, family: WorkloadName, at: datetime | None) -> None:
         """Sets the family's time; None: removes it."""
         if at is None:
             self._at.pop(family, None)
@@ -252,7 +237,7 @@ class LookTimes:
             if len(self._heap) > 2 * len(self._at) + SPARE:
                 self._heap = sorted((when, family) for family, when in self._at.items())
 
-    def sooner(self, family: Name, at: datetime) -> None:
+    def sooner(self, family: WorkloadName, at: datetime) -> None:
         """Sets the family's time unless it has an earlier one."""
         set_for = self._at.get(family)
         if set_for is None or at < set_for:
@@ -267,7 +252,7 @@ class LookTimes:
             heappop(self._heap)
         return None
 
-    def due(self, now: datetime) -> Iterator[Name]:
+    def due(self, now: datetime) -> Iterator[WorkloadName]:
         """Removes and returns the families that are due."""
         while (at := self.next()) is not None and at <= now:
             _, family = heappop(self._heap)
@@ -282,10 +267,10 @@ class NameClaims:
     """The names that each family would give to missing variants."""
 
     def __init__(self) -> None:
-        self._of: dict[Name, tuple[Name, ...]] = {}
-        self._claimants: dict[Name, set[Name]] = {}
+        self._of: dict[WorkloadName, tuple[WorkloadName, ...]] = {}
+        self._claimants: dict[WorkloadName, set[WorkloadName]] = {}
 
-    def set(self, family: Name, names: tuple[Name, ...]) -> None:
+    def set(self, family: WorkloadName, names: tuple[WorkloadName, ...]) -> None:
         """Sets the family's names."""
         # A long name is always hashed, so the plain and the hashed name may be equal.
         names = tuple(dict.fromkeys(names))
@@ -298,7 +283,7 @@ class NameClaims:
         for name in names:
             self._claimants.setdefault(name, set()).add(family)
 
-    def claimants(self, name: Name) -> list[Name]:
+    def claimants(self, name: WorkloadName) -> list[WorkloadName]:
         """The families that would use the name."""
         return sorted(self._claimants.get(name, ()))
 

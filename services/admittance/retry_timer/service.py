@@ -52,7 +52,7 @@ log = structlog.get_logger()
 _settled = Reader(SettledReply)
 
 
-class Reconciler:
+class ScheduleReconciler:
     """Keeps the schedules equal to the times that workloads wait for. ``mended`` counts schedules
     corrected by comparisons, ``repeated`` schedules that came due without effect and were set
     again."""
@@ -280,8 +280,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         check_delay=settings.check_delay_seconds,
     )
 
-    def begin(_: int) -> Reconciler:
-        return Reconciler(bus, settings, Timers(limits))
+    def begin(_: int) -> ScheduleReconciler:
+        return ScheduleReconciler(bus, settings, Timers(limits))
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, RETRY_TIMER, begin, lag=lambda one: one.core.pending

@@ -33,7 +33,7 @@ OVER_SECONDS: Final = 86_400.0
 """How long a claim marked over is kept, so that a late runner does not start the job."""
 
 
-class State(enum.Enum):
+class ClaimState(enum.Enum):
     FREE = "free"
     HELD = "held"
     EXPIRED = "expired"
@@ -43,7 +43,7 @@ class State(enum.Enum):
 class Claim(NamedTuple):
     """The state of a key. ``runner``: the runner that holds it or marked it over."""
 
-    state: State
+    state: ClaimState
     runner: str
     revision: int
 
@@ -66,21 +66,21 @@ def read_holder(value: bytes) -> str:
 def read_claim(entry: Entry | None) -> Claim:
     """The claim in an entry of the bucket; None: never claimed."""
     if entry is None:
-        return Claim(State.FREE, "", 0)
+        return Claim(ClaimState.FREE, "", 0)
     if entry.value is None:
         if entry.headers.get(MARKER) == "MaxAge":
-            return Claim(State.EXPIRED, "", entry.revision)
+            return Claim(ClaimState.EXPIRED, "", entry.revision)
         if entry.headers.get(VERDICT) == "over":
-            return Claim(State.OVER, entry.headers.get(RUNNER, ""), entry.revision)
-        return Claim(State.FREE, "", entry.revision)
+            return Claim(ClaimState.OVER, entry.headers.get(RUNNER, ""), entry.revision)
+        return Claim(ClaimState.FREE, "", entry.revision)
     try:
         runner = read_holder(entry.value)
     except Unreadable as error:
         # Another program wrote it. The runner loses the claim, stops the job and cannot report it,
         # as if it were dead. The workload runs again, under another admission.
         log_set_aside(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
-        return Claim(State.EXPIRED, "", entry.revision)
-    return Claim(State.HELD, runner, entry.revision)
+        return Claim(ClaimState.EXPIRED, "", entry.revision)
+    return Claim(ClaimState.HELD, runner, entry.revision)
 
 
 class Claims:
@@ -107,7 +107,7 @@ class Claims:
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, int):
                 self.held[key] = answer
-                claims.append(Claim(State.HELD, self._runner, answer))
+                claims.append(Claim(ClaimState.HELD, self._runner, answer))
             elif isinstance(answer, StaleRevision):
                 claims.append(await self._take_over(key, again))
             else:
@@ -116,8 +116,10 @@ class Claims:
 
     async def _take_over(self, key: str, again: bool) -> Claim:
         claim = await self.read(key)
-        ours = claim.state is State.HELD and claim.runner == self._runner
-        if not (ours or claim.state is State.FREE or (again and claim.state is State.EXPIRED)):
+        ours = claim.state is ClaimState.HELD and claim.runner == self._runner
+        if not (
+            ours or claim.state is ClaimState.FREE or (again and claim.state is ClaimState.EXPIRED)
+        ):
             return claim
         # Also when it is ours already: its TTL starts again.
         answer = (await self._put([(key, claim.revision)]))[0]
@@ -126,7 +128,7 @@ class Claims:
         if isinstance(answer, Refused):
             raise answer
         self.held[key] = answer
-        return Claim(State.HELD, self._runner, answer)
+        return Claim(ClaimState.HELD, self._runner, answer)
 
     async def renew(self) -> list[str]:
         """Renews the TTL of every claim; returns the keys that are not ours any more.
@@ -144,10 +146,10 @@ class Claims:
                 if self.held.get(key) != revision:
                     continue  # marked over or released meanwhile
                 claim = await self.read(key)
-                if claim.state is State.HELD and claim.runner == self._runner:
+                if claim.state is ClaimState.HELD and claim.runner == self._runner:
                     # An earlier write of ours lost its answer: its age is unknown.
                     claim = await self._take_over(key, False)
-                if not (claim.state is State.HELD and claim.runner == self._runner):
+                if not (claim.state is ClaimState.HELD and claim.runner == self._runner):
                     self.held.pop(key, None)
                     lost.append(key)
             else:
@@ -163,11 +165,11 @@ class Claims:
         headers = {VERDICT: "over", RUNNER: self._runner}
         while True:
             claim = await self.read(key)
-            if claim.state is State.OVER:
+            if claim.state is ClaimState.OVER:
                 return claim.runner == self._runner and not dead_only
-            if claim.state is State.HELD and claim.runner != self._runner:
+            if claim.state is ClaimState.HELD and claim.runner != self._runner:
                 return False
-            if dead_only and claim.state is not State.EXPIRED:
+            if dead_only and claim.state is not ClaimState.EXPIRED:
                 return False
             message = delete_message(
                 key,
@@ -186,7 +188,7 @@ class Claims:
         """Releases the claim, if it is ours."""
         self.held.pop(key, None)
         claim = await self.read(key)
-        if claim.state is State.HELD and claim.runner == self._runner:
+        if claim.state is ClaimState.HELD and claim.runner == self._runner:
             message = delete_message(
                 key, expected=claim.revision, ttl_seconds=OVER_SECONDS, bucket=CLAIMS
             )

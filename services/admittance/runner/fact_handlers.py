@@ -1,23 +1,29 @@
-"""Handles ``admitted`` and ``evicted``: claims admissions, stops jobs, reports lost jobs.
+"""Starts and stops jobs as facts, claims and, at the start of a runner, the bucket require.
 
-Requests to the bus are repeated until the bus answers.
+The log alone is not enough at the start: a new runner on an old log would start jobs that ended
+long ago. So a runner reads its data folder, its claims and the bucket, and then facts from a log
+position that it noted before the bucket. Requests to the bus are repeated until the bus answers.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
 import structlog
 
 from admittance.events.facts import Admitted, Evicted, Stopped
+from admittance.events.names import BadToken, plain
+from admittance.events.reader import number
 from admittance.runner import decide
-from admittance.runner.admissions import AdmissionState
-from admittance.runner.claims import State
-from admittance.runner.decide import NODE_FAILURES
-from admittance.runner.folder import run_key
-from admittance.runner.other_folders import wait_for_shim
+from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
+from admittance.runner.claims import ClaimState, read_claim
+from admittance.runner.decide import NODE_FAILURES, Run, Stage
+from admittance.runner.folder import run_key, wait_for_shim
 from admittance.runner.run_manager import RunManager
+from admittance.runner.shim import boot_seconds
+from admittance.runtime.bus.bucket import Entry
 
 log = structlog.get_logger(service="runner")
 
@@ -36,14 +42,14 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
     claims = await manager.retry(lambda: manager.claims.take(keys))
     ours = []
     for key, claim in zip(keys, claims, strict=True):
-        if claim.state is State.HELD and claim.runner == manager.folder.runner:
+        if claim.state is ClaimState.HELD and claim.runner == manager.folder.runner:
             ours.append(key)
             continue
         manager.handle(key, decide.NotOurs())
         of = new[key].namespace, new[key].name, new[key].revision
-        if claim.state is State.EXPIRED:
+        if claim.state is ClaimState.EXPIRED:
             manager.run_in_background(report_lost_job(manager, *of), key)
-        elif claim.state is State.OVER and claim.runner == manager.folder.runner:
+        elif claim.state is ClaimState.OVER and claim.runner == manager.folder.runner:
             # We may have marked it over and crashed before publishing.
             manager.run_in_background(publish_end(manager, *of), key)
     # Read after claiming: an admission evicted before that is not started.
@@ -96,7 +102,7 @@ async def answer_eviction(
     if found is not None:
         key = run_key(namespace, name, found[0].revision)
         claim = await manager.retry(lambda: manager.claims.read(key))
-        if claim.state is State.EXPIRED:
+        if claim.state is ClaimState.EXPIRED:
             manager.run_in_background(
                 report_lost_job(manager, namespace, name, found[0].revision), key
             )
@@ -154,3 +160,105 @@ async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
     )
     if found is not None:
         await admit(manager, [found])
+
+
+# The start of a runner. ----------------------------------------------------------------
+
+
+async def recover(manager: RunManager) -> None:
+    """Continues the runs in this data folder and starts admissions that no runner has claimed."""
+    _read_folder(manager)
+    await _take_claims_again(manager)
+    views = await manager.retry(manager.admissions.all_views)
+    for key, run in list(manager.runs.items()):
+        view = view_of(views.get((run.namespace, run.name)), run.revision)
+        if view.state is AdmissionState.EVICTED:
+            manager.handle(key, decide.Evicted(view.evicted))
+        elif view.state is AdmissionState.OVER and manager.folders[key].journal.outcome is None:
+            # The eviction was missed; its revision is not known, and its answer is not awaited.
+            manager.handle(key, decide.Evicted(run.revision + 1))
+    for key, found in list(manager.folders.items()):
+        manager.report_journal(key, found)
+    await manager.check_runs()
+    waiting = []
+    for (namespace, name), view in views.items():
+        key = run_key(namespace, name, view.revision)
+        if key in manager.runs or key in manager.closed:
+            continue
+        if view.state is AdmissionState.EVICTED:
+            await answer_eviction(manager, namespace, name, view.uid, view.evicted)
+        elif view.state is AdmissionState.CURRENT:
+            waiting.append((namespace, name))
+    for start in range(0, len(waiting), REQUESTS_MAX):
+        part = waiting[start : start + REQUESTS_MAX]
+        await asyncio.gather(*(admit_current(manager, namespace, name) for namespace, name in part))
+    log.info("runner_recovered", runs=len(manager.runs), considered=len(waiting))
+
+
+def _read_folder(manager: RunManager) -> None:
+    manager.given_back.update((found.identity.key, found) for found in manager.folder.given_back())
+    for found in manager.folder.runs():
+        identity = found.identity
+        if found.is_closed():
+            manager.closed[identity.key] = found
+            continue
+        found.read_journal()
+        note = found.stop_note()
+        manager.folders[identity.key] = found
+        manager.runs[identity.key] = Run(
+            namespace=identity.namespace,
+            name=identity.name,
+            uid=identity.uid,
+            revision=identity.revision,
+            # Facts published before are published again, with the same message ids.
+            stage=Stage.STARTING if note is None else Stage.STOPPING,
+            evicted=note.evicted if note else 0,
+            leaving=note.leaving if note else False,
+            claim_lost=note.claim_lost if note else False,
+        )
+        if note is not None:
+            # The stop may have been noted but not sent.
+            manager.launcher.stop(found)
+
+
+async def _take_claims_again(manager: RunManager) -> None:
+    """Renews the claims of runs that may still run; stops runs that another runner claimed."""
+    keys = [key for key, found in manager.folders.items() if found.journal.outcome is None]
+    began = boot_seconds()
+    claims = await manager.retry(lambda: manager.claims.take(keys, again=True))
+    for key, claim in zip(keys, claims, strict=True):
+        if not (claim.state is ClaimState.HELD and claim.runner == manager.folder.runner):
+            manager.handle(key, decide.ClaimLost())
+    manager.folder.touch_lease(began)
+
+
+# Claims of other runners. ---------------------------------------------------------------
+
+
+async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> None:
+    """Reacts to claims of other runners: expired, released, or taken from us."""
+    for entry in entries:
+        namespace, _, rest = entry.key.partition(".")
+        name, _, written = rest.partition(".")
+        revision = number(written)
+        if namespace == "_alive" or revision is None:
+            continue
+        claim = read_claim(entry)
+        if claim.state is ClaimState.OVER or claim.runner == manager.folder.runner:
+            continue
+        if entry.key in manager.runs:
+            if entry.revision > manager.claims.held.get(entry.key, entry.revision):
+                manager.claims.held.pop(entry.key, None)
+                manager.handle(entry.key, decide.ClaimLost())
+            continue
+        try:
+            plain_namespace, plain_name = plain(namespace), plain(name)
+        except BadToken:
+            continue
+        if claim.state is ClaimState.EXPIRED:
+            # In the background: it may wait for a shim's end.
+            manager.run_in_background(
+                report_lost_job(manager, plain_namespace, plain_name, revision), entry.key
+            )
+        elif claim.state is ClaimState.FREE and not manager.shutting_down:
+            await admit_current(manager, plain_namespace, plain_name)

@@ -19,24 +19,30 @@ runner/
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+import structlog
 
 from admittance.events.names import token
+from admittance.events.subjects import CLAIMS
 from admittance.runner.plan import Plan
 from admittance.runtime import chance
+from admittance.runtime.bus.bucket import put_message, read_all
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """``kind``: succeeded, failed, stopped or lost."""
 
     kind: str
@@ -63,7 +69,7 @@ class Journal:
         self.offset = 0
         self.up = False
         self.ready = False
-        self.outcome: Outcome | None = None
+        self.outcome: RunOutcome | None = None
         self.processes: dict[int, int] = {}
         """Every process group ever started: pid to start time in ticks."""
         self.ended: dict[str, int] = {}
@@ -96,7 +102,7 @@ class Journal:
                 case "ready":
                     self.ready = True
                 case "outcome":
-                    self.outcome = Outcome(line.kind, line.message)
+                    self.outcome = RunOutcome(line.kind, line.message)
                     self.exit_code = line.code
         return whole > 0
 
@@ -372,3 +378,90 @@ class DataFolder:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
                 identity = _identity.decode((path / "earlier.json").read_bytes())
                 yield RunFolder(path, identity)
+
+
+FOLDER_PREFIX: Final = "_runner"
+KNOWN_SECONDS: Final = 2 * 86_400.0
+"""How long an announced folder is remembered."""
+SHIM_END_SECONDS: Final = 60.0
+"""Longest wait for a shim that has outlived its claim: twice the usual grace period."""
+LOOK_SECONDS: Final = 0.2
+
+log = structlog.get_logger(service="runner")
+
+
+class _AnnouncedFolder(msgspec.Struct, frozen=True):
+    root: str = ""
+
+
+class OtherRun(NamedTuple):
+    """A run in the folder of another runner. ``secret``: of that folder; None: not readable."""
+
+    folder: RunFolder
+    secret: bytes | None
+
+
+class OtherFolders:
+    """Folders that other runners have announced."""
+
+    def __init__(self, bus: Bus, folder: DataFolder) -> None:
+        self._bus = bus
+        self._folder = folder
+
+    async def announce(self) -> None:
+        """Writes the path of our folder for other runners. Raises Unavailable."""
+        value = msgspec.json.encode(_AnnouncedFolder(str(self._folder.root)))
+        key = f"{FOLDER_PREFIX}.{self._folder.runner}"
+        await self._bus.publish(
+            put_message(key, value, expected=None, ttl_seconds=KNOWN_SECONDS, bucket=CLAIMS)
+        )
+
+    async def find(self, key: str) -> OtherRun | None:
+        """The run of that key in a readable folder of another runner; None: not found.
+
+        Raises Unavailable.
+        """
+        roots = {}
+        for entry in await read_all(self._bus, f"{FOLDER_PREFIX}.>", bucket=CLAIMS):
+            runner = entry.key.removeprefix(f"{FOLDER_PREFIX}.")
+            if runner != self._folder.runner and entry.value is not None:
+                with suppress(msgspec.MsgspecError):
+                    roots[runner] = read_root(entry.value)
+        return await asyncio.to_thread(find_run, roots, key)
+
+
+def read_root(value: bytes) -> str:
+    """The path of a runner's folder as stored in the bucket of claims. Raises MsgspecError."""
+    return msgspec.json.decode(value, type=_AnnouncedFolder).root
+
+
+async def wait_for_shim(run: OtherRun) -> None:
+    """Waits until the run's shim has ended, at most SHIM_END_SECONDS. A shim ends by itself before
+    the claim expires, but it may hang."""
+    for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
+        run.folder.read_journal()
+        if run.folder.journal.outcome is not None or not run.folder.shim_lives():
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    else:
+        log.warning("shim_outlives_its_claim", run=run.folder.identity.key)
+    run.folder.read_journal()
+
+
+def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
+    """The run of that key in one of the folders; ``roots``: runner id to path."""
+    for runner, root in roots.items():
+        path = Path(root)
+        try:
+            if not path.is_absolute() or (path / "id").read_text().strip() != runner:
+                continue
+            found = open_run(path, key)
+        except (OSError, ValueError):
+            continue
+        if found is None:
+            continue
+        try:
+            return OtherRun(found, (path / "secret").read_text().strip().encode())
+        except (OSError, ValueError):
+            return OtherRun(found, None)
+    return None

@@ -31,13 +31,14 @@ from admittance.runner.folder import (
     ClosedRuns,
     DataFolder,
     Identity,
+    OtherFolders,
+    OtherRun,
     RunFolder,
     Spec,
     StopNote,
     run_key,
 )
 from admittance.runner.launcher import Executor, Launcher
-from admittance.runner.other_folders import OtherFolders, OtherRun
 from admittance.runner.plan import CannotRun, Plan
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing

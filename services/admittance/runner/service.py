@@ -18,11 +18,10 @@ from admittance.events.subjects import CLAIMS
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
-from admittance.runner.fact_handlers import admit, admit_current, evict
+from admittance.runner.fact_handlers import admit, admit_current, evict, on_claims_changed, recover
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.launcher import executor_of
 from admittance.runner.logs import LogReader
-from admittance.runner.recover import on_claims_changed, recover
 from admittance.runner.run_manager import RunManager
 from admittance.runner.shim import boot_seconds
 from admittance.runtime import clock

@@ -20,7 +20,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION,
 from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.requests import FamiliesReply
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import WorkloadName, subject_of, workload_name
 from admittance.lease.lease_state import VARIANT_CONTROLLER
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
@@ -35,7 +35,6 @@ from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauge, served
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, Families
-from admittance.variants.known_families import Name, name_of
 from admittance.variants.required_acts import Act
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 
@@ -56,7 +55,7 @@ TOLD: Final[dict[type[Fact], str]] = {
 log = structlog.get_logger()
 
 
-class Reconciler:
+class FamilyReconciler:
     """Keeps families as policy requires. ``epoch``: of its leadership. ``stated`` counts the facts
     that the bus has acknowledged."""
 
@@ -69,7 +68,7 @@ class Reconciler:
         self._epoch = epoch
         self._serial = 0
         self._traces: dict[tuple[str, str], str] = {}
-        self._complained: set[Name] = set()
+        self._complained: set[WorkloadName] = set()
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._serving: micro.Serving | None = None
@@ -130,7 +129,7 @@ class Reconciler:
         self.core.apply_object(OBJECT_KINDS[kind], "".join(namespace), name, found, now)
 
     def _trace(self, entry: Entry) -> None:
-        name = name_of(entry.key)
+        name = workload_name(entry.key)
         context = extract(entry.headers)
         if context and name in self.core:
             self._traces[name] = context
@@ -239,8 +238,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs the variant-controller while this instance leads, until stop is set."""
     enabled = (GATES | settings.configuration.feature_gates)[GATE]
 
-    def begin(epoch: int) -> Reconciler:
-        return Reconciler(bus, settings, Families(enabled=enabled, gather=GATHER), epoch)
+    def begin(epoch: int) -> FamilyReconciler:
+        return FamilyReconciler(bus, settings, Families(enabled=enabled, gather=GATHER), epoch)
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda one: one.core.pending

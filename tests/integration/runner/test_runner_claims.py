@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from admittance.events.subjects import CLAIMS
-from admittance.runner.claims import Claims, State
+from admittance.runner.claims import Claims, ClaimState
 from admittance.runner.folder import run_key
 from admittance.runtime.bus.bucket import get, put_message
 from integration.runner.harness import NAMESPACE, RunnerProcess, World, until
@@ -221,7 +221,7 @@ class TestClaims:
         assert await a.mark_over(KEY)
         assert await a.mark_over(KEY), "saying so twice is saying so once"
         assert not await b.mark_over(KEY)
-        assert (await b.take([KEY]))[0].state is State.OVER
+        assert (await b.take([KEY]))[0].state is ClaimState.OVER
 
     async def test_a_released_claim_is_free(self, world: World) -> None:
         a, b = (Claims(world.bus, name, 60.0) for name in "ab")
@@ -237,13 +237,13 @@ class TestClaims:
         for _ in range(4):
             await asyncio.sleep(0.4)
             assert await a.renew() == []
-        assert (await b.take([KEY]))[0].state is State.HELD
+        assert (await b.take([KEY]))[0].state is ClaimState.HELD
 
         async def expired() -> bool:
-            return (await b.read(KEY)).state is State.EXPIRED
+            return (await b.read(KEY)).state is ClaimState.EXPIRED
 
         await until(expired, "the end of the claim")
-        assert (await b.take([KEY]))[0].state is State.EXPIRED
+        assert (await b.take([KEY]))[0].state is ClaimState.EXPIRED
         assert await a.renew() == [KEY]
         assert (await a.take([KEY], again=True))[0].runner == "a"
         assert not await b.mark_over(KEY, dead_only=True)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from admittance.events.requests import Logs, LogsReply
-from admittance.runner.claims import Claims, State
+from admittance.runner.claims import Claims, ClaimState
 from admittance.runner.folder import run_key
 from admittance.runner.service import run
 from admittance.runtime.bus.history import past
@@ -140,7 +140,7 @@ async def test_an_eviction_that_nobody_answered_is_answered_by_the_next_runner(
     async with world.runner():
         assert (await world.hears("stopped", "train")).revision == evicted
         late = await Claims(world.bus, "late", 60.0).take([run_key(NAMESPACE, "train", admitted)])
-        assert late[0].state is State.OVER, "a slower runner must not start it now"
+        assert late[0].state is ClaimState.OVER, "a slower runner must not start it now"
     assert output(world) == ""
 
 

@@ -3,7 +3,7 @@
 What its shell does with files and processes is told here in a few words: a `Folder` is what
 outlives the process, a `Job` is a shim with its pods, which runs on when the runner dies and ends
 by itself when the lease is not renewed. Hearing, recovering and mourning follow
-`admittance.runner.fact_handlers` and `admittance.runner.recover`, question by question.
+`admittance.runner.fact_handlers` and `admittance.runner.fact_handlers`, question by question.
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ from admittance.runner.folder import (
     DataFolder,
     Identity,
     Journal,
-    Outcome,
     RunFolder,
+    RunOutcome,
     Spec,
     StopNote,
+    find_run,
     run_key,
 )
 from admittance.runner.logs import read_logs
-from admittance.runner.other_folders import find_run
 from admittance.runner.service import expired
 from admittance.runtime.errors import SetupError
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -158,7 +158,7 @@ def test_half_a_line_of_a_journal_waits_for_its_other_half() -> None:
     assert not journal.feed(b'{"e":"outc')
     assert journal.offset == 11
     assert journal.feed(b'{"e":"outcome","kind":"failed","message":"why"}\n')
-    assert journal.outcome == Outcome("failed", "why")
+    assert journal.outcome == RunOutcome("failed", "why")
 
 
 def test_garbage_in_a_journal_is_passed_over() -> None:
