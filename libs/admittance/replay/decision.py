@@ -1,9 +1,14 @@
-"""Repeats a decision from the log and compares the result. Pure."""
+"""Repeats a decision from the log with the scheduler's own decision function, and compares. Pure.
+
+A decision records in its `Scan` what neither the bucket nor the log shows: which heads had their
+turn before it in the cycle, and behind which flavors their scans began. The replay sets these heads
+and calls the function that decides in the live scheduler.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -13,25 +18,53 @@ from admittance.api.kinds import OBJECT_KINDS
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import LogMessage
 from admittance.events.codec import Undecodable, decode
-from admittance.events.facts import Assigned, Decision, Preempted, Refused
-from admittance.events.reader import BucketEntry
-from admittance.scheduling.cycle.outcomes import Decided
-from admittance.scheduling.decision_replay import (
-    Again,
-    Turn,
-    is_recheck,
-    is_turn,
-    key_of,
-    rechecked,
-    turns_of,
-    usages_of,
+from admittance.events.facts import (
+    Assigned,
+    Confirmed,
+    Decision,
+    Planned,
+    Preempted,
+    Refused,
+    Revoked,
 )
+from admittance.events.reader import BucketEntry
+from admittance.events.shapes import Refusal
+from admittance.scheduling.cycle.cycle import refusal_for
+from admittance.scheduling.cycle.outcomes import Decided, assume_assigned
+from admittance.scheduling.cycle.refusals import standing_of, with_all_flavors
+from admittance.scheduling.families import migration
+from admittance.scheduling.scheduler import Scheduler
+from admittance.scheduling.state import planned
+from admittance.scheduling.state.assignment import Cursor, charges_of
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
+from admittance.scheduling.state.queue import remove_from_queue
+from admittance.scheduling.state.workload_info import Domain, InFlight, SavedCursor, WorkloadInfo
 from admittance.workload import stored
 from admittance.workload.bucket_reader import names_of
 
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 """Fields that describe how a decision was made, not the decision."""
+
+_IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
+    Confirmed: InFlight.CONFIRMED,
+    Planned: InFlight.PLANNED,
+    Preempted: InFlight.PREEMPTED,
+    Refused: InFlight.REFUSED,
+    Revoked: InFlight.REVOKED,
+}
+
+
+class CannotRepeat(Exception):
+    """Something that the decision was made from is not known; the text names it."""
+
+
+class Turn(NamedTuple):
+    """A head of the cycle. ``cursor``: the flavors behind which its scan began; (): none."""
+
+    key: Key
+    cursor: Cursor = ()
 
 
 class LoggedDecision(NamedTuple):
@@ -43,9 +76,9 @@ class LoggedDecision(NamedTuple):
 
 
 class Repetition(NamedTuple):
-    """``differences``: a sentence each; empty: the same decision. ``made``: the repeated decision.
-    ``turns``: the heads; ``workloads``, ``objects``, ``inflight``: the size of the scheduler's
-    state and the number of decisions in flight."""
+    """``differences``: a sentence each; empty: the same decision. ``made``: the repeated decisions.
+    ``turns``: the heads; ``workloads``, ``objects``, ``inflight``: the size of the rebuilt state
+    and the number of decisions in flight."""
 
     differences: list[str]
     made: list[Any]
@@ -55,17 +88,16 @@ class Repetition(NamedTuple):
     inflight: int
 
 
-def logged_decision(heard: LogMessage) -> LoggedDecision | None:
-    """The decision in a message; None: not a decision by a leader of its domain."""
+def logged_decision(message: LogMessage) -> LoggedDecision | None:
+    """The decision in a message; None: it is not a decision by a leader of its domain."""
     try:
-        fact = decode(heard.subject, heard.data)
+        fact = decode(message.subject, message.data)
     except Undecodable:
         return None
-    if not isinstance(fact, Decision) or heard.fence is None:
+    fence = message.fence
+    if not isinstance(fact, Decision) or fence is None or fence.domain != fact.domain:
         return None
-    if heard.fence.domain != fact.domain:
-        return None
-    return LoggedDecision(heard.sequence, heard.fence.epoch, fact)
+    return LoggedDecision(message.sequence, fence.epoch, fact)
 
 
 def revisions_needed(decision: Decision) -> list[int]:
@@ -98,23 +130,20 @@ def repeat(
         if scan is not None and scan.seen:
             return _repeat_parked(decision, of_leader, bucket_at, config)
         return _repeat_inadmissible(decision, of_leader, bucket_at(decision.seen), config)
-    same_cycle = [
-        one for one in of_leader if _is_of_cycle(one.decision, decision.time, decision.seen)
-    ]
-    earlier = [one for one in of_leader if one not in same_cycle]
+    same = [one for one in of_leader if _is_of_cycle(one.decision, decision.time, decision.seen)]
+    earlier = [one for one in of_leader if one not in same]
     if is_recheck(decision):
-        # All rechecks of reservations are published together, before the heads are considered.
+        # All rechecks of a cycle are published together, before its heads have their turns.
         rechecks = [one.decision for one in of_leader if _is_same_recheck(one.decision, decision)]
         earlier = [one for one in earlier if not _is_same_recheck(one.decision, decision)]
-        rebuilt = RebuiltScheduler(bucket_at(decision.seen), earlier, config, decision)
-        looked_at = rechecked([*rechecks, decision])
-        made: list[Decided] = rebuilt.core.before_turns(decision.domain, looked_at, now=rebuilt.now)
+        rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
+        keys = rechecked([*rechecks, decision])
+        made = rebuilt.core.recheck(decision.domain, keys, now=rebuilt.now)
         return rebuilt.repetition(_differences(decision, made), made, [])
-    rebuilt = RebuiltScheduler(bucket_at(decision.seen), earlier, config, decision)
-    cycle = [*(one.decision for one in same_cycle), decision]
+    rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
+    cycle = [*(one.decision for one in same), decision]
     turns = turns_of(cycle)
-    usages = usages_of(cycle)
-    made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now, usages=usages)
+    made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now, usages=usages_of(cycle))
     return rebuilt.repetition(_differences(decision, made), made, turns)
 
 
@@ -127,26 +156,22 @@ def _repeat_parked(
     """Repeats the refusal of a workload whose class was parked in an earlier cycle. Flavors that
     were not tried then have the numbers of the time when the refusal was published."""
     scan = decision.scan
-    assert scan is not None, "only such a refusal"
+    assert scan is not None, "the refusal of a class records its scan"
     then = scan.at or decision.time
-    assert then is not None, "a scheduler says when"
-    same_cycle = [one.decision for one in of_leader if _is_of_cycle(one.decision, then, scan.seen)]
-    earlier = [
-        one for one in of_leader if one.decision.time is not None and one.decision.time < then
-    ]
-    first = RebuiltScheduler(
-        bucket_at(scan.seen), earlier, config, decision, seen=scan.seen, now=then
-    )
+    assert then is not None, "decisions have a time"
+    same = [one.decision for one in of_leader if _is_of_cycle(one.decision, then, scan.seen)]
+    earlier = [one for one in of_leader if (one.decision.time or then) < then]
+    first = _Rebuilt(bucket_at(scan.seen), earlier, config, decision, seen=scan.seen, now=then)
     own = (decision.namespace, decision.name)
     head = key_of(scan.head) if scan.head else own
-    turns = [turn for turn in turns_of(same_cycle) if turn.key != head]
+    turns = [turn for turn in turns_of(same) if turn.key != head]
     turns.append(Turn(head, scan.cursor))
     made = first.core.turns(decision.domain, turns, now=then)
     parked = first.core.refusal(head)
     if parked is None:
-        return first.repetition(["it would not be parked now"], made, turns)
-    second = RebuiltScheduler(bucket_at(decision.seen), of_leader, config, decision)
-    again = second.core.completed(own, parked)
+        return first.repetition(["the workload would not be parked now"], made, turns)
+    second = _Rebuilt(bucket_at(decision.seen), of_leader, config, decision)
+    again = with_all_flavors(second.core.head(own), parked)
     return second.repetition(_field_differences(decision.refusal, again), [again], turns)
 
 
@@ -157,25 +182,147 @@ def _repeat_inadmissible(
     config: Config,
 ) -> Repetition:
     """Repeats the refusal of a single workload."""
-    rebuilt = RebuiltScheduler(entries, of_leader, config, decision)
+    rebuilt = _Rebuilt(entries, of_leader, config, decision)
     turns = [Turn((decision.namespace, decision.name))]
     made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now)
     again = rebuilt.core.refusal(turns[0].key)
     if again is None:
-        return rebuilt.repetition(["it would not be set aside now"], made, turns)
+        return rebuilt.repetition(["the workload would not be inadmissible now"], made, turns)
     return rebuilt.repetition(_field_differences(decision.refusal, again), [again], turns)
 
 
-def _is_of_cycle(one: Decision, time: datetime | None, seen: int) -> bool:
-    return one.time == time and one.seen == seen and is_turn(one)
+# The scheduler of that time. ----------------------------------------------------------------
 
 
-def _is_same_recheck(one: Decision, other: Decision) -> bool:
-    return is_recheck(one) and (one.time, one.seen) == (other.time, other.seen)
+class DecisionReplay(Scheduler):
+    """A scheduler whose heads and decisions in flight are set from the log."""
+
+    def assume(self, decision: Decision) -> bool:
+        """Sets a logged decision as in flight. False: the state has a newer workload already."""
+        state = self._state
+        workload = state.workloads.get((decision.namespace, decision.name))
+        domain = state.domains.get(decision.domain)
+        if workload is None or domain is None or workload.revision != decision.revision:
+            return False
+        self.seen(decision.seen)
+        if isinstance(decision, Assigned):
+            self._assume_assigned(workload, domain, decision)
+            return True
+        if isinstance(decision, Planned):
+            planned.assume_plan(state, workload, decision.pending_preemption)
+        elif isinstance(decision, Confirmed):
+            planned.assume_plan(state, workload, None)
+            state.pods_ready.assume_admitted(workload, domain)
+        workload.preemptor_waits = workload.preemptor_waits or isinstance(decision, Preempted)
+        state.set_in_flight(workload, domain, _IN_FLIGHT.get(type(decision), InFlight.NOTHING))
+        return True
+
+    def _assume_assigned(self, workload: WorkloadInfo, domain: Domain, decision: Assigned) -> None:
+        state = self._state
+        queue = state.queue(decision.admission.cluster_queue)
+        if workload.queue is not None:
+            workload.queue.forget_preemptor(workload)
+            remove_from_queue(workload.queue, workload)
+        source = decision.migrates_from
+        giver = state.workloads.get((source.namespace, source.name)) if source is not None else None
+        if giver is not None and giver.charge is None:
+            giver = None
+        migration.gives_way(state, workload, queue.name, decision.admission)
+        assume_assigned(
+            state,
+            domain,
+            workload,
+            queue,
+            decision.admission,
+            charges_of(queue.node, decision.admission, workload.shape)
+            if queue.node is not None and workload.shape is not None
+            else [],
+            givers=[
+                one
+                for given in decision.preempts
+                if (one := state.workloads.get((given.namespace, given.name))) is not None
+                and one.revision == given.revision
+                and one.charge is not None
+            ],
+            plan=decision.pending_preemption,
+            migrates_from=giver if workload.family is not None else None,
+            now=decision.time or state.now,
+        )
+
+    def turns(
+        self,
+        domain: str,
+        turns: Iterable[Turn],
+        *,
+        now: datetime,
+        usages: Mapping[str, float] | None = None,
+    ) -> list[Decided]:
+        """The decisions of a cycle with these heads. ``usages``: of the LocalQueues, as they were
+        compared. Raises CannotRepeat if a head did not compete."""
+        found = self._domain(domain)
+        self.wake(now=now)
+        for one in found.queues:
+            if one.lanes is not None:
+                one.lanes.set_usages(usages or {})
+        self._cycle.number += 1
+        found.flush = found.quota_reduced = False
+        found.rechecks.clear()
+        found.ready.clear()
+        for key, cursor in turns:
+            workload = self.head(key)
+            queue = workload.queue
+            assert queue is not None and workload.cls is not None, "it is a head"
+            if queue in found.ready and queue.preemptor is not workload:
+                raise CannotRepeat(f"two workloads of ClusterQueue {queue.name} had their turn")
+            queue.preemptor = workload
+            found.ready[queue] = None
+            workload.cursor = None
+            if cursor:
+                generation = queue.generation + found.generation
+                workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
+        # A refusal may be published while quota is handed over, when no cycle runs.
+        self._state.handovers.pop(found, None)
+        return self.decide(found, now=now)
+
+    def recheck(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:
+        """The decisions of a cycle without heads, about reduced quotas and these reservations, in
+        order."""
+        found = self._domain(domain)
+        self.wake(now=now)
+        found.quota_reduced = True
+        found.ready.clear()
+        found.rechecks = {one: None for key in keys if (one := self._state.workloads.get(key))}
+        return self.decide(found, now=now)
+
+    def refusal(self, key: Key) -> Refusal | None:
+        """Why the workload is parked or blocks its queue; None: it is not and does not."""
+        workload = self._state.workloads.get(key)
+        if workload is None:
+            return None
+        refusal = refusal_for(workload)
+        if refusal is None and (standing := standing_of(workload)) is not None:
+            return standing.refusal
+        return refusal
+
+    def head(self, key: Key) -> WorkloadInfo:
+        """The pending workload. Raises CannotRepeat if it does not compete."""
+        workload = self._state.workloads.get(key)
+        name = "/".join(key)
+        if workload is None:
+            raise CannotRepeat(f"workload {name} did not exist at that revision")
+        if workload.queue is None or workload.entry is None or workload.in_flight:
+            raise CannotRepeat(f"workload {name} did not compete at that revision")
+        return workload
+
+    def _domain(self, name: str) -> Domain:
+        found = self._state.domains.get(name)
+        if found is None:
+            raise CannotRepeat(f"domain {name} did not exist at that revision")
+        return found
 
 
-class RebuiltScheduler:
-    """A scheduler with the state of the one that decided."""
+class _Rebuilt:
+    """A `DecisionReplay` with the state of the scheduler that decided."""
 
     def __init__(
         self,
@@ -188,23 +335,20 @@ class RebuiltScheduler:
         now: datetime | None = None,
     ) -> None:
         time = now or decision.time
-        assert time is not None, "a scheduler says when"
+        assert time is not None, "decisions have a time"
         self.now = time
-        self.core = Again(config)
+        self.core = DecisionReplay(config)
         self.core.own(decision.domain)
-        self.inflight = 0
+        self._inflight = 0
         self._entries = entries
         waiting = deque(before)
         for entry in entries:
             while waiting and waiting[0].decision.seen < entry.revision:
-                self._assume(waiting.popleft().decision)
+                self._inflight += self.core.assume(waiting.popleft().decision)
             self._read(entry)
         for one in waiting:
-            self._assume(one.decision)
+            self._inflight += self.core.assume(one.decision)
         self.core.seen(seen or decision.seen)
-
-    def _assume(self, decision: Decision) -> None:
-        self.inflight += self.core.assume(decision)
 
     def _read(self, entry: BucketEntry) -> None:
         prefix = entry.key.partition(".")[0]
@@ -220,7 +364,7 @@ class RebuiltScheduler:
     def repetition(
         self, differences: Iterable[str], made: Iterable[Any], turns: Iterable[Turn]
     ) -> Repetition:
-        """The result, with the size of its inputs."""
+        """The result, with the size of the state."""
         present = [entry for entry in self._entries if entry.value is not None]
         workloads = sum(entry.key.startswith("workload.") for entry in present)
         return Repetition(
@@ -229,8 +373,74 @@ class RebuiltScheduler:
             ["/".join(turn.key) for turn in turns],
             workloads,
             len(present) - workloads,
-            self.inflight,
+            self._inflight,
         )
+
+
+# Reading decisions. -------------------------------------------------------------------------
+
+
+def is_turn(decision: Decision) -> bool:
+    """Whether it was made in the turn of a head; a refusal may be published later."""
+    if isinstance(decision, Refused):
+        return decision.refusal.reason == WAITS_FOR_VICTIMS
+    return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
+
+
+def is_recheck(decision: Decision) -> bool:
+    """Whether it is about a reservation, and was made before the turns of its cycle."""
+    if isinstance(decision, Preempted):
+        return decision.planned
+    return isinstance(decision, Planned | Confirmed | Revoked)
+
+
+def _is_of_cycle(one: Decision, time: datetime | None, seen: int) -> bool:
+    return one.time == time and one.seen == seen and is_turn(one)
+
+
+def _is_same_recheck(one: Decision, other: Decision) -> bool:
+    return is_recheck(one) and (one.time, one.seen) == (other.time, other.seen)
+
+
+def rechecked(decisions: Iterable[Decision]) -> list[Key]:
+    """The reservations that these decisions are about, in order."""
+    return list(dict.fromkeys(_decided_for(one) for one in decisions))
+
+
+def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
+    """The turns of one cycle that led to these decisions, in order."""
+    turns: dict[Key, Cursor] = {}
+    for one in decisions:
+        scan = one.scan
+        if scan is not None:
+            if scan.lost:
+                raise CannotRepeat("too many heads had their turn before it in the same cycle")
+            for head in scan.heads:
+                turns.setdefault(key_of(head.name), head.cursor)
+        turns.setdefault(_decided_for(one), scan.cursor if scan is not None else ())
+    return [Turn(key, cursor) for key, cursor in turns.items()]
+
+
+def _decided_for(decision: Decision) -> Key:
+    """The workload whose turn or recheck led to the decision."""
+    if isinstance(decision, Preempted):
+        return key_of(decision.by)
+    return decision.namespace, decision.name
+
+
+def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
+    """The usages by which the cycle of these decisions compared LocalQueues."""
+    found: dict[str, float] = {}
+    for one in decisions:
+        if one.scan is not None:
+            found |= one.scan.usages
+    return found
+
+
+def key_of(name: str) -> Key:
+    """The key of ``namespace/name``."""
+    namespace, _, plain = name.partition("/")
+    return namespace, plain
 
 
 # Comparing. ---------------------------------------------------------------------------------
@@ -243,18 +453,17 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
             yield from _field_differences(decision, one)
             return
     if own:
-        yield f"it would be {type(own[0]).__name__.lower()} now"
+        yield f"the workload would be {type(own[0]).__name__.lower()} now"
         return
+    text = "no decision would be made about the workload now"
     if isinstance(decision, Assigned | Preempted):
-        by = decision.by if isinstance(decision, Preempted) else ""
         others = ", ".join(f"{one.namespace}/{one.name}" for one in made) or "no workload"
-        yield f"nothing would be stated about it{f' for {by}' if by else ''} now, but of {others}"
-        return
-    yield "nothing would be stated about it now"
+        text += f", but about {others}"
+    yield text
 
 
 def _field_differences(logged: Any, again: Any) -> Iterator[str]:
-    """The differences field by field, as on the log."""
+    """The fields that differ, as they are on the log."""
     left, right = msgspec.to_builtins(logged), msgspec.to_builtins(again)
     for field in sorted({*left, *right} - NOT_COMPARED):
         if left.get(field) != right.get(field):

@@ -150,17 +150,7 @@ class Scheduler:
         self._cycle.number += self.rouse(now=now)
         for domain in list(state.busy):
             if domain in state.busy and domain.owned:
-                decided: list[Decided] = []
-                cut = domain.quota_reduced
-                if cut:
-                    decided += quota_reduction.due(state, domain, now)
-                if domain.rechecks:
-                    decided += recheck.due(state, domain, self._cycle, now)
-                if cut or domain.ready:
-                    self._one(domain, decided, now)
-                else:
-                    state.busy.pop(domain, None)
-                yield decided
+                yield self.decide(domain, now=now)
         if state.loop_guarded:
             LoopGuard(state).let_go(now)
         if not state.busy:
@@ -178,12 +168,19 @@ class Scheduler:
                 state.busy.pop(domain)
         return any(domain.ready for domain in state.busy)
 
-    def _one(self, domain: Domain, decided: list[Decided], now: datetime) -> None:
+    def decide(self, domain: Domain, *, now: datetime) -> list[Decided]:
+        """One cycle of the domain: first reservations after reduced quota or passed checks, then
+        the heads of the ready queues. A replay of decisions calls this function, too."""
         state = self._state
-
-        if domain in state.handovers:
+        decided: list[Decided] = []
+        reduced = domain.quota_reduced
+        if reduced:
+            decided += quota_reduction.due(state, domain, now)
+        if domain.rechecks:
+            decided += recheck.due(state, domain, self._cycle, now)
+        if domain in state.handovers or not (reduced or domain.ready):
             state.busy.pop(domain, None)
-            return
+            return decided
         outcomes = Outcomes(state, domain, decided, now)
         moved = self._cycle.run(
             domain, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now
@@ -208,6 +205,7 @@ class Scheduler:
             or domain.is_waiting()
         ):
             state.busy.pop(domain, None)
+        return decided
 
     def wake(self, *, now: datetime) -> None:
         """Workloads whose time has come compete again, and usages are compared anew where it is

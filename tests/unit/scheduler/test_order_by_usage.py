@@ -11,7 +11,7 @@ from admittance.api.workload import ReclaimablePod
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduling.decision_replay import Again, turns_of, usages_of
+from admittance.replay.decision import DecisionReplay, turns_of, usages_of
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, penalty_of, weighed
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 
@@ -406,12 +406,12 @@ def test_a_preemption_is_made_again_from_the_usages_that_it_tells(
     story.cycle(confirm=False)
     (decision,) = story.preempted
     assert decision.name == "middle"
-    monkeypatch.setattr("scheduling.Scheduler", Again)
+    monkeypatch.setattr("scheduling.Scheduler", DecisionReplay)
     for usages, victim in ((usages_of([decision]), "middle"), ({}, "low")):
         other = a_story(preemption={"withinClusterQueue": "LowerPriority"})
         for name, stored in story.stored.items():
             other._write("ns", name, stored)
-        assert isinstance(other.core, Again)
+        assert isinstance(other.core, DecisionReplay)
         turns = turns_of([decision])
         made = other.core.turns("queue-cq", turns, now=story.now, usages=usages)
         assert [one.name for one in made if isinstance(one, Preempted)] == [victim]

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from admittance.api.units import render
 from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
 from admittance.events.shapes import (
+    Admission,
     Grounds,
     HandedOn,
     Head,
@@ -18,6 +19,7 @@ from admittance.events.shapes import (
     Scan,
     Taken,
 )
+from admittance.quota.cell import Cell
 from admittance.scheduling.cycle.reasons import shortfall
 from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.preemption import decision_inputs
@@ -82,18 +84,21 @@ class Outcomes:
         elif victims:
             preempts = self._handed_on(queue, workload, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
-            hand_on(state, self._domain, workload, [one.workload for one in victims])
         giver = migration.gives_way(state, workload, queue.name, admission)
-        charging.charge(state, workload, queue, admission, list(assignment.whole.items()))
-        set_plan(state, workload, pending)
-        migrates_from: HandedOn | None = None
         if giver is not None:
-            migrates_from = migration.begin(state, self._domain, workload, giver)
             message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
-        else:
-            state.assume_admitted(workload, queue, admission)
-            state.add_candidate(workload, self._now)
-        self._under_way(workload, InFlight.ASSIGNED)
+        migrates_from = assume_assigned(
+            state,
+            self._domain,
+            workload,
+            queue,
+            admission,
+            list(assignment.whole.items()),
+            givers=[one.workload for one in victims] if preempts else [],
+            plan=pending,
+            migrates_from=giver,
+            now=self._now,
+        )
         self._decided.append(
             Assigned(
                 **self._about(workload),
@@ -210,6 +215,35 @@ class Outcomes:
 
     def _about(self, workload: WorkloadInfo) -> dict[str, Any]:
         return self._state.decision_fields(workload, self._domain, self._now)
+
+
+def assume_assigned(
+    state: SchedulerState,
+    domain: Domain,
+    workload: WorkloadInfo,
+    queue: Queue,
+    admission: Admission,
+    cells: list[tuple[Cell, int]],
+    *,
+    givers: Sequence[WorkloadInfo],
+    plan: PendingPreemption | None,
+    migrates_from: WorkloadInfo | None,
+    now: datetime,
+) -> HandedOn | None:
+    """Charges the workload for an assignment in flight. The quota of ``givers`` passes to it;
+    ``migrates_from``: the sibling that it replaces. Returns what the decision says of that one."""
+    if givers:
+        hand_on(state, domain, workload, givers)
+    charging.charge(state, workload, queue, admission, cells)
+    set_plan(state, workload, plan)
+    handed_on: HandedOn | None = None
+    if migrates_from is not None:
+        handed_on = migration.begin(state, domain, workload, migrates_from)
+    else:
+        state.assume_admitted(workload, queue, admission)
+        state.add_candidate(workload, now)
+    state.set_in_flight(workload, domain, InFlight.ASSIGNED)
+    return handed_on
 
 
 def head(workload: WorkloadInfo, cursor: Cursor | None) -> Head:

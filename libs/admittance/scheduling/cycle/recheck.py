@@ -8,7 +8,7 @@ Nothing is charged by a confirmation, so that as many go into one batch as there
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 
 from admittance.events.facts import Confirmed
@@ -81,15 +81,14 @@ def due(
     domain: Domain,
     cycle: Cycle,
     now: datetime,
-    only: Sequence[WorkloadInfo] | None = None,
 ) -> list[Decided]:
     """What is to be stated of reservations that have passed their checks, or plan to preempt; each
     is on its way from now on. Whoever has to wait for others to leave is looked at again when they
-    have. ``only``: of these, in this order."""
+    have."""
     stated: list[Decided] = []
     waiting: list[WorkloadInfo] = []
     unsure = False
-    for workload in _best_first(domain.rechecks) if only is None else only:
+    for workload in _best_first(domain.rechecks):
         charge = workload.charge
         domain.rechecks.pop(workload, None)
         if charge is None or charge.queue.domain is not domain or workload.in_flight:

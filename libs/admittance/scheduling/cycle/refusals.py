@@ -93,12 +93,16 @@ def _of_class(cls: EquivalenceClass[WorkloadInfo]) -> Refusal:
     did not come to. They are worked out once for all members, and only when they are said."""
     first = cls.first()
     assert cls.parked is not None and first is not None, "somebody of it is untold"
-    workload = first[3]
+    return with_all_flavors(first[3], cls.parked)
+
+
+def with_all_flavors(workload: WorkloadInfo, refusal: Refusal) -> Refusal:
+    """The refusal with present numbers of the flavors that the scan did not try."""
     plan = workload.queue.plan if workload.queue is not None else None
     if plan is None or workload.shape is None:
-        return cls.parked
+        return refusal
     held = family_quota_of(workload)
-    return complete(cls.parked, plan, workload.shape, own=cls.is_of_variants, held=held)
+    return complete(refusal, plan, workload.shape, own=workload.is_variant, held=held)
 
 
 def _is_untold(workload: WorkloadInfo, latest: datetime) -> bool:
@@ -196,7 +200,4 @@ def untold(
     found = standing_of(workload)
     if found is None or found.since > latest or workload.status_reason == found.refusal.reason:
         return None
-    plan = queue.plan if queue is not None else None
-    if plan is None or workload.shape is None:
-        return found.refusal, found.scan
-    return complete(found.refusal, plan, workload.shape), found.scan
+    return with_all_flavors(workload, found.refusal), found.scan

@@ -21,6 +21,7 @@ from admittance.events.reader import BROKEN, BucketEntry, Unreadable
 from admittance.events.system import CheckpointMade, Commits, Committed, Epoch
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, Start
 from admittance.replay.decision import (
+    CannotRepeat,
     LoggedDecision,
     Repetition,
     logged_decision,
@@ -34,7 +35,6 @@ from admittance.runtime.bus.connection import parse_headers
 from admittance.runtime.bus.history import Past as Message
 from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Refused
-from admittance.scheduling.decision_replay import CannotRepeat
 from admittance.scheduling.state.config import Config, config_from
 from admittance.workload.limits import Limits, limits_from
 from admittance.workload_controller.checkpoints import checkpoints
