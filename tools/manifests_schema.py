@@ -17,8 +17,9 @@ from msgspec import inspect
 from tools.documents import text_of, write
 
 from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
-from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA, PREFIX_SCHEMA
+from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA
 from admittance.api.manifests import STRUCTS
+from admittance.api.names import LABEL_PATTERN, SUBDOMAIN_MAX
 from admittance.api.reading.upgrade import MODES
 from admittance.api.validation.field_rules import rules_at
 from admittance.api.workload import QUEUE_LABEL
@@ -26,6 +27,12 @@ from admittance.api.workload import QUEUE_LABEL
 FILE: Final = Path("docs/schema/manifests.json")
 FOREIGN: Final = "Foreign"
 _REF: Final = "#/$defs/{name}"
+PREFIX_SCHEMA: Final = {
+    "pattern": rf"^(?:(?:{LABEL_PATTERN}\.)*(?:[a-z0-9][-a-z0-9]*)?)$",
+    "minLength": 1,
+    "maxLength": SUBDOMAIN_MAX - 1,
+}
+"""A generateName, with which a name begins."""
 _NULL: Final = {"type": "null"}
 _TEXT: Final[dict[str, Any]] = {"type": "string"}
 

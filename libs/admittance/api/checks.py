@@ -33,7 +33,7 @@ from admittance.api.meta import Condition, ObjectMeta, Strict
 
 
 class ParametersReference(Strict, frozen=True, kw_only=True):
-    """An object of the controller's own kind, handed to it with every request."""
+    """A reference to the object whose ``spec`` the controller gets with every request."""
 
     api_group: RequiredName = ""
     kind: KindName = ""
@@ -41,9 +41,9 @@ class ParametersReference(Strict, frozen=True, kw_only=True):
 
 
 class RetryStrategy(Strict, frozen=True, kw_only=True):
-    """KEP-3258's outlook: the delay where a controller says Retry without one.
+    """The delay of a Retry for which the controller gave none (KEP-3258, outlook).
 
-    Durations as Kubernetes writes them (``60s``, ``1h30m``).
+    Durations as Kubernetes writes them: ``60s``, ``1h30m``.
     """
 
     strategy: Retry = "static"
@@ -83,7 +83,7 @@ class WorkloadPriorityClass(Strict, frozen=True, kw_only=True):
 
 
 class Namespace(Strict, frozen=True, kw_only=True):
-    """Core ``v1``: only its labels matter here, for ``namespaceSelector``."""
+    """Kubernetes' ``v1``. Only its labels have an effect, through ``namespaceSelector``."""
 
     api_version: str = "v1"
     kind: str = "Namespace"
@@ -124,7 +124,7 @@ class ProvisioningRequestConfig(Strict, frozen=True, kw_only=True):
 
 
 class Foreign(msgspec.Struct, frozen=True, kw_only=True):
-    """``object`` is the whole manifest as written; ``metadata`` its names and labels."""
+    """An object of a foreign API group. ``object``: the whole manifest as written."""
 
     api_version: str
     kind: str
@@ -137,10 +137,10 @@ class Foreign(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def token(self) -> str:
-        """What stands for the kind in keys and subjects: ``<kind in lower case>.<group>``."""
+        """The kind in keys and subjects: ``<kind in lower case>.<group>``."""
         return f"{self.kind.lower()}.{self.group}"
 
     @property
     def parameters(self) -> Any:
-        """The ``spec``, which a check gets as its parameters."""
+        """The ``spec``, which a check controller gets as parameters."""
         return self.object.get("spec")

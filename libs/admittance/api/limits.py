@@ -127,12 +127,6 @@ LABEL_SCHEMA: Final = {
     "minLength": 1,
     "maxLength": names.LABEL_MAX,
 }
-PREFIX_SCHEMA: Final = {
-    "pattern": _whole(rf"(?:{names.LABEL_PATTERN}\.)*(?:[a-z0-9][-a-z0-9]*)?"),
-    "minLength": 1,
-    "maxLength": names.SUBDOMAIN_MAX - 1,
-}
-"""A generateName: a name begins with it."""
 
 Name: TypeAlias = Annotated[str, field_rule(syntax=names.name_error, **NAME_SCHEMA)]
 """The name of an object."""

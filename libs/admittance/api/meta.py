@@ -1,4 +1,4 @@
-"""What all manifests share: metadata, conditions, selectors."""
+"""Parts of all manifests: metadata, conditions, selectors, tolerations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Strict(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """A part of a manifest: a field that it does not have is an error that names it."""
+    """A part of a manifest. An unknown field is an error."""
 
 
 class OwnerReference(Strict, frozen=True, kw_only=True):
@@ -75,15 +75,13 @@ class Condition(Strict, frozen=True, kw_only=True):
 
 
 class LabelSelectorRequirement(Strict, frozen=True, kw_only=True):
-    """``operator``: In, NotIn, Exists or DoesNotExist."""
-
     key: LabelKey
     operator: Operator
     values: tuple[LabelValue, ...] = ()
 
 
 class LabelSelector(Strict, frozen=True, kw_only=True):
-    """Empty selects everything; where a selector is null instead, it selects nothing."""
+    """An empty selector selects everything; null instead of a selector selects nothing."""
 
     match_labels: Labels = msgspec.field(default_factory=dict)
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
@@ -100,7 +98,7 @@ class Toleration(Strict, frozen=True, kw_only=True):
 
 
 class Taint(Strict, frozen=True, kw_only=True):
-    """What a pod must tolerate. ``effect``: NoSchedule, PreferNoSchedule or NoExecute."""
+    """A taint of a node, which a pod must tolerate."""
 
     key: RequiredLabelKey = ""
     value: LabelValue = ""

@@ -14,15 +14,15 @@ import msgspec
 
 from admittance.api.limits import Quantity
 from admittance.api.meta import Toleration
-from admittance.api.pods import NodeSelectorTerm, PodTemplate
+from admittance.api.pods import NodeSelectorTerm
 from admittance.api.units import units, whole
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One pod set. ``requests``: of one pod, resource to accounting units.
+    """One pod set. ``requests``: of one pod, in accounting units by resource.
 
-    ``affinity``: the alternatives of the required node affinity; None: not required, empty: no
-    node can satisfy it.
+    ``affinity``: the alternatives of the required node affinity; None: no affinity is required;
+    empty: no node can satisfy it.
     """
 
     name: str
@@ -35,7 +35,7 @@ class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class WorkloadNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One workload. ``priority`` is 0 where none was given; ``allowed_flavors`` None: any."""
+    """One workload. ``priority`` is 0 by default. ``allowed_flavors`` None: any flavor."""
 
     pod_sets: tuple[PodSetNeeds, ...]
     queue_name: str
@@ -136,7 +136,7 @@ def _pod_set(pod_set: _PodSet) -> PodSetNeeds:
 
 
 def needs(spec: bytes | msgspec.Raw) -> WorkloadNeeds:
-    """What scheduling needs of the spec of a stored workload.
+    """The part of a stored spec that the scheduler needs.
 
     Raises msgspec.MsgspecError or BadQuantity for bytes that were not validated.
     """
@@ -159,21 +159,21 @@ Exact: TypeAlias = dict[str, "int | Fraction"]
 _POD_LEVEL: Final = frozenset({"cpu", "memory"})
 
 
-class Resources(Protocol):
+class ResourcesLike(Protocol):
     @property
     def requests(self) -> Quantities: ...
     @property
     def limits(self) -> Quantities: ...
 
 
-class Contained(Protocol):
+class ContainerLike(Protocol):
     @property
-    def resources(self) -> Resources: ...
+    def resources(self) -> ResourcesLike: ...
     @property
     def restart_policy(self) -> str | None: ...
 
 
-def asked(resources: Resources) -> Quantities:
+def requests_of(resources: ResourcesLike) -> Quantities:
     """The requests, with limits where a request is missing."""
     requests, limits = resources.requests, resources.limits
     if not limits:
@@ -199,9 +199,9 @@ def _exact(quantities: Quantities) -> Exact:
 
 
 def effective(
-    containers: Sequence[Contained],
-    init_containers: Sequence[Contained] = (),
-    pod_level: Resources | None = None,
+    containers: Sequence[ContainerLike],
+    init_containers: Sequence[ContainerLike] = (),
+    pod_level: ResourcesLike | None = None,
     overhead: Quantities | None = None,
 ) -> dict[str, int]:
     """Requests of one pod: resource to accounting units, rounded up, from 0 to the int64 maximum.
@@ -211,15 +211,15 @@ def effective(
     if len(containers) == 1 and not init_containers and pod_level is None and not overhead:
         return {
             resource: max(0, whole(units(resource, written)))
-            for resource, written in asked(containers[0].resources).items()
+            for resource, written in requests_of(containers[0].resources).items()
         }
     total: Exact = {}
     for container in containers:
-        _add(total, _exact(asked(container.resources)))
+        _add(total, _exact(requests_of(container.resources)))
     sidecars: Exact = {}
     peak: Exact = {}
     for container in init_containers:
-        mine = _exact(asked(container.resources))
+        mine = _exact(requests_of(container.resources))
         if container.restart_policy == "Always":
             _add(total, mine)
             _add(sidecars, mine)
@@ -229,15 +229,9 @@ def effective(
         _raise(peak, mine)
     _raise(total, peak)
     if pod_level is not None:
-        for resource, number in _exact(asked(pod_level)).items():
+        for resource, number in _exact(requests_of(pod_level)).items():
             if resource in _POD_LEVEL or resource.startswith("hugepages-"):
                 total[resource] = number
     if overhead:
         _add(total, _exact(overhead))
     return {resource: max(0, whole(number)) for resource, number in total.items()}
-
-
-def of_template(template: PodTemplate) -> dict[str, int]:
-    """Requests of one pod of template, in accounting units. Raises BadQuantity."""
-    pod = template.spec
-    return effective(pod.containers, pod.init_containers, pod.resources, pod.overhead)

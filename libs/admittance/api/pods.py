@@ -1,4 +1,4 @@
-"""Pod templates: fields read by admission and runners are typed, the rest is kept as it is."""
+"""Pod templates: the fields that admission or a runner reads are typed, others are only kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Container(Strict, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
-    # Kept, not read: a runner with an engine may.
+    # Kept for a runner that reads them.
     env_from: Any = None
     image_pull_policy: Any = None
     lifecycle: Any = None
@@ -61,16 +61,12 @@ class Container(Strict, frozen=True, kw_only=True):
 
 
 class NodeSelectorRequirement(Strict, frozen=True, kw_only=True):
-    """``operator``: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-
     key: LabelKey
     operator: NodeOperator
     values: tuple[NodeValue, ...] = ()
 
 
 class NodeFieldRequirement(Strict, frozen=True, kw_only=True):
-    """``operator``: In or NotIn."""
-
     key: Annotated[str, one_of(["metadata.name"])]
     operator: FieldOperator
     values: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Problems of a manifest: the place and one sentence."""
+"""Problems of a manifest: a field and one sentence each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPE: Final = "TypeInvalid"
 
 
 class Problem(NamedTuple):
-    """One problem. ``code`` is for programs: one of the words above."""
+    """One problem. ``code``: one of the words above, for programs."""
 
     field: str
     message: str
@@ -31,8 +31,7 @@ class Problem(NamedTuple):
 class ManifestError(ValueError):
     """An invalid manifest. Its text is one line: file, document, object, problems.
 
-    ``others`` are the errors of further documents in the same file; `lines` has all problems, a
-    line each.
+    ``others``: the errors of other documents in the same file. `lines` has a line for each problem.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class ManifestError(ValueError):
         return ": ".join(part for part in (self.source, place) if part)
 
     def lines(self) -> list[str]:
-        """Every problem of every document, a line each."""
+        """A line for each problem of each document."""
         where = self.where
         mine = [
             _line(f"{where}: {problem}" if where else str(problem)) for problem in self.problems
@@ -79,11 +78,11 @@ class ManifestError(ValueError):
 
 
 def _line(text: str) -> str:
-    """text without line breaks or other control characters: an error is one line."""
+    """The text as one line, without control characters."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def shown(value: object) -> str:
-    """value for a message, shortened."""
+    """The value as text for a message, at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -48,7 +48,7 @@ CheckNames = Annotated[tuple[Name, ...], list_rule(CHECKS_MAX, "checks")]
 
 
 class ResourceQuota(Strict, frozen=True, kw_only=True):
-    """Quota of one resource in one flavor. None: borrow or lend without limit."""
+    """Quota of one resource in one flavor. A limit of None: it may borrow or lend without limit."""
 
     name: str
     nominal_quota: Quantity
@@ -57,7 +57,7 @@ class ResourceQuota(Strict, frozen=True, kw_only=True):
 
 
 class FlavorQuotas(Strict, frozen=True, kw_only=True):
-    """One flavor on offer. ``admission_checks``: KEP-1432's list of this flavor."""
+    """The quotas of one flavor. ``admission_checks``: the checks of this flavor (KEP-1432)."""
 
     name: Name
     resources: tuple[ResourceQuota, ...] = ()
@@ -65,7 +65,7 @@ class FlavorQuotas(Strict, frozen=True, kw_only=True):
 
 
 class ResourceGroup(Strict, frozen=True, kw_only=True):
-    """Resources that are assigned together, one flavor for all; flavors in order of preference."""
+    """Resources that get one flavor together. The flavors are in order of preference."""
 
     covered_resources: Annotated[
         tuple[LabelKey, ...], list_rule(PER_GROUP_MAX, "resources", required=True)
@@ -97,7 +97,7 @@ class FairSharing(Strict, frozen=True, kw_only=True):
 
 
 class AdmissionCheckStrategyRule(Strict, frozen=True, kw_only=True):
-    """A check, and the flavors that it applies to; empty: all flavors of the queue."""
+    """A check and its flavors; no flavors: the check applies to all flavors of the queue."""
 
     name: RequiredName
     on_flavors: Annotated[tuple[str, ...], list_rule(PER_GROUP_MAX, "flavors")] = ()
@@ -114,7 +114,7 @@ class AdmissionScope(Strict, frozen=True, kw_only=True):
 
 
 class MigrationConstraints(Strict, frozen=True, kw_only=True):
-    """KEP-8691. ``mode``: NoMigration or UpgradeOnly."""
+    """Limits of migration between variants (KEP-8691)."""
 
     mode: Annotated[Mode, field_rule(required=True)] = ""
     min_flavor: str | None = None
@@ -122,7 +122,8 @@ class MigrationConstraints(Strict, frozen=True, kw_only=True):
 
 
 class ExplicitVariant(Strict, frozen=True, kw_only=True):
-    """KEP-8691: a variant by name, its flavors, and when it comes and goes (seconds)."""
+    """A named variant with its flavors (KEP-8691). The delays: before its creation, and before its
+    deletion."""
 
     name: Label
     allowed_resource_flavors: Annotated[
@@ -133,7 +134,7 @@ class ExplicitVariant(Strict, frozen=True, kw_only=True):
 
 
 class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
-    """KEP-8691: several flavors tried at once."""
+    """Tries several flavors at once, one for each variant (KEP-8691)."""
 
     migration_constraints: MigrationConstraints
     explicit_variants: Annotated[
@@ -145,11 +146,11 @@ ResourceGroups = Annotated[tuple[ResourceGroup, ...], list_rule(GROUPS_MAX, "gro
 
 
 class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
-    """A ClusterQueue in today's spelling; reading renames aliases of older versions.
+    """A ClusterQueue in the present spelling; `reading/upgrade.py` rewrites older ones.
 
-    ``namespace_selector`` None selects no namespace. ``admission_checks`` is the queue-wide list; a
-    strategy is kept as written. ``on_quota_cut`` is ours: with ``evict``, as few admitted workloads
-    as necessary are evicted when an edit reduces the quota; otherwise they keep running.
+    ``namespace_selector`` None selects no namespace. ``admission_checks``: the checks of all
+    flavors. ``on_quota_cut`` is ours: with ``evict``, as few admitted workloads as necessary are
+    evicted when an edit reduces the quota; otherwise they keep running.
     """
 
     resource_groups: ResourceGroups = ()
@@ -219,7 +220,7 @@ class ResourceFlavor(Strict, frozen=True, kw_only=True):
 
 
 def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
-    """The checks for every flavor, also from a strategy's rules without flavors."""
+    """The checks for every flavor: the list, or the rules of the strategy that name no flavor."""
     strategy = spec.admission_checks_strategy
     if strategy is None:
         return spec.admission_checks
@@ -227,7 +228,7 @@ def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
 
 
 def of_flavor(spec: ClusterQueueSpec, flavor: str) -> tuple[str, ...]:
-    """The checks of this flavor only, without those of the whole queue."""
+    """The checks of this flavor, without those for every flavor."""
     strategy = spec.admission_checks_strategy
     if strategy is not None:
         return tuple(rule.name for rule in strategy.admission_checks if flavor in rule.on_flavors)
@@ -239,7 +240,7 @@ def of_flavor(spec: ClusterQueueSpec, flavor: str) -> tuple[str, ...]:
 
 
 def named_checks(spec: ClusterQueueSpec) -> tuple[str, ...]:
-    """Every check that the queue names anywhere, each once, in order."""
+    """Every check that the queue names, once, in order."""
     names = list(queue_wide(spec))
     for group in spec.resource_groups:
         for flavor in group.flavors:
@@ -248,21 +249,25 @@ def named_checks(spec: ClusterQueueSpec) -> tuple[str, ...]:
 
 
 def conflicts(spec: ClusterQueueSpec, controller_of: Callable[[str], str | None]) -> list[Problem]:
-    """Conflicts: two different checks in one list with the same controller.
+    """The problem of two checks in one list with the same controller.
 
-    ``controller_of`` returns None for a check that is not known yet: when it appears, the queue
-    becomes inactive instead. A flavor's check with the controller of a queue-wide check is not a
-    conflict: the flavor's check is used.
+    ``controller_of`` returns None for an unknown check: if it conflicts when it is created, the
+    queue becomes inactive. A flavor's check with the controller of a queue-wide check is not a
+    conflict: it replaces that check.
     """
     lists = [("spec.admissionChecks", queue_wide(spec))]
     for i, group in enumerate(spec.resource_groups):
         for j, flavor in enumerate(group.flavors):
             path = f"spec.resourceGroups[{i}].flavors[{j}].admissionChecks"
             lists.append((path, of_flavor(spec, flavor.name)))
-    return [problem for field, names in lists for problem in _shared(field, names, controller_of)]
+    return [
+        problem
+        for field, names in lists
+        for problem in _same_controller(field, names, controller_of)
+    ]
 
 
-def _shared(
+def _same_controller(
     field: str, names: Iterable[str], controller_of: Callable[[str], str | None]
 ) -> list[Problem]:
     first: dict[str, str] = {}
@@ -273,6 +278,6 @@ def _shared(
             continue
         other = first.setdefault(controller, name)
         if other != name:
-            message = f"{other!r} and {name!r} go by the same controller {controller!r}"
+            message = f"{other!r} and {name!r} have the same controller {controller!r}"
             found.append(Problem(field, message, FORBIDDEN))
     return found

@@ -1,10 +1,9 @@
 """Quantities as Kubernetes writes them, and the integers that quota is counted in.
 
-A quantity is a decimal number with a suffix: ``500m``, ``1.5Gi``, ``2e3``, or a bare number. It is
-never finer than a billionth and never larger than 2**63-1; what is finer is rounded away from zero,
-what is larger stops there. Accounting counts cpu in thousandths and everything else in whole units,
-rounded up: a job that asks for half a byte gets one.
-Source: Kubernetes, apimachinery's ``resource.Quantity``.
+A quantity is a decimal number with a suffix: ``500m``, ``1.5Gi``, ``2e3``, or a bare number. A
+value finer than a billionth is rounded away from zero, and one larger than 2**63-1 becomes 2**63-1.
+Accounting counts cpu in thousandths and everything else in whole units, rounded up: a request for
+half a byte counts as one. Source: Kubernetes, apimachinery's ``resource.Quantity``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 INT64_MAX: Final = 2**63 - 1
-"""Where accounting saturates. A quota of this size is without limit."""
+"""The largest amount of accounting. A quota of this size means no limit."""
 
 _FORM = re.compile(
     r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?",
@@ -57,12 +56,12 @@ def _away_from_zero(number: Fraction) -> int:
 def parse(quantity: str | int | float) -> Fraction:
     """The exact value of quantity, in whole units. Raises BadQuantity.
 
-    A number that came without quotes is read by its shortest decimal spelling, as it was written.
+    A number without quotes is read by its shortest decimal spelling, as it was written.
     """
     return _parse(quantity)
 
 
-# typed: True is not a quantity, even when 1 was read before it.
+# typed: True is not a quantity, even if 1 is in the cache.
 @lru_cache(maxsize=16_384, typed=True)
 def _parse(quantity: str | int | float) -> Fraction:
     if isinstance(quantity, bool):
@@ -105,7 +104,7 @@ def quantity_error(quantity: str | int | float) -> str:
 
 @lru_cache(maxsize=16_384, typed=True)
 def units(resource: str, quantity: str | int | float) -> int | Fraction:
-    """quantity in accounting units, exact: to be added up first and rounded at the end."""
+    """The quantity in exact accounting units; sums are rounded at the end (`whole`)."""
     number = _parse(quantity)
     if resource == "cpu":
         number *= 1000
@@ -122,7 +121,7 @@ def whole(exact: int | Fraction) -> int:
 
 @lru_cache(maxsize=16_384, typed=True)
 def amount(resource: str, quantity: str | int | float) -> int:
-    """quantity in accounting units: cpu in thousandths, everything else whole; rounded up.
+    """The quantity in accounting units: cpu in thousandths, everything else whole; rounded up.
 
     Saturates at `INT64_MAX`. Raises BadQuantity.
     """
@@ -143,7 +142,7 @@ def _largest(number: int, base: int, suffixes: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=16_384)
 def render(resource: str, amount: int) -> str:
-    """The canonical quantity of so many accounting units: the largest suffix without a fraction.
+    """The quantity for accounting units, with the largest suffix that needs no fraction.
 
     ``("cpu", 1500)`` is ``1500m``, ``("cpu", 2000)`` is ``2``, ``("memory", 2**30)`` is ``1Gi``.
     """
@@ -173,7 +172,7 @@ class BadDuration(ValueError):
 
 
 def seconds(text: str) -> Fraction:
-    """How long text is, in seconds, exact. Raises BadDuration."""
+    """The exact seconds of a duration. Raises BadDuration."""
     negative = text.startswith("-")
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":

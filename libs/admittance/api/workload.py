@@ -1,4 +1,4 @@
-"""Workload: what is to run, and what became of it."""
+"""Workload and Job, and the parts of a workload's status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from admittance.api.pods import PodTemplate
 
 
 class PodSet(Strict, frozen=True, kw_only=True):
-    """Pods of one shape. ``min_count`` None: all or nothing."""
+    """Pods with the same template. ``min_count`` None: all pods are admitted or none."""
 
     name: Label = "main"
     count: Natural = 1
@@ -51,7 +51,7 @@ class NamedGate(Strict, frozen=True, kw_only=True):
 
 
 class AdmissionConstraints(Strict, frozen=True, kw_only=True):
-    """KEP-8691: only these flavors may be assigned; None: any."""
+    """The flavors that may be assigned (KEP-8691); None: any."""
 
     allowed_resource_flavors: (
         Annotated[tuple[Name, ...], list_rule(FLAVORS_ALLOWED_MAX, "flavors")] | None
@@ -59,10 +59,10 @@ class AdmissionConstraints(Strict, frozen=True, kw_only=True):
 
 
 class WorkloadSpec(Strict, frozen=True, kw_only=True):
-    """``role``: regular, parent or variant (KEP-8691). ``variant``: of a variant, which of its
-    parent's it is: a flavor, or the name of an explicit variant; ``sibling_index``: its place among
-    them, 0 the best. ``completions`` of a pod set's job stand in the annotation `COMPLETIONS` of
-    its template."""
+    """``role``: regular, parent or variant (KEP-8691). A variant has ``variant``, the flavor or the
+    name of the explicit variant that it tries, and ``sibling_index``, its place among the variants
+    of its parent; 0 is the best. The completions of a job are in the annotation `COMPLETIONS` of
+    its pod template."""
 
     pod_sets: Annotated[tuple[PodSet, ...], list_rule(POD_SETS_MAX, "pod sets", required=True)] = ()
     queue_name: NameOrNone = ""
@@ -78,7 +78,7 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
 
 
 class Workload(Strict, frozen=True, kw_only=True):
-    """A workload as a person writes it; what is stored is `admittance.workload.stored`."""
+    """A workload as submitted; the stored workload is `admittance.workload.stored`."""
 
     api_version: str = "kueue.x-k8s.io/v1beta2"
     kind: str = "Workload"
@@ -92,9 +92,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class ImmediateRetries(Kept, frozen=True, kw_only=True):
-    """How often a check said Retry without a delay in a row. ``cycle``: the last one of which it
-    said so. ``edition``: of the workload, its queues, the check and its parameters at that time;
-    after an edit of any of them the count starts over."""
+    """The number of Retries without a delay in a row from one check. ``cycle``: the last cycle with
+    such a Retry. ``edition``: of the workload, its queues, the check and its parameters at that
+    time; after an edit of any of them the count starts at 0."""
 
     count: int = 0
     cycle: int = 0
@@ -102,9 +102,9 @@ class ImmediateRetries(Kept, frozen=True, kw_only=True):
 
 
 class RequeueState(Kept, frozen=True, kw_only=True):
-    """``count``: evictions because pods were not ready. ``requeue_at``: the later of what the
-    checks ask for and of the backoff after such an eviction; ``pods_ready_until`` is the latter
-    alone, kept only while a check has a part in the wait, which may yet be shortened."""
+    """``count``: evictions because pods were not ready. ``requeue_at``: the end of the wait, the
+    later of the delays of checks and of the backoff after such an eviction. ``pods_ready_until``:
+    the end of the backoff alone, kept while a check delays too, since it may shorten its delay."""
 
     count: int | None = None
     requeue_at: datetime | None = None
@@ -112,16 +112,16 @@ class RequeueState(Kept, frozen=True, kw_only=True):
 
 
 def _pending() -> str:
-    """A factory: a plain default would be left out of the JSON, and a program that reads a row from
-    outside looks for its state."""
+    """The default state. A plain default would be left out of the JSON, where other programs look
+    for the state."""
     return "Pending"
 
 
 class CheckState(Kept, frozen=True, kw_only=True):
     """One row of ``status.admissionChecks``. ``state``: Pending, Ready, Retry or Rejected.
 
-    ``verdict_cycle``: the cycle that the last verdict judged; None: the check has not spoken since
-    the row was made or reset."""
+    ``verdict_cycle``: the cycle that the last verdict judged; None: no verdict since the row was
+    created or reset."""
 
     name: str
     state: str = msgspec.field(default_factory=_pending)
@@ -136,7 +136,7 @@ class CheckState(Kept, frozen=True, kw_only=True):
 
 class GatePosition(Kept, frozen=True, kw_only=True):
     """One row of ``status.preemptionGates``. A gate of the spec without a row is closed.
-    ``used_at``: of an open one, when others began to go for what the workload has reserved."""
+    ``used_at``: when the first workload was preempted while the gate was open."""
 
     name: str
     position: str = "Closed"
@@ -157,15 +157,15 @@ class VariantRow(Kept, frozen=True, kw_only=True):
 
 
 class GateHolder(Kept, frozen=True, kw_only=True):
-    """The variant of a family that was last allowed to preempt, and when."""
+    """The variant of a family whose preemption gate was opened last, and the time."""
 
     holder: str
     since: datetime
 
 
 class PreemptionCount(Kept, frozen=True, kw_only=True):
-    """How often ``by`` (``namespace/name``) has taken the workload's quota, ``last`` when, and what
-    the decision had ``seen``: the newest revision of the bucket."""
+    """Counts preemptions of the workload by ``by`` (``namespace/name``). ``last``: the time of the
+    last one. ``seen``: the newest revision of the bucket that its decision had seen."""
 
     by: str
     by_uid: str
@@ -190,11 +190,11 @@ class ReclaimablePod(Kept, frozen=True, kw_only=True):
 
 
 COMPLETIONS = "admittance.dev/completions"
-"""Annotation of a pod template: how many successes end the pod set."""
+"""Annotation of a pod template: the number of successes that end the pod set."""
 
 
 def noted_completions(annotations: Mapping[str, str]) -> int:
-    """What a pod template notes under `COMPLETIONS`; 0 where that is no 32-bit number."""
+    """The number in the annotation `COMPLETIONS`; 0: not a 32-bit number."""
     written = annotations.get(COMPLETIONS, "")
     if not written.isascii() or not written.isdecimal() or len(written) > 10:
         return 0
@@ -223,7 +223,7 @@ GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 
 
 class JobSpec(Strict, frozen=True, kw_only=True):
-    """``parallelism`` None is 1; ``completions`` None: as many as there are pods."""
+    """``parallelism`` None is 1; ``completions`` None: the number of pods."""
 
     parallelism: Natural | None = None
     completions: Natural | None = None

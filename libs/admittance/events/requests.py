@@ -11,8 +11,16 @@ from datetime import datetime
 
 import msgspec
 
+from admittance.events.explanation import (
+    Ahead,
+    Holder,
+    OpenCheck,
+    Outlook,
+    PreemptionVictim,
+    Protection,
+    Room,
+)
 from admittance.events.shapes import ConsumedUsage, PodSetUpdate, PreemptedBy, Shortfall
-from admittance.events.why import Ahead, Going, Holder, OpenCheck, Outlook, Protection, Room
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -84,7 +92,7 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     message: str = ""
     shortfalls: tuple[Shortfall, ...] = ()
     rooms: tuple[Room, ...] = ()
-    victims: tuple[Going, ...] = ()
+    victims: tuple[PreemptionVictim, ...] = ()
     victims_left_out: int = 0
     barriers: tuple[Protection, ...] = ()
 
@@ -137,7 +145,7 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     flavors: tuple[FlavorVerdict, ...] = ()
     holders: tuple[str, ...] = ()
     held_by: tuple[Holder, ...] = ()
-    waits_for: tuple[Going, ...] = ()
+    waits_for: tuple[PreemptionVictim, ...] = ()
     preempted_by: PreemptedBy | None = None
     checks: tuple[OpenCheck, ...] = ()
     unblocked_by: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from admittance.events import facts, provisioning
 from admittance.events.base import Fact
-from admittance.events.names import BadToken, plain, token
+from admittance.events.names import NO_NAMESPACE, BadToken, plain, token
 
 STREAM: Final = "ADMITTANCE"
 TIMERS: Final = "ADMITTANCE_TIMERS"
@@ -216,5 +216,5 @@ def object_key(kind: str, namespace: str, name: str) -> str:
 def applied_subject(kind: str, namespace: str, name: str, *, deleted: bool = False) -> str:
     """``admit.object.{applied,deleted}.<kind>.<ns>.<name>``, ``_`` for no namespace."""
     what = "deleted" if deleted else "applied"
-    ns = token(namespace) if namespace else "_"
+    ns = token(namespace) if namespace else NO_NAMESPACE
     return f"{OBJECTS}{what}.{token(kind)}.{ns}.{token(name)}"

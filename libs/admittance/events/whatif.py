@@ -30,7 +30,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """A part of the answer."""
 
 
-class Standing(Part, frozen=True, kw_only=True):
+class SimulatedState(Part, frozen=True, kw_only=True):
     """The state of a workload. ``phase``: as in the bucket; with ``admission`` it holds that quota,
     else it waits for ``reason`` at ``position`` of its ClusterQueue (0: it is not queued)."""
 
@@ -58,7 +58,7 @@ class WouldStart(Part, frozen=True, kw_only=True):
     after: int = 0
     preempts: tuple[str, ...] = ()
     again: bool = False
-    otherwise: Standing | None = None
+    otherwise: SimulatedState | None = None
 
 
 class WouldWait(Part, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class WouldWait(Part, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     shortfalls: tuple[Shortfall, ...] = ()
-    otherwise: Standing | None = None
+    otherwise: SimulatedState | None = None
 
 
 class WouldBeEvicted(Part, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class WouldBeEvicted(Part, frozen=True, kw_only=True):
     grounds: Grounds | None = None
     ran: bool = False
     after: int = 0
-    then: Standing | None = None
+    then: SimulatedState | None = None
 
 
 class Counts(Part, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class SimulateReply(Reply, frozen=True, kw_only=True):
     parts: int = 1
 
 
-class Errand(Part, frozen=True, kw_only=True):
+class SimulationTask(Part, frozen=True, kw_only=True):
     """Not on the wire: the input of the simulation process, from the scheduler. ``config``: the
     scheduler's own. ``limits``: workload limits that differ from the defaults."""
 

@@ -1,5 +1,5 @@
-"""``python -m admittance.whatif`` reads an `Errand` from standard input and writes the reply to
-standard output, one message per line.
+"""``python -m admittance.whatif`` reads a `SimulationTask` from standard input and writes the reply
+to standard output, one message per line.
 
 A scheduler starts this process for each request. Copying many workloads takes seconds, and
 meanwhile the scheduler continues to decide. The process only reads the bucket.
@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 
 from admittance.events.reader import BucketEntry
-from admittance.events.whatif import Errand, SimulateReply
+from admittance.events.whatif import SimulateReply, SimulationTask
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader
 from admittance.runtime.bus.bus import Bus
@@ -40,7 +40,7 @@ def main() -> int:
     gc.disable()
     settings = Settings.from_env("whatif")
     logs.configure("whatif", settings.instance, settings.json_logs, level="error")
-    errand = msgspec.json.decode(sys.stdin.buffer.read(), type=Errand)
+    errand = msgspec.json.decode(sys.stdin.buffer.read(), type=SimulationTask)
     config = msgspec.json.decode(errand.config, type=Config)
     try:
         entries = asyncio.run(_bucket(settings))

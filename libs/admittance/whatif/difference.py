@@ -11,13 +11,7 @@ from msgspec.structs import replace
 from admittance.api.units import render
 from admittance.events.requests import PendingRow
 from admittance.events.shapes import Shortfall
-from admittance.events.whatif import (
-    Counts,
-    Standing,
-    WouldBeEvicted,
-    WouldStart,
-    WouldWait,
-)
+from admittance.events.whatif import Counts, SimulatedState, WouldBeEvicted, WouldStart, WouldWait
 from admittance.quota.activity import Activity
 from admittance.quota.tree import Node
 from admittance.scheduling.preemption.quota_reduction import overloaded
@@ -223,22 +217,22 @@ class Difference:
             then=self._standing(workload, self._rows.get(key)),
         )
 
-    def _standing_without(self, key: Key) -> Standing | None:
+    def _standing_without(self, key: Key) -> SimulatedState | None:
         return self._standing(self._otherwise(key), self._without.rows.get(key))
 
     def _standing(
         self, workload: StoredWorkload | None, row: PendingWorkload | None
-    ) -> Standing | None:
+    ) -> SimulatedState | None:
         if workload is None:
             return None
         where = phase(workload, self._copy.now)
         if holds_quota(workload):
-            return Standing(phase=where, admission=workload.status.admission)
+            return SimulatedState(phase=where, admission=workload.status.admission)
         reserved = find(workload, Type.QUOTA_RESERVED)
         reason, message = (reserved.reason, reserved.message) if reserved is not None else ("", "")
         if row is not None and row.reason != BACKOFF:
             reason, message = row.reason, row.message
-        return Standing(
+        return SimulatedState(
             phase=where,
             reason=reason,
             message=message,

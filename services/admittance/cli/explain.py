@@ -20,9 +20,9 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age, stamp
+from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Room
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
-from admittance.events.why import Ahead, Going, Holder, Outlook, Room
 from admittance.quota.amounts import UNLIMITED
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
@@ -333,7 +333,7 @@ def _message(verdict: FlavorVerdict) -> str:
     return "; ".join(short.message for short in verdict.shortfalls if short.message)
 
 
-def going_table(going: Sequence[Going], now: datetime) -> Table:
+def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
     """Workloads to be preempted, and the rule that selects each."""
     columns = (
         Column("WORKLOAD"),

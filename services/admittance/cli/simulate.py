@@ -21,8 +21,8 @@ from admittance.events.shapes import Admission
 from admittance.events.whatif import (
     Counts,
     Simulate,
+    SimulatedState,
     SimulateReply,
-    Standing,
     WouldBeEvicted,
     WouldStart,
     WouldWait,
@@ -288,7 +288,7 @@ def when(after: int) -> str:
     return "once jobs have stopped" if after == 1 else f"after {after} rounds of stopping"
 
 
-def stands(standing: Standing | None, *, gone: str) -> str:
+def stands(standing: SimulatedState | None, *, gone: str) -> str:
     """The state of a workload in a few words."""
     if standing is None:
         return gone

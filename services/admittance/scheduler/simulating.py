@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from admittance.events.names import plain
-from admittance.events.whatif import Errand, Simulate
+from admittance.events.whatif import Simulate, SimulationTask
 from admittance.runtime.bus.micro import Parts
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
@@ -60,7 +60,7 @@ class Simulations:
         request = msgspec.json.decode(data or b"{}", type=Simulate)
         parts = subject.split(".")
         namespace = plain(parts[3]) if len(parts) > 3 else ""
-        errand = Errand(
+        errand = SimulationTask(
             request=request, config=self._config, limits=self._limits, namespace=namespace
         )
         if self._asked >= AT_ONCE + WAITING_MAX:

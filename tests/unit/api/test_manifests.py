@@ -91,7 +91,7 @@ spec:
                      id="a key twice"),
         pytest.param("spec:", "spec: [", "queues.yaml: document 1: line ", id="malformed YAML"),
         pytest.param("  namespaceSelector", "\tnamespaceSelector",
-                     "document 1: line 6, column 1: no YAML:", id="a tab"),
+                     "document 1: line 6, column 1: not YAML:", id="a tab"),
         pytest.param("team-a", "team-a\n  creationTimestamp: yesterday", "must be a time like",
                      id="no time"),
         pytest.param("team-a", "team-a\n  namespace: ns", "a ClusterQueue has no namespace",

@@ -14,8 +14,8 @@ from admittance.events.requests import Applied
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.events.whatif import (
     Counts,
+    SimulatedState,
     SimulateReply,
-    Standing,
     WouldBeEvicted,
     WouldStart,
     WouldWait,
@@ -51,19 +51,23 @@ def test_flavors(admission: Admission, said: str) -> None:
     ("standing", "said"),
     [
         pytest.param(None, "is not there", id="it does not exist"),
-        pytest.param(Standing(phase="Running", admission=SPOT), "runs on spot", id="it runs"),
+        pytest.param(SimulatedState(phase="Running", admission=SPOT), "runs on spot", id="it runs"),
         pytest.param(
-            Standing(phase="QuotaReserved", admission=SPOT), "reserves spot", id="it has quota"
+            SimulatedState(phase="QuotaReserved", admission=SPOT),
+            "reserves spot",
+            id="it has quota",
         ),
         pytest.param(
-            Standing(phase="Pending", reason="WaitingForQuota", position=3),
+            SimulatedState(phase="Pending", reason="WaitingForQuota", position=3),
             "waits, number 3: WaitingForQuota",
             id="it waits in a queue",
         ),
-        pytest.param(Standing(phase="Deactivated"), "waits: Deactivated", id="it waits nowhere"),
+        pytest.param(
+            SimulatedState(phase="Deactivated"), "waits: Deactivated", id="it waits nowhere"
+        ),
     ],
 )
-def test_how_a_workload_stands(standing: Standing | None, said: str) -> None:
+def test_how_a_workload_stands(standing: SimulatedState | None, said: str) -> None:
     assert simulate.stands(standing, gone="is not there") == said
 
 

@@ -9,9 +9,9 @@ import pytest
 from admittance.cli import explain
 from admittance.cli.show import sections
 from admittance.cli.support.output import Table, aligned
+from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Protection, Room
 from admittance.events.requests import ExplainReply, FlavorVerdict, NodeStatus, NodeUsage
 from admittance.events.shapes import Grounds, PreemptedBy, Shares, Taken
-from admittance.events.why import Ahead, Going, Holder, Outlook, Protection, Room
 from admittance.quota.amounts import UNLIMITED
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
@@ -60,7 +60,7 @@ def test_place_tells_queue_position_and_who_is_in_front() -> None:
             Outlook(
                 outcome="Preempts",
                 flavors={"main": {"cpu": "spot"}},
-                victims=(Going(namespace="ns", name="v", cluster_queue="cq"),),
+                victims=(PreemptionVictim(namespace="ns", name="v", cluster_queue="cq"),),
                 victims_left_out=2,
             ),
             "it fits once 3 workloads have gone: main on spot (cpu)",

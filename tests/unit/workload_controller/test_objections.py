@@ -70,7 +70,7 @@ def house() -> House:
     return House()
 
 
-CONFLICT = "ClusterQueue cq: spec.admissionChecks: 'a' and 'b' go by the same controller 'ctl'"
+CONFLICT = "ClusterQueue cq: spec.admissionChecks: 'a' and 'b' have the same controller 'ctl'"
 
 
 @pytest.mark.scenario("B8")

@@ -1,8 +1,8 @@
-"""Equal Structs as equal bytes.
+"""Encodes equal Structs as equal bytes.
 
-An encoder leaves a field out when it holds the very object that is its default. What was decoded
-is often an equal one: ``"main"`` as written, ``resources: {}``. `settled` puts the default there,
-so that a manifest that spells a default out is stored like one that does not.
+The encoder omits a field whose value is its default object. A decoded value is often only equal to
+the default: ``"main"`` as written, ``resources: {}``. `canonical` puts the default object there, so
+that a manifest with a default spelled out is stored like a manifest without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Step(NamedTuple):
-    """A field that may hold something equal to its default, or Structs that do."""
+    """A field whose value can be equal to its default, or can hold Structs with such fields."""
 
     name: str
     default: Any
@@ -47,7 +47,7 @@ def _plan(struct: type[msgspec.Struct]) -> tuple[_Step, ...]:
     steps = []
     for field in shape.fields:
         is_struct, is_list = _kinds(field.type)
-        # None, truth values and what is empty are one object each.
+        # None, booleans, 0 and empty values are the same object everywhere.
         if is_struct or is_list or field.default not in (None, True, False, "", 0, ()):
             if field.default is msgspec.NODEFAULT and not (is_struct or is_list):
                 continue
@@ -55,8 +55,8 @@ def _plan(struct: type[msgspec.Struct]) -> tuple[_Step, ...]:
     return tuple(steps)
 
 
-def settled(value: S) -> S:
-    """value, equal to what it was, with every default being the default itself."""
+def canonical(value: S) -> S:
+    """An equal value in which each default is the default object."""
     changes: dict[str, Any] = {}
     for name, default, is_struct, is_list in _plan(type(value)):
         given = getattr(value, name)
@@ -64,9 +64,9 @@ def settled(value: S) -> S:
             continue
         new = given
         if is_struct:
-            new = settled(given)
+            new = canonical(given)
         elif is_list:
-            items = tuple([settled(one) for one in given])
+            items = tuple([canonical(one) for one in given])
             if any(a is not b for a, b in zip(items, given, strict=True)):
                 new = items
         if new == default:
@@ -80,18 +80,18 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """value as compact JSON; keys of free maps in order, those of Structs in theirs."""
-    return _encoder.encode(settled(value))
+    """The value as compact JSON. Keys of maps are sorted, fields of Structs are in their order."""
+    return _encoder.encode(canonical(value))
 
 
 _decoder: Final = msgspec.json.Decoder(WorkloadSpec)
 
 
 def to_stored(workload: Workload) -> bytes:
-    """The spec of workload, which has its defaults, as it goes into the bucket."""
+    """The spec of a workload with its defaults, as the bucket stores it."""
     return encode(workload.spec)
 
 
 def spec_of(stored: bytes | msgspec.Raw) -> WorkloadSpec:
-    """The whole spec of a stored workload, typed. Raises msgspec.MsgspecError."""
+    """The typed spec of a stored workload. Raises msgspec.MsgspecError."""
     return _decoder.decode(stored)

@@ -17,7 +17,7 @@ from admittance.api.configuration import (
 from admittance.api.names import check_unique
 from admittance.api.problems import NOT_SUPPORTED, Problem, shown
 from admittance.api.reading.manifest import parsed
-from admittance.api.reading.objects import Reading
+from admittance.api.reading.objects import ManifestReader
 from admittance.api.validation.field_rules import field_problems
 
 STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHARE))
@@ -37,7 +37,7 @@ def read_file(path: Path) -> ConfigurationFile:
 
 def read_configuration(text: str | bytes, source: str) -> ConfigurationFile:
     """The configuration in a text, one YAML or JSON document. Raises ManifestError."""
-    reading = Reading(source, "")
+    reading = ManifestReader(source, "")
     found = [one.value for one in parsed(text, source) if one.value is not None]
     if len(found) != 1:
         raise reading.error([Problem("", f"{len(found)} documents; a configuration file has one")])

@@ -1,4 +1,4 @@
-"""Jobs and commands to workloads, as Kueue makes them; a workload is named like its job."""
+"""Makes workloads from Jobs and commands, as Kueue does. A workload has the name of its job."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from admittance.api.workload import (
 )
 
 BACKOFF_LIMIT: Final = "admittance.dev/backoff-limit"
-"""Annotation of a pod template: how many pods may fail before the job does."""
+"""Annotation of a pod template: the number of pods that may fail before the job fails."""
 
 GPU: Final = "nvidia.com/gpu"
 
 SUFFIX_LENGTH: Final = 5
-"""Characters that follow a generateName; the caller chooses them."""
+"""Length of the suffix of a generateName."""
 
 _GENERATED_MAX: Final = 253 - SUFFIX_LENGTH
 _OF_A_JOB: Final = frozenset(
@@ -43,16 +43,16 @@ _OF_A_JOB: Final = frozenset(
         "batch.kubernetes.io/job-name",
     }
 )
-"""Labels that the Job controller of a cluster puts on templates: they name another job's pods."""
+"""Labels that a cluster's Job controller adds to templates; they would select pods of that job."""
 
 _EXPANDED: Final = re.compile(r"\$(?=[$(])")
-"""A dollar sign that the expansion of ``$(NAME)`` and ``$$`` would look at."""
+"""A dollar sign that begins ``$(NAME)`` or ``$$``, which Kubernetes expands."""
 
 _NOT_CARRIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
 def named(metadata: ObjectMeta, suffix: str) -> ObjectMeta:
-    """metadata with a name: its own, else its generateName followed by suffix."""
+    """The metadata with a name: its own, or its generateName and the suffix."""
     if metadata.name or not metadata.generate_name:
         return metadata
     return replace(
@@ -61,7 +61,7 @@ def named(metadata: ObjectMeta, suffix: str) -> ObjectMeta:
 
 
 def _seconds(job: Job) -> int | None:
-    """The shorter of the label and activeDeadlineSeconds: for either, time is up when it is up."""
+    """The maximum execution time: the smaller of the label and of activeDeadlineSeconds."""
     limits = []
     if MAX_SECONDS_LABEL in job.metadata.labels:
         limits.append(int(job.metadata.labels[MAX_SECONDS_LABEL]))
@@ -77,7 +77,7 @@ def _template(job: Job, count: int) -> PodTemplate:
     completions = job.spec.completions
     fewer = MIN_PARALLELISM in job.metadata.annotations
     if completions is not None and (completions != count or fewer):
-        # Also where it is the count, if fewer pods may start: what is wanted stays the same.
+        # Also if it is the count, since fewer pods may start: the number of successes stays.
         annotations[COMPLETIONS] = str(completions)
     if job.spec.backoff_limit is not None:
         annotations[BACKOFF_LIMIT] = str(job.spec.backoff_limit)
@@ -87,11 +87,11 @@ def _template(job: Job, count: int) -> PodTemplate:
 
 
 def workload_of(job: Job, *, suffix: str = "", queue: str = "", namespace: str = "") -> Workload:
-    """The workload of job: one pod set ``main``. Raises ManifestError.
+    """The workload of a job, with one pod set ``main``. Raises ManifestError.
 
-    ``suffix`` completes a generateName; ``queue`` goes before the job's own label; ``namespace`` is
-    for a job that names none. ``suspend`` is ignored: a job here waits until it is admitted. The
-    priority of a class is not known here: see `resolve_priority`.
+    ``suffix`` completes a generateName; ``queue`` overrides the job's label; ``namespace`` is the
+    default. ``suspend`` is ignored, since each job waits for its admission. `resolve_priority` adds
+    the priority of a class.
     """
     if queue:
         labels = {**job.metadata.labels, QUEUE_LABEL: queue}
@@ -137,10 +137,10 @@ def class_ref(name: str) -> PriorityClassRef:
 
 
 def resolve_priority(workload: Workload, value_of: Callable[[str], int | None]) -> Workload:
-    """workload with the priority of its WorkloadPriorityClass, where it states none of its own.
+    """The workload with the priority of its WorkloadPriorityClass, unless it has one of its own.
 
-    ``value_of`` answers None for a class that does not exist; then the priority stays unset, and
-    `validate` says so.
+    ``value_of`` returns None for a class that does not exist; then the priority stays unset, which
+    `validate` reports.
     """
     ref = workload.spec.priority_class_ref
     if ref is None or workload.spec.priority is not None or ref.kind != "WorkloadPriorityClass":
@@ -150,7 +150,7 @@ def resolve_priority(workload: Workload, value_of: Callable[[str], int | None]) 
 
 
 def literal(text: str) -> str:
-    """text as a manifest has to spell it so that Kubernetes' expansion gives it back unchanged."""
+    """The text escaped for a manifest, so that the expansion of Kubernetes gives it unchanged."""
     return _EXPANDED.sub("$$", text)
 
 
@@ -169,16 +169,16 @@ def from_command(
     env: Mapping[str, str] | None = None,
     image: str = "",
 ) -> Workload:
-    """A workload of count pods, each of which runs command. Raises ManifestError.
+    """A workload of count pods that each run the command. Raises ManifestError.
 
-    What is asked zero of is not asked for. ``priority`` and ``priority_class`` may both be given.
-    Each word of command and each value of env reaches the process as it is: ``$(NAME)`` and ``$$``
-    mean something in manifests only, and are escaped here.
+    A resource with the quantity 0 is not requested. ``priority`` and ``priority_class`` may both be
+    given. Each word of the command and each value of env reaches the process unchanged:
+    ``$(NAME)`` and ``$$`` are escaped.
     """
     if not command or not command[0]:
-        raise ManifestError([Problem("", "there must be a command to run", REQUIRED)])
-    asked: dict[str, Quantity] = {"cpu": cpu, "memory": memory, GPU: gpu}
-    requests = {resource: one for resource, one in asked.items() if one not in (0, "0", "")}
+        raise ManifestError([Problem("", "must be set to a command to run", REQUIRED)])
+    wanted: dict[str, Quantity] = {"cpu": cpu, "memory": memory, GPU: gpu}
+    requests = {resource: one for resource, one in wanted.items() if one not in (0, "0", "")}
     container = Container(
         name="main",
         image=image,
@@ -205,7 +205,7 @@ def from_command(
     problems = [
         problem
         for problem in validate(workload)
-        # The class is looked up at the door.
+        # The workload-controller looks the class up.
         if not (priority_class and problem.field == "spec.priority" and priority is None)
     ]
     if problems:

@@ -1,7 +1,7 @@
-"""Text or objects to typed manifests: decoded, with defaults, validated; every mistake named.
+"""Reads manifests: decoded, with defaults, validated, and all problems at once.
 
-`read` takes a file, `accept` one object at the door, `decode_object` only decodes. Anything that
-is wrong comes as one `ManifestError`, never as anything else.
+`read` takes a text, `accept` one object, and `decode_object` only decodes. All problems are raised
+as one `ManifestError`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from admittance.api.problems import (
     Problem,
 )
 from admittance.api.reading.conform import Plain, resolve
-from admittance.api.reading.objects import Accepted, Reading, accept, decode_object, encode, name_of
+from admittance.api.reading.objects import (
+    Accepted,
+    ManifestReader,
+    accept,
+    decode_object,
+    encode,
+    name_of,
+)
 from admittance.api.reading.yaml_text import SIZE_MAX, Parsed, parse
 
 
@@ -43,16 +50,16 @@ def read(
     namespace: str = "default",
     flavors_max: int = VARIANTS_MAX,
 ) -> list[Document]:
-    """The objects of a text, YAML or JSON, all of them valid. Raises one ManifestError for all.
+    """The valid objects of a text, YAML or JSON. Raises one ManifestError with all problems.
 
-    Empty documents are skipped and a ``v1`` List is unrolled; two documents about one object are
-    refused. ``flavors_max``: see `admittance.api.validation.validate.validate`.
+    Empty documents are skipped, and a ``v1`` List becomes its items. Two documents about one object
+    are a problem. ``flavors_max``: as for `validate`.
     """
     errors: list[ManifestError] = []
     documents: list[Document] = []
     for place, value in _objects(parsed(text, source)):
         try:
-            reading = Reading(source, place)
+            reading = ManifestReader(source, place)
             manifest, warnings = reading.validated(value, namespace, flavors_max=flavors_max)
         except ManifestError as error:
             errors.append(error)
@@ -72,7 +79,7 @@ def read(
 
 
 def duplicates(documents: list[Document]) -> list[ManifestError]:
-    """An error for every document about an object that an earlier one is about already."""
+    """An error for each document about an object that an earlier document is about."""
     seen: dict[tuple[str, str, str], Document] = {}
     errors = []
     for document in documents:
@@ -107,13 +114,13 @@ def parsed(text: str | bytes, source: str) -> list[Parsed]:
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] == "{" and len(text) <= SIZE_MAX:
         try:
-            return [Parsed(1, 1, json.loads(text, object_pairs_hook=_once))]
+            return [Parsed(1, 1, json.loads(text, object_pairs_hook=_unique))]
         except (ValueError, RecursionError):
-            pass  # A YAML flow mapping begins like this too, and its reader names the place.
+            pass  # It may be a YAML flow mapping; else the YAML parser names the place.
     return parse(text, source)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("duplicate key")

@@ -1,4 +1,4 @@
-"""One object, bytes or plain values, to a typed manifest and back."""
+"""Decodes one object, bytes or plain values, to a typed manifest, and encodes it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from admittance.api.validation.validate import validate
 from admittance.api.workload import Workload
 
 OBJECT_MAX: Final = 900_000
-"""Bytes of one object: a message of the bus has a mebibyte, and a fact carries more than this."""
+"""The most bytes of one object: a message has at most 1 MiB, and a fact has other fields too."""
 
 
 class Accepted(NamedTuple):
-    """``warnings``: what was read but has no effect, or is spelled in an old way."""
+    """``warnings``: sentences about fields without effect and old spellings."""
 
     manifest: Manifest
     warnings: tuple[str, ...]
@@ -60,10 +60,10 @@ _BROKEN: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError
 
 
 def encode(manifest: Manifest) -> bytes:
-    """manifest as compact JSON, beginning with its apiVersion and kind."""
+    """The manifest as compact JSON, which begins with apiVersion and kind."""
     if isinstance(manifest, Foreign):
         return _encoder.encode(manifest.object)
-    # Defaults are left out of a Struct's JSON, and these two are always at theirs.
+    # The encoder omits defaults, and these two always have their defaults.
     head = f'{{"apiVersion":"{manifest.api_version}","kind":"{manifest.kind}"'.encode()
     rest = canonical.encode(manifest)
     return head + b"}" if rest == b"{}" else head + b"," + rest[1:]
@@ -83,9 +83,9 @@ def decode_object(
     source: str = "",
     document: str = "",
 ) -> Accepted:
-    """One object, typed and with its defaults, not validated. Raises ManifestError.
+    """One typed object with its defaults, not validated. Raises ManifestError.
 
-    ``namespace`` is for an object that needs one and names none.
+    ``namespace``: the default namespace.
     """
     if isinstance(raw, Mapping):
         value: Any = raw
@@ -104,14 +104,14 @@ def decode_object(
         except ManifestError:
             raise
         except _BROKEN:
-            pass  # Gone through below, for everything that is wrong with it.
+            pass  # Read again below, to find all problems.
         try:
             value = _any.decode(raw)
         except _BROKEN as error:
             raise ManifestError(
-                [Problem("", f"no JSON: {error}")], source=source, document=document
+                [Problem("", f"not JSON: {error}")], source=source, document=document
             ) from error
-    return Reading(source, document).decode(value, namespace)
+    return ManifestReader(source, document).decode(value, namespace)
 
 
 def accept(
@@ -123,15 +123,15 @@ def accept(
     priority_of: Callable[[str], int | None] | None = None,
     flavors_max: int = VARIANTS_MAX,
 ) -> Accepted:
-    """One object as it may be stored: decoded, with defaults, valid. Raises ManifestError.
+    """One valid object with its defaults. Raises ManifestError.
 
-    ``priority_of`` answers the value of a WorkloadPriorityClass, which a workload that names one
-    gets before it is validated. ``flavors_max``: see `validate`.
+    ``priority_of`` returns the value of a WorkloadPriorityClass, which the workload gets before it
+    is validated. ``flavors_max``: as for `validate`.
     """
     accepted = decode_object(raw, namespace=namespace, source=source, document=document)
     if priority_of is not None and isinstance(accepted.manifest, Workload):
-        priced = resolve_priority(accepted.manifest, priority_of)
-        accepted = accepted._replace(manifest=priced)
+        resolved = resolve_priority(accepted.manifest, priority_of)
+        accepted = accepted._replace(manifest=resolved)
     problems = validate(accepted.manifest, flavors_max=flavors_max)
     if problems:
         value = raw if isinstance(raw, Mapping) else _any.decode(raw)
@@ -145,13 +145,13 @@ def accept(
 
 
 def _as_written(problems: list[Problem], value: Any, manifest: Manifest) -> list[Problem]:
-    """problems with the fields as value spells them."""
+    """The problems with the fields as the manifest spells them."""
     written = upgrade(dict(value), str(value["apiVersion"]), manifest.kind)
     return [written.as_written(problem) for problem in problems]
 
 
-class Reading:
-    """One object on its way from plain values to a Struct."""
+class ManifestReader:
+    """Makes a Struct from the plain values of one object."""
 
     def __init__(self, source: str, document: str) -> None:
         self.source = source
@@ -162,11 +162,11 @@ class Reading:
         return ManifestError(problems, source=self.source, document=self.document, about=self.about)
 
     def decode(self, value: Any, namespace: str) -> Accepted:
-        """value as a manifest, all problems of its shape at once."""
+        """The value as a manifest. Raises ManifestError with all problems of its fields."""
         try:
             return self._decode(value, namespace)
         except RecursionError:
-            raise self.error([Problem("", "nested too deep")]) from None
+            raise self.error([Problem("", "nested too deeply")]) from None
 
     def _decode(self, value: Any, namespace: str) -> Accepted:
         api_version, kind = self._kind(value)
@@ -183,18 +183,19 @@ class Reading:
         return Accepted(defaulted(manifest, namespace), tuple(upgraded.warnings))
 
     def shaped(self, value: Any, struct: type[Any]) -> Any:
-        """value as a struct, all problems of its shape at once."""
+        """The value as a Struct. Raises ManifestError with all problems of its fields."""
         problems: list[Problem] = []
         try:
             fitted = conform(value, struct, problems)
         except RecursionError:
-            raise self.error([Problem("", "nested too deep")]) from None
+            raise self.error([Problem("", "nested too deeply")]) from None
         if problems:
             raise self.error(problems)
         return self._whole(fitted, struct)
 
     def _whole(self, fitted: dict[str, Any], struct: type[Any]) -> Any:
-        """fitted as a Struct that can be said in JSON: no half characters, no endless numbers."""
+        """The fitted value as a Struct that JSON can represent: without lone surrogates or infinite
+        numbers."""
         try:
             _encoder.encode(fitted)
             return msgspec.convert(fitted, struct)
@@ -202,7 +203,7 @@ class Reading:
             raise self.error([Problem("", f"cannot be stored: {error}")]) from error
 
     def validated(self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX) -> Accepted:
-        """value as a manifest that is valid, problems named as they were spelled."""
+        """The value as a valid manifest. Raises ManifestError with the fields as written."""
         accepted = self.decode(value, namespace)
         problems = validate(accepted.manifest, flavors_max=flavors_max)
         if problems:
@@ -234,7 +235,7 @@ class Reading:
         if problems:
             raise self.error(problems)
         plain = self._whole(resolve(value), dict)
-        # A foreign kind keeps the namespace that it names; whether it needs one is unknown.
+        # A foreign object keeps its namespace; it is unknown whether the kind needs one.
         foreign = Foreign(
             api_version=api_version,
             kind=str(value["kind"]),

@@ -1,8 +1,8 @@
-"""Older and other spellings of fields, rewritten to the one that the Structs have.
+"""Rewrites older and other spellings of fields to those of the Structs.
 
-Kueue's ``v1beta1`` (and ``v1alpha1`` of Cohort) became ``v1beta2`` with some fields renamed; the
-design proposals and today's Kueue name some things differently. All are read; what a manifest says
-in two spellings at once is refused.
+Kueue's ``v1beta2`` renamed some fields of ``v1beta1`` (and of Cohort's ``v1alpha1``), and the
+design proposals use some other names than Kueue. All spellings are read. A field in two spellings
+at once is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, TYPE, Problem, sho
 from admittance.api.reading.conform import Plain, resolve
 
 MODES: Final = {"TryPreferredFlavors": "UpgradeOnly", "RetainFirstAdmission": "NoMigration"}
-"""Migration modes: as Kueue names them today, to the proposal's names."""
+"""Migration modes: Kueue's names, to those of the proposal."""
 
 _SOURCES: Final = {
     "kueue.x-k8s.io/workloadpriorityclass": (GROUP, "WorkloadPriorityClass"),
@@ -23,7 +23,7 @@ _SOURCES: Final = {
 
 
 class Upgraded(NamedTuple):
-    """``spelled``: path of a field to the path under which it was written."""
+    """``spelled``: the path as written, by the path in the Struct."""
 
     value: dict[str, Any]
     spelled: dict[str, str]
@@ -31,7 +31,7 @@ class Upgraded(NamedTuple):
     problems: list[Problem]
 
     def as_written(self, problem: Problem) -> Problem:
-        """problem with its field as the manifest spells it."""
+        """The problem with its field as written."""
         for path, written in self.spelled.items():
             rest = problem.field[len(path) :]
             if problem.field.startswith(path) and rest[:1] in ("", ".", "["):
@@ -40,7 +40,7 @@ class Upgraded(NamedTuple):
 
 
 def upgrade(value: dict[str, Any], api_version: str, kind: str) -> Upgraded:
-    """value in the spelling of the Structs; value itself stays as it is."""
+    """A copy of the value in the spelling of the Structs."""
     done = Upgraded(dict(value), {}, [], [])
     old = api_version in (V1BETA1, V1ALPHA1)
     if api_version != V1BETA2 and kind not in ("Job", "Namespace"):
@@ -63,7 +63,7 @@ def upgrade(value: dict[str, Any], api_version: str, kind: str) -> Upgraded:
 
 
 def _rename(part: dict[str, Any], old: str, new: str, path: str, done: Upgraded) -> None:
-    """The field old of part is called new."""
+    """Renames a field. A problem if both spellings are present."""
     if old not in part:
         return
     if part.get(new) is not None:
@@ -99,7 +99,7 @@ def _fungibility(spec: dict[str, Any], done: Upgraded) -> None:
 
 
 def _flavor_checks(spec: dict[str, Any], done: Upgraded) -> None:
-    """``admissionchecks``, the tag that the proposal gives to a flavor's list of checks."""
+    """Renames ``admissionchecks``, the proposal's spelling of a flavor's list of checks."""
     groups = spec.get("resourceGroups")
     if not isinstance(groups, list):
         return
@@ -123,7 +123,7 @@ def _unknown_in(part: dict[str, Any], known: set[str], path: str, done: Upgraded
 
 
 def _policy(spec: dict[str, Any], done: Upgraded) -> None:
-    """``concurrentAdmissionPolicy``, Kueue's spelling of ``concurrentAdmission``."""
+    """Rewrites ``concurrentAdmissionPolicy``, Kueue's spelling of ``concurrentAdmission``."""
     path = "spec.concurrentAdmissionPolicy"
     policy = spec.pop("concurrentAdmissionPolicy")
     if policy is None or (type(policy) is Plain and policy in ("", "~", "null")):

@@ -1,8 +1,8 @@
-"""YAML to plain values, strictly: one key once, aliases within bounds, no surprises of YAML 1.1.
+"""Parses YAML to plain values: without duplicate keys, and with limits for aliases and depth.
 
-A scalar without quotes stays its text, marked as `Plain`, until the schema says what it is to be:
-``version: 1.10`` is the string "1.10" where a string is wanted, and ``on`` is true only where a
-truth value is.
+A scalar without quotes stays a text, marked as `Plain`, until the type of its field is known:
+``version: 1.10`` is the string "1.10" in a field for strings, and ``on`` is true only in a field
+for booleans.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from admittance.api.problems import ManifestError, Problem, shown
 from admittance.api.reading.conform import Plain
 
 SIZE_MAX: Final = 8 * 1024 * 1024
-"""Characters of one text. A directory of files may hold more."""
+"""The most characters of one text."""
 
 NODES_MAX: Final = 1_000_000
-"""Values of one document, each alias counted as what it stands for."""
+"""The most values of one document; an alias counts as many values as its anchor."""
 
 DEPTH_MAX: Final = 100
 
@@ -36,7 +36,7 @@ class Parsed(NamedTuple):
 
 
 class _Open:
-    """A mapping or list that is being read."""
+    """A mapping or list that has not ended yet."""
 
     __slots__ = ("anchor", "before", "key", "merges", "value")
 
@@ -56,7 +56,7 @@ class _Bad(Exception):
 
 
 class _Builder:
-    """Values from parser events; without recursion, so that depth is ours to limit."""
+    """Builds values from parser events, without recursion, so that the depth can be limited."""
 
     def __init__(self) -> None:
         self.documents: list[Parsed] = []
@@ -82,7 +82,7 @@ class _Builder:
             self._close(event)
         elif kind is events.AliasEvent:
             if event.anchor not in self.anchors:
-                raise _Bad(f"there is no anchor &{event.anchor} before this alias", event)
+                raise _Bad(f"the alias *{event.anchor} has no anchor before it", event)
             value, size = self.anchors[event.anchor]
             self._put(value, size, event)
         elif kind is events.DocumentStartEvent:
@@ -154,7 +154,7 @@ def _scalar_of(event: events.ScalarEvent) -> str:
 
 
 def parse(text: str, source: str) -> list[Parsed]:
-    """The documents of text, empty ones too. Raises ManifestError, a line with file and place."""
+    """The documents of a text, also empty ones. Raises ManifestError with file and place."""
     if len(text) > SIZE_MAX:
         raise ManifestError(
             [Problem("", f"{len(text):,} characters; a manifest may have {SIZE_MAX:,}: split it")],
@@ -169,9 +169,9 @@ def parse(text: str, source: str) -> list[Parsed]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        message = f"no YAML: {error.problem or error.context}"
+        message = f"not YAML: {error.problem or error.context}"
     except (yaml.YAMLError, ValueError) as error:
-        place, message = "", f"no YAML: {' '.join(str(error).split())}"
+        place, message = "", f"not YAML: {' '.join(str(error).split())}"
     else:
         return builder.documents
     raise ManifestError(

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.events.explanation import Ahead, Holder, OpenCheck, Outlook, PreemptionVictim
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.shapes import Refusal
-from admittance.events.why import Ahead, Going, Holder, OpenCheck, Outlook
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
 from admittance.scheduling.cycle.outcomes import NAMED_MAX
 from admittance.scheduling.cycle.reasons import of_workloads, refusal_of
@@ -258,7 +258,7 @@ def why_not_admitted(
     queue: Queue,
     workload: WorkloadInfo,
     evaluation: Evaluation,
-    waits_for: Sequence[Going],
+    waits_for: Sequence[PreemptionVictim],
     position: int,
 ) -> Refusal:
     """Why a workload that cycles consider is not admitted yet."""
@@ -297,7 +297,7 @@ def why_not_admitted(
 
 def _waits_for(
     state: SchedulerState, workload: WorkloadInfo, evaluation: Evaluation
-) -> tuple[Going, ...]:
+) -> tuple[PreemptionVictim, ...]:
     """The workloads that are being preempted for it and still hold quota."""
     found = {one.workload: going_of(one) for one in evaluation.victims if one.workload.is_leaving}
     for other in state.victims_by_preemptor.get(workload.uid, ()):
@@ -306,7 +306,7 @@ def _waits_for(
     return tuple(islice(found.values(), VICTIMS_MAX))
 
 
-def _going(workload: WorkloadInfo) -> Going:
+def _going(workload: WorkloadInfo) -> PreemptionVictim:
     preempted = workload.preempted_by
     return going_of(Victim(workload, preempted.rule if preempted is not None else ""))
 
@@ -352,7 +352,7 @@ def _unblocked_by(
     queue: Queue,
     evaluation: Evaluation,
     held_by: Sequence[Holder],
-    waits_for: Sequence[Going],
+    waits_for: Sequence[PreemptionVictim],
     now: datetime,
 ) -> tuple[str, ...]:
     found = list(remedies.to_be_considered(state, workload, queue, now))

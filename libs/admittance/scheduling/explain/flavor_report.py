@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.events.explanation import PreemptionVictim, Protection, Room
 from admittance.events.requests import FlavorVerdict
-from admittance.events.why import Going, Protection, Room
 from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
 from admittance.scheduling.cycle.flavor_assigner import Verdict, examine
@@ -235,11 +235,11 @@ def _message(
             return what
 
 
-def going_of(victim: Victim) -> Going:
+def going_of(victim: Victim) -> PreemptionVictim:
     """The victim as a part of the reply."""
     workload = victim.workload
     reported = workload.preempted_by
-    return Going(
+    return PreemptionVictim(
         namespace=workload.key[0],
         name=workload.key[1],
         cluster_queue=workload.charge.queue.name if workload.charge is not None else "",

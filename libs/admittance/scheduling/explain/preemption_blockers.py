@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from admittance.api.units import render
-from admittance.events.why import Protection
+from admittance.events.explanation import Protection
 from admittance.quota.cell import Cell, borrow_level, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of

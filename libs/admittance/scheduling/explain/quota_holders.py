@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from operator import itemgetter
 
-from admittance.events.why import Holder
+from admittance.events.explanation import Holder
 from admittance.quota.amounts import UNLIMITED
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.scheduling.explain.preemption_blockers import QuotaNeed, protection_rule

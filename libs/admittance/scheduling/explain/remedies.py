@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final
 
 from admittance.api.units import render
+from admittance.events.explanation import Holder, Outlook, PreemptionVictim
 from admittance.events.requests import FlavorVerdict
-from admittance.events.why import Going, Holder, Outlook
 from admittance.quota.activity import inactive_because
 from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available
@@ -92,7 +92,7 @@ def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -
         yield f"start of workload {name}, the head of StrictFIFO ClusterQueue {queue.name}"
 
 
-def of_victims(waits_for: Iterable[Going], outlook: Outlook) -> Iterator[str]:
+def of_victims(waits_for: Iterable[PreemptionVictim], outlook: Outlook) -> Iterator[str]:
     """The workloads that have to stop for it."""
     going = list(waits_for)
     if going:

@@ -211,17 +211,6 @@ def planned_variants(
         yield PlannedVariant(tag, flavors, encode(_variant(spec, tag, flavors, active)))
 
 
-def variant_spec(
-    parent: StoredWorkload, rules: FamilyRules, tag: str, *, active: bool = True
-) -> bytes | None:
-    """The stored spec of one variant; None: the parent has no such variant."""
-    found = next((one for one in wanted_tags(parent, rules) if one.name == tag), None)
-    if found is None:
-        return None
-    flavors = found.within(allowed_flavors(parent))
-    return encode(_variant(spec_of(parent.spec), found, flavors, active))
-
-
 def _variant(spec: WorkloadSpec, tag: Tag, flavors: tuple[str, ...], active: bool) -> WorkloadSpec:
     gates = tuple(one for one in spec.preemption_gates if one.name != FAMILY_GATE)
     return msgspec.structs.replace(

@@ -71,7 +71,7 @@ class Protection(Shape, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Going(Shape, frozen=True, kw_only=True):
+class PreemptionVictim(Shape, frozen=True, kw_only=True):
     """A workload that would be preempted, or is (``since``), with the rule."""
 
     namespace: str
@@ -110,7 +110,7 @@ class Outlook(Shape, frozen=True, kw_only=True):
     flavors: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     level: int = 0
-    victims: tuple[Going, ...] = ()
+    victims: tuple[PreemptionVictim, ...] = ()
     victims_left_out: int = 0
 
 
