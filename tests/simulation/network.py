@@ -154,14 +154,15 @@ class Wire:
         """The process was killed: a part of what it wrote arrives, cut between two commands."""
         waiting, self.out.waiting = list(self.out.waiting), deque()
         written = [
-            (call, (client, command))
+            (args[0], command)
             for _, _, calls in waiting
-            for call, (client, blob) in calls
-            for command in _pieces(blob)
+            for _, args in calls
+            if args
+            for command in _pieces(args[1])
         ]
         arrives = self._rng.randrange(len(written) + 1) if self._rng.random() < 0.5 else None
-        for call, args in written[:arrives]:
-            self.out.send(call, *args)
+        for client, command in written[:arrives]:
+            self.out.send(self._receive, client, command)
         self.open = False
         self.back.waiting.clear()
         self.out.send(self._end_client)

@@ -90,6 +90,10 @@ class World:
             if isinstance(service, SchedulerService):
                 yield name, service.core
 
+    def complaints(self) -> list[str]:
+        """What a real event loop would log: errors that no task expects."""
+        return []
+
     def begin(self) -> None:
         """Everything starts."""
         server, inv = self.server, self.invariants
@@ -324,6 +328,8 @@ def _play(world: World) -> Result:
             world.provider.check_end()
         for name, core in world.pictures():
             ending.check_picture(name, core)
+        for complaint in world.complaints():
+            raise Broken(complaint)
     except Broken as error:
         broken = str(error)
         world.story.tell("BROKEN", broken)

@@ -114,6 +114,9 @@ class ShippedWorld(World):
             for shell in life.shells:
                 yield name, shell._core
 
+    def complaints(self) -> list[str]:
+        return self.loop.complaints
+
     def _on_log(self, stored: Stored) -> None:
         if stored.subject.startswith(DEADLETTER):
             letter = msgspec.json.decode(stored.data, type=DeadLetter)

@@ -28,7 +28,7 @@ class SimulatedServer:
     url = "nats://127.0.0.1:4222"
 
     def __init__(self, loop: VirtualLoop, seed: int = 1) -> None:
-        self._loop = loop
+        self.loop = loop
         self._rng = Random(seed)
         self.server = Server(loop, self._rng)
         Api(self.server)
@@ -38,7 +38,7 @@ class SimulatedServer:
     def installed(self) -> Iterator[None]:
         """Time, chance and connections of the runtime are the simulated ones inside."""
         with (
-            clock.replaced(self._loop.wall, self._loop.time),
+            clock.replaced(self.loop.wall, self.loop.time),
             chance.replaced(self._rng),
             patch.object(bus, "open_connection", self.network.opening),
         ):
