@@ -184,7 +184,7 @@ async def test_a_job_waits_for_room_and_one_that_no_machine_holds_is_rejected(
     async def waits() -> bool:
         found = await workload(world.bus, "b")
         rows = found.status.admission_checks if found is not None else ()
-        return any("are asked for" in one.message for one in rows)
+        return any("are needed" in one.message for one in rows)
 
     await eventually(waits)
     await world.begin("c", pods=1, cpu="4000", limit=9)

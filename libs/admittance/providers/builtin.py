@@ -4,7 +4,8 @@ installation's name, and the stored statuses of their requests.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -93,7 +94,62 @@ async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredR
     return found
 
 
-def is_orphan(status: StoredStatus | None) -> bool:
-    """Whether an object created for a request with this stored status is an orphan, if the request
-    is not worked on here: a request is stored before anything is created for it."""
-    return status is None or status.status in ("", CANCELLED)
+class OrphanSweep:
+    """Removes what was created for requests that are not live any more.
+
+    A request is stored before anything is created for it. So if the objects are listed before the
+    store is read, the request of an object is in the store, or it is not live. ``in_progress``:
+    requests that this process works on; their objects stay. ``only_cancelled``: for a provider
+    that cannot tell its own objects, or creates them before the first status: objects of unknown
+    and new requests stay."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        classes: Collection[str],
+        in_progress: Container[str] = (),
+        *,
+        only_cancelled: bool = False,
+    ) -> None:
+        self._bus = bus
+        self._classes = classes
+        self._in_progress = in_progress
+        self._only_cancelled = only_cancelled
+
+    async def sweep(
+        self, listed: Iterable[tuple[str, Callable[[], Awaitable[object]]]]
+    ) -> dict[str, StoredRequest]:
+        """Removes the orphans among ``listed``: request ids, each with the call that removes its
+        object. Returns the stored requests."""
+        stored = await stored_requests(self._bus, self._classes)
+        for request_id, remove in listed:
+            found = stored.get(request_id)
+            if self.is_orphan(request_id, found.status if found is not None else None):
+                await remove()
+        return stored
+
+    def is_orphan(self, request_id: str, status: StoredStatus | None) -> bool:
+        """Whether an object of the request with this stored status is an orphan."""
+        if request_id in self._in_progress:
+            return False
+        if status is None or not status.status:
+            return not self._only_cancelled
+        return status.status == CANCELLED
+
+
+class OtherInstallations:
+    """Logs other installations of Admittance that have objects in the same place, each once. Their
+    objects stay, because those installations may still run. ``event``: of the log."""
+
+    def __init__(self, ours: str, event: str) -> None:
+        self._ours = ours
+        self._event = event
+        self._logged: set[str] = set()
+
+    def log(self, owners: Iterable[str]) -> None:
+        """``owners``: the installation of each listed object."""
+        others = Counter(owners)
+        del others[self._ours]
+        if others.keys() - self._logged:
+            log.info(self._event, ours=self._ours, others=dict(others))
+        self._logged = set(others)

@@ -1,11 +1,11 @@
-"""Whether a provider can provide capacity at all: reasons why it is inactive, and heartbeats.
+"""Reasons why a provider can provide no capacity, for instance missing rights.
 
-While any reason is known, every class of the provider is inactive, and no request fails for it.
-"""
+While there is a reason, all classes of the provider are inactive, and requests wait."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 
 import structlog
 
@@ -15,8 +15,8 @@ log = structlog.get_logger()
 
 
 class InactiveReasons:
-    """The reasons why some classes are inactive, by what does not work. The classes' message lists
-    all of them."""
+    """The reasons why the classes are inactive, by what does not work. The message of the classes
+    lists all reasons."""
 
     def __init__(self, providers: Iterable[Provider]) -> None:
         self._providers = tuple(providers)
@@ -29,7 +29,8 @@ class InactiveReasons:
         return what in self._known
 
     def begin(self, what: str, reason: str) -> None:
-        """Adds a reason that holds until `end`, or replaces the earlier one of the same part."""
+        """Adds a reason that holds until `end`; it replaces an earlier reason for the same
+        thing."""
         if self._known.get(what) == reason:
             return
         if what not in self._known:
@@ -38,7 +39,7 @@ class InactiveReasons:
         self._update_providers()
 
     def end(self, what: str) -> None:
-        """Removes the reason of a part that works again."""
+        """Removes the reason for something that works again."""
         if self._known.pop(what, None) is None:
             return
         if not self._known:
@@ -47,7 +48,7 @@ class InactiveReasons:
 
     @property
     def message(self) -> str:
-        """All reasons in one line; empty if there are no reasons."""
+        """All reasons in one line; "": there are none."""
         return "; ".join(self._known.values())
 
     def _update_providers(self) -> None:
@@ -56,3 +57,60 @@ class InactiveReasons:
                 provider.inactive(self.message)
             else:
                 provider.ready()
+
+
+class MissingRights:
+    """Keeps the classes inactive while the system behind the provider denies a right. The requests
+    are not at fault, so they wait until the right is back."""
+
+    def __init__(self, reasons: InactiveReasons) -> None:
+        self._reasons = reasons
+        self._missing: dict[Hashable, str] = {}
+        self._probes: dict[Hashable, Callable[[], Awaitable[bool]]] = {}
+        self._any = asyncio.Event()
+
+    def blocks(self, right: Hashable) -> bool:  # noqa: ARG002  (subclasses use it)
+        """Whether the missing right makes the classes inactive."""
+        return True
+
+    def lacks(
+        self, right: Hashable, reason: str, probe: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
+        """The right is missing. ``probe`` returns whether the right is back; without a probe, the
+        next call that succeeds has to say `has`."""
+        self._missing[right] = reason
+        if probe is not None:
+            self._probes[right] = probe
+            self._any.set()
+        self.update()
+
+    def has(self, right: Hashable) -> None:
+        """The right is there."""
+        self._missing.pop(right, None)
+        self._probes.pop(right, None)
+        self._reasons.end(str(right))
+        self.update()
+
+    def update(self) -> None:
+        """Makes the classes inactive or active, as `blocks` says now."""
+        for right, reason in self._missing.items():
+            if self.blocks(right):
+                self._reasons.begin(str(right), reason)
+            else:
+                self._reasons.end(str(right))
+
+    async def look(self) -> None:
+        """Probes all missing rights."""
+        for right, probe in list(self._probes.items()):
+            if await probe():
+                self.has(right)
+
+    async def run(self, seconds: float) -> None:
+        """Probes missing rights every so many seconds, until cancelled: perhaps no request waits
+        for them any more."""
+        while True:
+            await self._any.wait()
+            await asyncio.sleep(seconds)
+            await self.look()
+            if not self._probes:
+                self._any.clear()

@@ -1,9 +1,9 @@
-"""The calls of EC2, through boto3, and the meaning of EC2's errors. boto3 reads its own variables,
+"""The calls to EC2 through boto3, and the meaning of EC2's errors. boto3 reads its own variables,
 files and roles (AWS_*). All calls block, and raise only `Ec2Error`.
 
-An error's meaning follows from its code, not from the HTTP status: EC2 reports missing capacity
-with a 500. A request with an unknown error fails retryably; a workload is rejected only for errors
-that are surely permanent."""
+An error's meaning follows from its code, not from the HTTP status, because EC2 reports missing
+capacity with a 500. A request with an unknown error fails and may be tried again; a workload is
+rejected only for errors that are certainly permanent."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _LATER: Final = frozenset(
 
 
 class Ec2Error(Exception):
-    """EC2 refused, or could not be reached. ``status``: of HTTP; 0: no answer."""
+    """EC2 refused or did not answer. ``status``: of HTTP; 0: no answer."""
 
     def __init__(self, code: str, message: str, status: int = 0) -> None:
         super().__init__(f"{code}: {message}"[:MESSAGE_MAX])
@@ -97,7 +97,7 @@ class Ec2Error(Exception):
 
 
 def fault_of(code: str, status: int) -> Fault:
-    """The cause of an error code. Codes that EC2 forms by a pattern are matched by the pattern."""
+    """The cause of an error code. Some families of codes are recognized by a prefix or suffix."""
     for known, fault in (
         (_LACKING, Fault.LACKING),
         (_WRONG, Fault.WRONG),
@@ -125,7 +125,7 @@ READ_SECONDS: Final = 30
 PAGE: Final = 1000
 NEEDED: Final = "provider-aws needs the package boto3: pip install 'admittance[aws]'"
 CONNECTIONS: Final = 32
-_NO_CREDENTIALS: Final = (
+_CREDENTIAL_ERRORS: Final = (
     "NoCredentialsError",
     "PartialCredentialsError",
     "CredentialRetrievalError",
@@ -137,9 +137,9 @@ _NO_CREDENTIALS: Final = (
 
 
 class Ec2:
-    """Capacity reservations of one account and region. ``making`` and ``looking``: separate clients
-    for writes and reads, because EC2 throttles them separately and each client slows down by
-    itself."""
+    """The capacity reservations of one account and region. ``making`` and ``looking`` are separate
+    clients for writes and reads, because EC2 throttles writes and reads separately, and a throttled
+    client slows down all its calls."""
 
     def __init__(self, making: Any, looking: Any, provisioning_class: str) -> None:
         self._making = making
@@ -157,7 +157,7 @@ class Ec2:
             raise SetupError(NEEDED) from None
         more: dict[str, Any] = {}
         if not os.environ.get("AWS_RETRY_MODE"):
-            # An adaptive client slows down all its threads when EC2 throttles it.
+            # A throttled adaptive client slows down in all its threads.
             more["retries"] = {"mode": "adaptive"}
         config = Config(
             connect_timeout=CONNECT_SECONDS,
@@ -167,7 +167,7 @@ class Ec2:
             **more,
         )
         try:
-            # Not boto3's default session: it caches credentials for the life of the process.
+            # boto3's default session would keep credentials for the life of the process.
             session = boto3.session.Session()
             making, looking = (session.client("ec2", config=config) for _ in range(2))
         except (BotoCoreError, ValueError) as error:
@@ -175,7 +175,7 @@ class Ec2:
         return cls(making, looking, provisioning_class)
 
     def instance_type(self, name: str) -> Mapping[str, Any]:
-        """The entry of DescribeInstanceTypes for that type."""
+        """The entry of DescribeInstanceTypes for the instance type."""
         answer = _call(self._looking.describe_instance_types, InstanceTypes=[name])
         for entry in answer.get("InstanceTypes", ()):
             if isinstance(entry, Mapping):
@@ -183,13 +183,13 @@ class Ec2:
         raise Ec2Error("InvalidInstanceType", f"there is no instance type {name}", 400)
 
     def create(self, arguments: Mapping[str, Any]) -> Reservation:
-        """Makes a reservation, or returns the one made before with the same token."""
+        """Makes a reservation, or returns the reservation that was made with the same token."""
         answer = _call(self._making.create_capacity_reservation, **arguments)
         made = reservation_of(answer["CapacityReservation"])
         return made._replace(token=arguments["ClientToken"])
 
     def try_out(self, arguments: Mapping[str, Any]) -> None:
-        """Tries the call as a dry run, which makes nothing. Raises Ec2Error if it is not
+        """Tries `create` as a dry run, which makes nothing. Raises Ec2Error if it is not
         allowed."""
         try:
             _call(self._looking.create_capacity_reservation, DryRun=True, **arguments)
@@ -198,7 +198,7 @@ class Ec2:
                 raise
 
     def cancel(self, reservation: str) -> None:
-        """Cancels the reservation. One that is already gone is not an error."""
+        """Cancels the reservation. A reservation that is gone is not an error."""
         try:
             _call(self._making.cancel_capacity_reservation, CapacityReservationId=reservation)
         except Ec2Error as trouble:
@@ -207,7 +207,7 @@ class Ec2:
                 raise
 
     def ours(self, token: str | None = None) -> list[Reservation]:
-        """All listed reservations of the class in any state, or those of one request."""
+        """All reservations of the class in any state, or those with the token of one request."""
         name, value = (CLASS, self._class) if token is None else (REQUEST, token)
         filters = [{"Name": f"tag:{name}", "Values": [value]}]
         found: list[Reservation] = []
@@ -232,11 +232,11 @@ def _call(function: Callable[..., Any], **arguments: Any) -> Any:
     try:
         return function(**arguments)
     except ClientError as error:
-        told = error.response.get("Error", {})
+        details = error.response.get("Error", {})
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        raise Ec2Error(told.get("Code", "Unknown"), told.get("Message", ""), status) from None
+        raise Ec2Error(details.get("Code", "Unknown"), details.get("Message", ""), status) from None
     except ParamValidationError as error:
         raise Ec2Error("InvalidParameterValue", str(error), 400) from None
     except BotoCoreError as error:
-        lacks = type(error).__name__ in _NO_CREDENTIALS
-        raise Ec2Error("NoCredentials" if lacks else "Unreachable", str(error)) from None
+        no_credentials = type(error).__name__ in _CREDENTIAL_ERRORS
+        raise Ec2Error("NoCredentials" if no_credentials else "Unreachable", str(error)) from None

@@ -1,5 +1,5 @@
-"""Parameters of a request, the number of instances that its pods need, and the arguments of the EC2
-call. Pure."""
+"""The parameters of a request, the number of instances that its pods need, and the arguments of the
+call to EC2. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import msgspec
 from admittance.providers.builtin import REQUEST
 
 CLASS: Final = "admittance.dev/class"
-"""Tag with the class; our reservations are found by it."""
+"""Tag with the class, by which our reservations are found."""
 TAG_MAX: Final = 256
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """Parameters named as in CreateCapacityReservation. ``instance_count`` None: as many as the
-    pods need. One of the two zones is required. Other parameters are ignored: a workload's
-    annotations go to all its providers."""
+    """The parameters, named as in CreateCapacityReservation. ``instance_count`` None: as many
+    instances as the pods need. One of the two zones is required. Unknown parameters are ignored,
+    because the annotations of a workload go to all its providers."""
 
     instance_type: Annotated[str, msgspec.Meta(min_length=1)]
     availability_zone: str = ""
@@ -35,11 +35,11 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
     def __post_init__(self) -> None:
         if bool(self.availability_zone) == bool(self.availability_zone_id):
-            raise ValueError("name one of AvailabilityZone and AvailabilityZoneId")
+            raise ValueError("exactly one of AvailabilityZone and AvailabilityZoneId must be set")
 
 
 def token_of(request_id: str) -> str:
-    """The ClientToken and tag of a request: 64 characters, a function of the id."""
+    """The ClientToken and tag of a request: 64 characters that follow from the id."""
     return hashlib.sha256(request_id.encode()).hexdigest()
 
 
@@ -52,8 +52,8 @@ def creation(
     namespace: str,
     name: str,
 ) -> dict[str, Any]:
-    """Arguments of CreateCapacityReservation, always the same for the same request: for a known
-    token EC2 returns the existing reservation if all other arguments are equal."""
+    """The arguments of CreateCapacityReservation. They are the same for each call of one request:
+    then EC2 returns the existing reservation for a known token."""
     token = token_of(request_id)
     tags = {
         "Name": f"{namespace}/{name}",
@@ -89,14 +89,14 @@ def creation(
     return made | {key: value for key, value in optional.items() if value}
 
 
-ELSEWHERE: Final = frozenset({"pods", "ephemeral-storage"})
-"""Resources that do not depend on the instance type, and so are not counted."""
+UNCOUNTED: Final = frozenset({"pods", "ephemeral-storage"})
+"""Resources that do not depend on the instance type."""
 MEBI: Final = 2**20
 GPUS: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 
 class Pods(NamedTuple):
-    """A number of equal pods; ``needs``: of one pod, as integers (cpu in thousandths)."""
+    """A number of equal pods. ``needs``: of one pod, as integers (cpu in thousandths)."""
 
     name: str
     pods: int
@@ -104,7 +104,7 @@ class Pods(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """A pod is larger than an instance; the message says which."""
+    """A pod is larger than an instance; the message names the pod set."""
 
     message: str
 
@@ -139,17 +139,16 @@ def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
 def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> int | TooLarge:
     """The number of instances that hold all pods; at least one.
 
-    Packs like a scheduler on empty machines: the largest pods first, each on the first machine with
-    room. What a node reserves for itself is unknown here; InstanceCount overrides the result.
-    Machines with equal free resources are handled as one group, so thousands of pods cost no more
-    than a few."""
+    The largest pods are placed first, each on the first machine with room. Resources that a node
+    reserves for itself are not known here; InstanceCount overrides the result. Machines with equal
+    free resources are one group, so thousands of pods take no longer than a few."""
     groups = [(one, _counted(one.needs)) for one in pods if one.pods]
     for one, needs in groups:
         for resource, much in needs.items():
             has = machine.get(resource, 0)
             if much > has:
-                told = f"a pod of {one.name} needs {much} {resource}, {type_} has {has}"
-                return TooLarge(told + (" (thousandths)" if resource == "cpu" else ""))
+                message = f"a pod of {one.name} needs {much} {resource}, {type_} has {has}"
+                return TooLarge(message + (" (thousandths)" if resource == "cpu" else ""))
     groups.sort(key=lambda group: _share(group[1], machine), reverse=True)
     # Free resources and number of machines, in the order in which they were opened.
     left: list[tuple[dict[str, int], int]] = []
@@ -179,7 +178,7 @@ def _taken(
 
 
 def _counted(needs: Mapping[str, int]) -> dict[str, int]:
-    return {name: much for name, much in needs.items() if much > 0 and name not in ELSEWHERE}
+    return {name: much for name, much in needs.items() if much > 0 and name not in UNCOUNTED}
 
 
 def _share(needs: Mapping[str, int], machine: Mapping[str, int]) -> float:

@@ -1,10 +1,11 @@
-"""Makes and cancels reservations, repeating calls while EC2 is busy."""
+"""Makes and cancels reservations. Calls are repeated while EC2 is busy or denies a right."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -19,19 +20,91 @@ from admittance.provider_aws.parameters import (
     token_of,
 )
 from admittance.provider_aws.reservations import Reservation
-from admittance.provider_aws.rights import CANCEL, LOOK, MACHINES, NOT_OURS, Rights
 from admittance.providers import Accepted, Cancellation, Request
+from admittance.providers.health import InactiveReasons, MissingRights
 from admittance.runtime import clock
 from admittance.sdk.threads import Threads
 
 PAUSE_MIN: Final = 0.5
 PAUSE_MAX: Final = 15.0
-MAKING: Final = 16
-"""Threads that make reservations. Cancelling and listing have their own threads, so they never wait
-for these."""
+MAKING_THREADS: Final = 16
+"""Cancelling and listing have their own threads, so they never wait for these."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
+
+
+LOOK: Final = "look"
+CANCEL: Final = "cancel"
+RESERVE: Final = "reserve"
+MACHINES: Final = "describe instance types"
+NOT_OURS: Final = (Fault.CREDENTIALS, Fault.FORBIDDEN)
+"""Faults that concern the provider, not one request."""
+UNKNOWN: Final = (*NOT_OURS, Fault.LATER)
+
+
+class Ec2Rights(MissingRights):
+    """Keeps the class inactive while EC2 refuses the credentials or forbids a basic call.
+
+    EC2 does not say whether a policy forbids one reservation or all. So a reservation that was
+    allowed before is tried as a dry run: if EC2 still allows it, only the new request is forbidden.
+    ``threads``: run the probes."""
+
+    def __init__(self, ec2: Ec2, threads: Threads, reasons: InactiveReasons) -> None:
+        super().__init__(reasons)
+        self._ec2 = ec2
+        self._threads = threads
+        self._allowed: Mapping[str, Any] | None = None
+        """Arguments of a reservation that EC2 allowed."""
+        self._waiting: set[str] = set()
+        """Requests that wait for the right to reserve."""
+
+    def deny(
+        self, right: str, trouble: Ec2Error, *, probe: Callable[[], object] | None = None
+    ) -> None:
+        """EC2 denies the right. ``probe``: a call that works again once the right is back."""
+        self.lacks(
+            right,
+            f"EC2 does not allow us to {right}: {trouble}",
+            partial(self._works, probe) if probe is not None else None,
+        )
+
+    def reserved(self, arguments: Mapping[str, Any]) -> None:
+        """EC2 allowed that reservation."""
+        self._allowed = arguments
+        self.has(RESERVE)
+
+    async def is_forbidden_for_request_only(self, request_id: str, trouble: Ec2Error) -> bool:
+        """Whether the reservation is forbidden for this request only. If not, the class is inactive
+        until the right is back, and the request must be tried again."""
+        allowed = self._allowed
+        if allowed is None:
+            # There is no reservation to try, so only the request itself can find out.
+            self._waiting.add(request_id)
+            self.deny(RESERVE, trouble)
+            return False
+
+        def probe() -> None:
+            self._ec2.try_out(allowed)
+
+        if await self._works(probe):
+            return True
+        self.deny(RESERVE, trouble, probe=probe)
+        return False
+
+    def end_waiting(self, request_id: str) -> None:
+        """The request has ended or was cancelled."""
+        if request_id in self._waiting:
+            self._waiting.discard(request_id)
+            if not self._waiting and self._allowed is None:
+                self.has(RESERVE)
+
+    async def _works(self, probe: Callable[[], object]) -> bool:
+        try:
+            await self._threads.call(probe)
+        except Ec2Error as trouble:
+            return trouble.fault not in UNKNOWN
+        return True
 
 
 class Made(NamedTuple):
@@ -41,27 +114,27 @@ class Made(NamedTuple):
     instances: int
 
 
-class Maker:
-    """``made``: ids of reservations by token; listings of EC2 may not have them yet."""
+class ReservationMaker:
+    """``made``: the ids of reservations by token. Listings of EC2 may not have them yet."""
 
-    def __init__(self, ec2: Ec2, provisioning_class: str, rights: Rights) -> None:
+    def __init__(self, ec2: Ec2, provisioning_class: str, rights: Ec2Rights) -> None:
         self._ec2 = ec2
         self._class = provisioning_class
         self._rights = rights
-        self._threads = Threads(MAKING)
+        self._threads = Threads(MAKING_THREADS)
         self._machines: dict[str, dict[str, int]] = {}
         self.made: dict[str, str] = {}
 
     async def make(self, request: Request, parameters: Parameters) -> Made | TooLarge:
-        """Makes a reservation, which may not be active yet. Raises Ec2Error if EC2 refuses for
-        good."""
+        """Makes a reservation, which may not be active yet. Raises Ec2Error if EC2 refuses
+        permanently."""
         try:
             count = await self._count(request, parameters)
             if isinstance(count, TooLarge):
                 return count
             made = await self._reserve(request, parameters, count)
         finally:
-            self._rights.waits_no_more(request.id)
+            self._rights.end_waiting(request.id)
         log.info("reserved", id=request.id, reservation=made.id, state=made.state, count=count)
         return Made(made, count)
 
@@ -75,12 +148,12 @@ class Maker:
             def describe() -> dict[str, int]:
                 return machine_of(self._ec2.instance_type(type_))
 
-            async def denied(trouble: Ec2Error) -> bool:
-                self._rights.lack(MACHINES, trouble, probe=describe)
+            async def is_final(trouble: Ec2Error) -> bool:
+                self._rights.deny(MACHINES, trouble, probe=describe)
                 return False
 
-            machine = self._machines[type_] = await self._ask(request, describe, denied)
-            self._rights.have(MACHINES)
+            machine = self._machines[type_] = await self._ask(request, describe, is_final)
+            self._rights.has(MACHINES)
         pods = [Pods(one.name, one.count, one.requests) for one in request.pod_sets]
         return instances(pods, machine, type_)
 
@@ -93,97 +166,102 @@ class Maker:
             namespace=request.namespace,
             name=request.name,
         )
-        mine = arguments["ClientToken"]
+        token = arguments["ClientToken"]
 
         def create() -> Reservation:
             made = self._ec2.create(arguments)
-            # Noted in the thread, because the waiting task may have been cancelled meanwhile.
-            self.made[mine] = made.id
+            # Stored in the thread, because the waiting task may be cancelled during the call.
+            self.made[token] = made.id
             return made
 
-        async def denied(trouble: Ec2Error) -> bool:
+        async def is_final(trouble: Ec2Error) -> bool:
             return await self._rights.is_forbidden_for_request_only(request.id, trouble)
 
         try:
-            made = await self._ask(request, create, denied)
+            made = await self._ask(request, create, is_final)
         except Ec2Error as trouble:
             if trouble.code != "IdempotentParameterMismatch":
                 raise
-            return await self._found(request, mine, trouble)
+            return await self._found(request, token, trouble)
         self._rights.reserved(arguments)
         return made
 
-    async def _found(self, request: Request, mine: str, trouble: Ec2Error) -> Reservation:
-        """The reservation made by an older version with another number of instances. Raises
+    async def _found(self, request: Request, token: str, trouble: Ec2Error) -> Reservation:
+        """The reservation that an older version made with another number of instances. Raises
         ``trouble`` if there is none."""
 
-        async def denied(trouble: Ec2Error) -> bool:
-            self._rights.lack(LOOK, trouble)
+        async def is_final(trouble: Ec2Error) -> bool:
+            self._rights.deny(LOOK, trouble)
             return False
 
-        for one in await self._ask(request, lambda: self._ec2.ours(mine), denied):
+        for one in await self._ask(request, lambda: self._ec2.ours(token), is_final):
             if one.costs:
-                self.made[mine] = one.id
+                self.made[token] = one.id
                 return one
         raise trouble
 
     async def _ask(
-        self, request: Request, call: Callable[[], T], denied: Callable[[Ec2Error], Awaitable[bool]]
+        self,
+        request: Request,
+        call: Callable[[], T],
+        is_final: Callable[[Ec2Error], Awaitable[bool]],
     ) -> T:
-        """Repeats the call until EC2 answers, also while credentials are refused; the deadline of
-        the request ends it. ``denied``: returns whether a forbidden call is forbidden for this
-        request only. Raises Ec2Error if EC2 refuses for good."""
+        """Repeats the call until EC2 answers, also while EC2 refuses the credentials; the deadline
+        of the request ends it. ``is_final``: whether a forbidden call is forbidden for this request
+        only. Raises Ec2Error if EC2 refuses permanently."""
         pause = PAUSE_MIN
-        told = False
+        is_reported = False
         while True:
             try:
                 return await self._threads.call(call)
             except Ec2Error as trouble:
                 if trouble.fault is Fault.CREDENTIALS:
-                    self._rights.lack(LOOK, trouble)
+                    self._rights.deny(LOOK, trouble)
                 elif trouble.fault is Fault.FORBIDDEN:
-                    if await denied(trouble):
+                    if await is_final(trouble):
                         raise
                 elif trouble.fault is not Fault.LATER:
                     raise
                 log.warning("asked_again", id=request.id, reason=str(trouble), seconds=pause)
-                if not told:
-                    told = await request.say(Accepted(f"EC2 is asked again: {trouble}"))
+                if not is_reported:
+                    is_reported = await request.say(
+                        Accepted(f"the call to EC2 is repeated: {trouble}")
+                    )
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX)
 
 
-CANCELLING: Final = 4
-"""Threads that cancel reservations."""
+CANCELLING_THREADS: Final = 4
 
 
-class Canceller:
-    """``made``: see `Maker`. ``again_seconds``: a cancelled reservation may stay in listings for a
-    while; it is not cancelled again before this time."""
+class ReservationCanceller:
+    """``made``: see `ReservationMaker`. ``again_seconds``: a cancelled reservation may stay in
+    listings for a while; it is not cancelled again before this time."""
 
     def __init__(
-        self, ec2: Ec2, rights: Rights, made: dict[str, str], *, again_seconds: float
+        self, ec2: Ec2, rights: Ec2Rights, made: dict[str, str], *, again_seconds: float
     ) -> None:
         self._ec2 = ec2
         self._rights = rights
         self._made = made
         self._again_seconds = again_seconds
-        self._threads = Threads(CANCELLING)
+        self._threads = Threads(CANCELLING_THREADS)
         self._cancelled: dict[str, float] = {}
         """When each reservation was last cancelled."""
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Cancels the reservations of the request. Raises Ec2Error: call it again."""
-        mine = token_of(cancellation.id)
-        known = {one.id for one in await self._threads.call(self._ec2.ours, mine) if one.costs}
-        if mine in self._made:
-            known.add(self._made[mine])
+        """Cancels the reservations of the request. Raises Ec2Error; then it must be called
+        again."""
+        token = token_of(cancellation.id)
+        known = {one.id for one in await self._threads.call(self._ec2.ours, token) if one.costs}
+        if token in self._made:
+            known.add(self._made[token])
         for reservation in sorted(known):
             await self._cancel(reservation, cancellation.reason)
-        self._made.pop(mine, None)
+        self._made.pop(token, None)
 
     def is_due(self, reservation: str) -> bool:
-        """Whether the reservation was not cancelled recently."""
+        """Whether the reservation was not cancelled within the last seconds."""
         now = clock.monotonic()
         since = now - 10 * self._again_seconds
         self._cancelled = {one: at for one, at in self._cancelled.items() if at > since}
@@ -201,9 +279,9 @@ class Canceller:
             await self._threads.call(self._ec2.cancel, reservation)
         except Ec2Error as trouble:
             if trouble.fault in NOT_OURS:
-                # A provider that cannot cancel must not make reservations.
-                self._rights.lack(CANCEL, trouble)
+                # A provider that cannot cancel reservations must not make any.
+                self._rights.deny(CANCEL, trouble)
             raise
-        self._rights.have(CANCEL)
+        self._rights.has(CANCEL)
         self._cancelled[reservation] = clock.monotonic()
         log.info("cancelled", reservation=reservation, reason=reason)

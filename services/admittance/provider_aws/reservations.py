@@ -1,9 +1,9 @@
-"""Capacity reservations: phases of one, and the answers, revocations and cancellations that follow
-from a listing of EC2. Pure; time is an argument, in seconds of a monotonic clock.
+"""The phases of a capacity reservation, and the answers, revocations and cancellations that follow
+from a listing of EC2. Pure; times are seconds of a monotonic clock.
 
-EC2 is eventually consistent: a new reservation may be missing in listings for minutes. So a
-reservation counts as gone only after it was missing for long, and reservations of a cancelled
-request are looked for as long as the store remembers the cancellation."""
+EC2 is eventually consistent: for minutes, listings may lack a new reservation. So a reservation is
+gone only after it was not listed for long. For the same reason, listings are searched for
+reservations of a cancelled request for as long as the store has the cancellation."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ COUNT: Final = "instanceCount"
 
 
 class ReservationPhase(enum.Enum):
-    """The meaning of a reservation's state. An unknown state counts as COMING, so that a state new
-    in EC2 neither starts nor stops a job."""
+    """The meaning of a reservation's state. An unknown state is COMING, so that a new state of EC2
+    neither starts nor stops a job."""
 
     COMING = enum.auto()
     HERE = enum.auto()
     GONE = enum.auto()
 
 
-_STANDINGS: Final = {
+_PHASES: Final = {
     "active": ReservationPhase.HERE,
     "cancelled": ReservationPhase.GONE,
     "cancelling": ReservationPhase.GONE,
@@ -42,7 +42,8 @@ _STANDINGS: Final = {
 
 
 class Reservation(NamedTuple):
-    """``token``: of its request; "": it is not ours. ``total``: number of instances."""
+    """``token``: of the reservation's request; "": the reservation is not ours. ``total``: the
+    number of instances."""
 
     id: str
     token: str
@@ -52,14 +53,15 @@ class Reservation(NamedTuple):
     zone: str = ""
 
     @property
-    def standing(self) -> ReservationPhase:
-        """The phase of its state."""
-        return _STANDINGS.get(self.state, ReservationPhase.COMING)
+    def phase(self) -> ReservationPhase:
+        """The phase that the state means."""
+        return _PHASES.get(self.state, ReservationPhase.COMING)
 
     @property
     def costs(self) -> bool:
-        """Whether it costs money, and so must be cancelled when it is not needed."""
-        return self.standing is not ReservationPhase.GONE or self.state == "unavailable"
+        """Whether the reservation costs money, so that it must be cancelled when it is not
+        needed."""
+        return self.phase is not ReservationPhase.GONE or self.state == "unavailable"
 
 
 def reservation_of(described: Mapping[str, Any]) -> Reservation:
@@ -77,8 +79,8 @@ def reservation_of(described: Mapping[str, Any]) -> Reservation:
 
 
 def initial_answer(found: Reservation) -> Provisioned | Failed | None:
-    """The answer to a request that waits for the reservation; None: not yet."""
-    match found.standing:
+    """The answer to a request that waits for the reservation; None: the request has to wait on."""
+    match found.phase:
         case ReservationPhase.COMING:
             return None
         case ReservationPhase.HERE:
@@ -88,33 +90,32 @@ def initial_answer(found: Reservation) -> Provisioned | Failed | None:
                 "instanceType": found.instance_type,
                 COUNT: str(found.total),
             }
-            many = f"{found.total} {found.instance_type} in {found.zone}"
-            return Provisioned(f"capacity reservation {found.id}: {many}", details)
+            size = f"{found.total} {found.instance_type} in {found.zone}"
+            return Provisioned(f"capacity reservation {found.id}: {size}", details)
         case ReservationPhase.GONE:
-            return Failed(_told(found), retryable=found.state != "unsupported")
+            return Failed(_gone_message(found), retryable=found.state != "unsupported")
 
 
 def revocation(found: Reservation, count: int) -> CapacityRevoked | None:
-    """The revocation of a reservation provisioned with ``count`` instances; None: it is intact.
-
-    The message is always the same, so repetitions are recognized."""
-    if found.standing is ReservationPhase.GONE:
-        return CapacityRevoked(_told(found))
+    """The revocation of a reservation that was provisioned with ``count`` instances; None: the
+    reservation is intact. Repetitions have the same message, so they are recognized."""
+    if found.phase is ReservationPhase.GONE:
+        return CapacityRevoked(_gone_message(found))
     if found.total < count:
-        told = f"capacity reservation {found.id} has {found.total} instances, not {count}"
-        return CapacityRevoked(told)
+        message = f"capacity reservation {found.id} has {found.total} instances, not {count}"
+        return CapacityRevoked(message)
     return None
 
 
-def _told(found: Reservation) -> str:
+def _gone_message(found: Reservation) -> str:
     return f"capacity reservation {found.id} is {found.state}"
 
 
-TAKEN_BACK: Final = FINAL_STATUSES | {CANCELLED}
+ENDED: Final = FINAL_STATUSES | {CANCELLED}
 
 
 class Booking(NamedTuple):
-    """One of our reservations. ``instances``: the number promised."""
+    """A reservation of a request. ``instances``: the number that was promised."""
 
     request_id: str
     reservation: str
@@ -122,8 +123,8 @@ class Booking(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What follows from a listing: ``answers`` for waiting requests, ``revoked`` ones to report,
-    and reservations to ``cancel``."""
+    """The consequences of a listing, the first two by request id: answers to waiting requests,
+    revocations to report, reservations to cancel."""
 
     answers: list[tuple[str, Status]]
     revoked: list[tuple[str, CapacityRevoked]]
@@ -131,95 +132,99 @@ class Observation(NamedTuple):
 
 
 class TrackedReservations:
-    """Bookings by token of their requests. ``unseen_seconds``: a reservation that was not listed
-    for this long is gone."""
+    """The bookings of a class. ``unseen_seconds``: a reservation that was not listed for this long
+    is gone."""
 
     def __init__(self, unseen_seconds: float) -> None:
-        self._unseen = unseen_seconds
+        self._unseen_seconds = unseen_seconds
         self.waiting: dict[str, Booking] = {}
+        """By token: bookings that are not active yet."""
         self.here: dict[str, Booking] = {}
+        """By token: bookings that were provisioned."""
         self.over: set[str] = set()
         """Tokens of cancelled or failed requests."""
-        self._seen: dict[str, float] = {}
+        self._seen_at: dict[str, float] = {}
         self._keys: dict[str, str] = {}
-        self._freed = float("-inf")
+        self._ended_at = float("-inf")
 
-    def waits(self, booking: Booking, now: float) -> None:
-        """The reservation was made and has to become active."""
+    def begin_waiting(self, booking: Booking, now: float) -> None:
+        """The reservation was made; it is not active yet."""
         token = token_of(booking.request_id)
         self.waiting[token] = booking
-        self._seen[token] = now
+        self._seen_at[token] = now
 
-    def waits_no_more(self, request_id: str) -> None:
-        """The request does not wait for its reservation any more."""
+    def end_waiting(self, request_id: str) -> None:
+        """The request has stopped waiting for its reservation."""
         token = token_of(request_id)
         self.waiting.pop(token, None)
         if token not in self.here:
-            self._seen.pop(token, None)
+            self._seen_at.pop(token, None)
 
-    def is_over(self, request_id: str, now: float) -> None:
+    def end(self, request_id: str, now: float) -> None:
         """The request was cancelled."""
         token = token_of(request_id)
-        self.waits_no_more(request_id)
+        self.end_waiting(request_id)
         self.here.pop(token, None)
-        self._seen.pop(token, None)
+        self._seen_at.pop(token, None)
         self.over.add(token)
-        self._freed = now
+        self._ended_at = now
 
-    def kept(self, key: str, said: StoredStatus | None, now: float) -> None:
+    def status_changed(self, key: str, status: StoredStatus | None, now: float) -> None:
         """The stored status at ``key`` changed to this; None: it was deleted."""
-        if said is None:
+        if status is None:
             self.over.discard(self._keys.pop(key, ""))
             return
-        token = self._keys[key] = token_of(said.id)
-        if said.status in TAKEN_BACK:
-            self.is_over(said.id, now)
-        elif said.status == "provisioned" and token not in self.over:
-            count = said.details.get(COUNT, "")
+        token = self._keys[key] = token_of(status.id)
+        if status.status in ENDED:
+            self.end(status.id, now)
+        elif status.status == "provisioned" and token not in self.over:
+            count = status.details.get(COUNT, "")
             self.here[token] = Booking(
-                said.id, said.details.get(RESERVATION, ""), int(count) if count.isdecimal() else 0
+                status.id,
+                status.details.get(RESERVATION, ""),
+                int(count) if count.isdecimal() else 0,
             )
-            self._seen.setdefault(token, now)
+            self._seen_at.setdefault(token, now)
 
     def is_busy(self, now: float) -> bool:
-        """Whether EC2 must be listed often: requests wait or hold reservations, or one was
-        cancelled recently."""
-        return bool(self.waiting or self.here) or now - self._freed < self._unseen
+        """Whether EC2 must be listed often: requests wait for reservations or hold them, or a
+        request has ended recently."""
+        return bool(self.waiting or self.here) or now - self._ended_at < self._unseen_seconds
 
-    def look(self, listed: Iterable[Reservation], now: float) -> Observation:
-        """What follows from a listing of EC2."""
+    def observe(self, listed: Iterable[Reservation], now: float) -> Observation:
+        """The consequences of a listing of EC2."""
         found: dict[str, Reservation] = {}
-        look = Observation([], [], [])
+        observation = Observation([], [], [])
         for one in listed:
             if not one.token:
                 continue
             if one.token in self.over:
                 if one.costs:
-                    look.cancel.append(one)
+                    observation.cancel.append(one)
                 continue
             known = found.get(one.token)
-            if known is None or known.standing is ReservationPhase.GONE:
+            if known is None or known.phase is ReservationPhase.GONE:
                 found[one.token] = one
-            if one.token in self._seen:
-                self._seen[one.token] = now
+            if one.token in self._seen_at:
+                self._seen_at[one.token] = now
         for token, booking in self.waiting.items():
             reservation = found.get(token)
             answer = initial_answer(reservation) if reservation is not None else None
             if reservation is None and self._is_lost(token, now):
                 answer = Failed(f"EC2 does not list capacity reservation {booking.reservation}")
             if answer is not None:
-                look.answers.append((booking.request_id, answer))
+                observation.answers.append((booking.request_id, answer))
         for token, booking in self.here.items():
             reservation = found.get(token)
             revoked = (
                 revocation(reservation, booking.instances) if reservation is not None else None
             )
             if reservation is None and self._is_lost(token, now):
-                told = f"EC2 does not list capacity reservation {booking.reservation} any more"
-                revoked = CapacityRevoked(told)
+                message = f"EC2 does not list capacity reservation {booking.reservation} any more"
+                revoked = CapacityRevoked(message)
             if revoked is not None:
-                look.revoked.append((booking.request_id, revoked))
-        return look
+                observation.revoked.append((booking.request_id, revoked))
+        return observation
 
     def _is_lost(self, token: str, now: float) -> bool:
-        return now - self._seen.get(token, now) > self._unseen
+        return now - self._seen_at.get(token, now) > self._unseen_seconds

@@ -1,32 +1,40 @@
-"""Makes reservations, waits for them, watches them, and cancels those not needed any more.
+"""Makes reservations, waits until they are active, watches them, and cancels those that are not
+needed any more.
 
-One instance is active, the others stand by. No state is kept that a crash could lose: tags name the
-request of each reservation, and the store of statuses says which requests are cancelled. A listing
-of EC2 every few seconds finds all reservations, whichever process made them. A call without an
-answer is repeated with the same token and creates nothing new."""
+A crash loses no state: tags name the request of each reservation, and the store has the cancelled
+requests. EC2 is listed every few seconds, so reservations of earlier processes are found. A call
+without an answer is repeated with the same token and creates nothing new."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import os
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import structlog
 
+from admittance.api.names import name_error
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.lease.lease_state import aws_domain
 from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed
 from admittance.provider_aws.parameters import Parameters, TooLarge, token_of
-from admittance.provider_aws.reservation_calls import Canceller, Maker
+from admittance.provider_aws.reservation_calls import (
+    CANCEL,
+    LOOK,
+    NOT_OURS,
+    Ec2Rights,
+    ReservationCanceller,
+    ReservationMaker,
+)
 from admittance.provider_aws.reservations import (
     Booking,
     Reservation,
     TrackedReservations,
     initial_answer,
 )
-from admittance.provider_aws.rights import CANCEL, LOOK, NOT_OURS, Rights
-from admittance.provider_aws.settings import AwsSettings
 from admittance.providers import (
     Accepted,
     Cancellation,
@@ -42,18 +50,51 @@ from admittance.providers.status_store import read_status
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
-from admittance.runtime.process.settings import Settings
+from admittance.runtime.process.settings import Settings, number
 from admittance.runtime.tasks import parts
 from admittance.sdk.threads import Threads
 
 SERVICE: Final = "provider-aws"
 
+DEFAULT_CLASS: Final = "ec2-capacity-reservation.admittance.dev"
+SECONDS_MIN: Final = 0.05
+
 log = structlog.get_logger()
 
 
-class Reconciler:
+class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings from ``ADMIT_AWS_*``, besides those of every service and of boto3.
+
+    ``poll_seconds``: between two listings while there are reservations; ``sweep_seconds``: while
+    there are none. ``unseen_seconds``: a reservation that is not listed for this long is gone; EC2
+    documents delays of up to five minutes."""
+
+    provisioning_class: str = DEFAULT_CLASS
+    poll_seconds: float = 5.0
+    sweep_seconds: float = 60.0
+    unseen_seconds: float = 300.0
+
+    @classmethod
+    def from_env(
+        cls, env: Mapping[str, str] | None = None, *, provisioning_class: str | None = None
+    ) -> AwsSettings:
+        """Raises SetupError that names the wrong variable."""
+        env = os.environ if env is None else env
+        name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
+        # A ProvisioningRequestConfig accepts only such names, and EC2's filters have wildcards.
+        if complaint := name_error(name):
+            raise SetupError(f"ADMIT_AWS_CLASS: {complaint}")
+        return cls(
+            provisioning_class=name,
+            poll_seconds=number(env, "ADMIT_AWS_POLL_SECONDS", 5.0, least=SECONDS_MIN),
+            sweep_seconds=number(env, "ADMIT_AWS_SWEEP_SECONDS", 60.0, least=SECONDS_MIN),
+            unseen_seconds=number(env, "ADMIT_AWS_UNSEEN_SECONDS", 300.0, least=SECONDS_MIN),
+        )
+
+
+class AwsReconciler:
     """Keeps the reservations of one class equal to the requests."""
 
     def __init__(self, bus: Bus, settings: Settings, aws: AwsSettings, ec2: Ec2) -> None:
@@ -64,43 +105,44 @@ class Reconciler:
             aws.provisioning_class, self.obtain, self.free, parameters=Parameters
         )
         self._service = ProviderService(provider, bus, settings)
-        self._looking = Threads(1)
-        self._rights = Rights(ec2, self._looking, InactiveReasons((provider,)))
-        self._maker = Maker(ec2, aws.provisioning_class, self._rights)
-        self._canceller = Canceller(
+        self._threads = Threads(1)
+        self._reasons = InactiveReasons((provider,))
+        self._rights = Ec2Rights(ec2, self._threads, self._reasons)
+        self._maker = ReservationMaker(ec2, aws.provisioning_class, self._rights)
+        self._canceller = ReservationCanceller(
             ec2, self._rights, self._maker.made, again_seconds=aws.sweep_seconds
         )
         self.booked = TrackedReservations(aws.unseen_seconds)
-        self._answers: dict[str, asyncio.Future[Status]] = {}
-        self._beside: dict[str, asyncio.Task[None]] = {}
+        self._waiting: dict[str, asyncio.Future[Status]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loaded = asyncio.Event()
         self._stop = asyncio.Event()
         self.ready = False
 
     @property
     def trouble(self) -> str:
-        """Why the class is not served now; "": it is."""
+        """Why the class is inactive; "": it is active."""
         return "" if self._provider.active else self._provider.message
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
         async with parts() as tasks:
-            tasks.create_task(self._follow(), name="statuses")
+            tasks.create_task(self._read_statuses(), name="statuses")
             await self._loaded.wait()
-            tasks.create_task(self._look(), name="reservations")
+            tasks.create_task(self._list_periodically(), name="reservations")
             tasks.create_task(self._service.run(self._stop), name="requests")
 
     async def close(self) -> None:
-        """Stops all work; reservations stay."""
+        """Stops all work. Reservations stay."""
         self.ready = False
         self._stop.set()
-        for task in self._beside.values():
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._beside.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     # Stored statuses. -----------------------------------------------------------
 
-    async def _follow(self) -> None:
+    async def _read_statuses(self) -> None:
         def apply(entries: Sequence[Entry]) -> None:
             apply_each(entries, self._read, bucket=PROVIDERS)
 
@@ -112,104 +154,103 @@ class Reconciler:
         log.info("serving", provisioned=len(self.booked.here))
 
     def _read(self, entry: Entry) -> None:
-        said = read_status(entry.value) if entry.value else None
-        self.booked.kept(entry.key, said, clock.monotonic())
+        status = read_status(entry.value) if entry.value else None
+        self.booked.status_changed(entry.key, status, clock.monotonic())
 
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Waits for an active reservation; returns why there is none otherwise."""
+        """Makes a reservation and waits until it is active. Returns Failed if there is none."""
         try:
-            made = await self._maker.make(request, request.parameters)
+            outcome = await self._maker.make(request, request.parameters)
         except Ec2Error as trouble:
             return failed(trouble)
-        if isinstance(made, TooLarge):
-            return Failed(made.message, retryable=False)
-        answer = initial_answer(made.reservation)
+        if isinstance(outcome, TooLarge):
+            return Failed(outcome.message, retryable=False)
+        answer = initial_answer(outcome.reservation)
         if answer is not None:
             return answer
         return await self._until_active(
-            request, Booking(request.id, made.reservation.id, made.instances)
+            request, Booking(request.id, outcome.reservation.id, outcome.instances)
         )
 
     async def _until_active(self, request: Request, booking: Booking) -> Status:
-        mine = token_of(request.id)
+        request_token = token_of(request.id)
         answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-        self._answers[mine] = answer
-        self.booked.waits(booking, clock.monotonic())
+        self._waiting[request_token] = answer
+        self.booked.begin_waiting(booking, clock.monotonic())
         try:
             await request.say(
                 Accepted(f"capacity reservation {booking.reservation} is not yet active")
             )
             return await answer
         finally:
-            self._answers.pop(mine, None)
-            self.booked.waits_no_more(request.id)
+            self._waiting.pop(request_token, None)
+            self.booked.end_waiting(request.id)
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Cancels the request's reservation. One made by another process that EC2 does not list yet
-        is cancelled when it is listed. Raises Ec2Error: call it again."""
-        self.booked.is_over(cancellation.id, clock.monotonic())
+        """Cancels the request's reservation. If another process made it and EC2 does not list it
+        yet, it is cancelled once it is listed. Raises Ec2Error; then it must be called again."""
+        self.booked.end(cancellation.id, clock.monotonic())
         await self._canceller.free(cancellation)
 
-    # Looking. -----------------------------------------------------------------------------
+    # Listing EC2. -----------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _list_periodically(self) -> None:
         last = float("-inf")
         while True:
             now = clock.monotonic()
-            often = not self.ready or self._rights.lacking or self.booked.is_busy(now)
+            often = not self.ready or self._reasons or self.booked.is_busy(now)
             if often or now - last >= self._aws.sweep_seconds:
                 last = now
-                await self._look_once()
+                await self._list()
                 await self._rights.look()
             await asyncio.sleep(self._aws.poll_seconds)
 
-    async def _look_once(self) -> None:
-        asking = asyncio.ensure_future(self._looking.call(self._ec2.ours))
+    async def _list(self) -> None:
+        listing = asyncio.ensure_future(self._threads.call(self._ec2.ours))
         try:
-            listed = await asyncio.shield(asking)
+            listed = await asyncio.shield(listing)
         except Ec2Error as trouble:
             if trouble.fault in NOT_OURS:
-                # Reported once when it begins, not at every listing.
                 self.ready = True
-                self._rights.lack(LOOK, trouble)
+                self._rights.deny(LOOK, trouble)
             else:
                 log.warning("not_listed", reason=str(trouble))
         except asyncio.CancelledError:
-            # A listing has no effect, so a cancelled one is not waited for.
-            asking.cancel()
+            # A listing has no effect, so a cancelled listing is not waited for.
+            listing.cancel()
             await asyncio.sleep(0)
-            asking.cancel()
+            listing.cancel()
             raise
         else:
             self.ready = True
-            self._rights.have(LOOK)
-            self._follow_up(listed)
+            self._rights.has(LOOK)
+            self._act_on(listed)
 
-    def _follow_up(self, listed: list[Reservation]) -> None:
-        look = self.booked.look(listed, clock.monotonic())
-        for request_id, answer in look.answers:
-            waiting = self._answers.get(token_of(request_id))
+    def _act_on(self, listed: list[Reservation]) -> None:
+        observation = self.booked.observe(listed, clock.monotonic())
+        for request_id, answer in observation.answers:
+            waiting = self._waiting.get(token_of(request_id))
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer)
-        for request_id, revoked in look.revoked:
+        for request_id, revoked in observation.revoked:
             self._start(request_id, self._revoke(request_id, revoked))
-        if not look.cancel:
-            self._rights.have(CANCEL)
-        for one in look.cancel:
+        if not observation.cancel:
+            self._rights.has(CANCEL)
+        for one in observation.cancel:
             if self._canceller.is_due(one.id):
                 self._start(one.id, self._canceller.sweep(one.id))
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        if name in self._beside:
+        if name in self._tasks:
             work.close()
             return
-        task = self._beside[name] = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._beside.pop(name, None))
+        task = self._tasks[name] = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
     async def _revoke(self, request_id: str, revoked: CapacityRevoked) -> None:
-        # If this fails, the next listing reports it again.
+        # After a failure, the next listing reports the revocation again.
         try:
             if await self._provider.report(request_id, revoked):
                 log.warning("revoked", id=request_id, reason=revoked.message)
@@ -226,11 +267,11 @@ async def run(
     """Runs the provider while this instance leads, until stop is set. Raises SetupError if boto3 is
     missing or a setting is wrong."""
     aws = AwsSettings.from_env(provisioning_class=provisioning_class)
-    # boto3 reads many files, so not in the event loop.
+    # In a thread, because boto3 reads many files.
     ec2 = await asyncio.to_thread(Ec2.connect, aws.provisioning_class)
 
-    def begin(_: int) -> Reconciler:
-        return Reconciler(bus, settings, aws, ec2)
+    def begin(_: int) -> AwsReconciler:
+        return AwsReconciler(bus, settings, aws, ec2)
 
     domain = aws_domain(aws.provisioning_class)
     elected = LeaderElectedService(

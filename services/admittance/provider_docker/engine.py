@@ -1,4 +1,5 @@
-"""The container engine through the docker SDK. Its calls block, so each runs in a thread."""
+"""The container engine through the docker SDK, and its settings. Calls of the SDK block, so each
+runs in a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from admittance.provider_docker.workers import MANAGED, Found, Room, Worker, found_of
+from admittance.provider_docker.workers import MANAGED, ListedWorker, Room, Worker, worker_of
 from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import named, number, whole
@@ -24,11 +25,11 @@ T = TypeVar("T")
 
 
 class Away(Exception):
-    """The engine does not answer, or its answer cannot be used."""
+    """The engine does not answer, or not as expected."""
 
 
 class Denied(Exception):
-    """The engine refused; the message is the engine's. ``code``: HTTP status."""
+    """The engine refused, with the engine's message. ``code``: HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -36,16 +37,16 @@ class Denied(Exception):
 
 
 class Engine:
-    """The engine that the environment names. Every call raises Away or Denied."""
+    """The engine that the environment names. All calls raise Away or Denied."""
 
     def __init__(self, settings: DockerSettings) -> None:
         self._settings = settings
         self._client: Any = None
-        self._room = asyncio.Semaphore(8)
+        self._slots = asyncio.Semaphore(8)
 
     @staticmethod
     def check() -> None:
-        """Raises SetupError without the SDK."""
+        """Raises SetupError if the SDK is not installed."""
         try:
             import docker  # noqa: F401
         except ImportError:
@@ -56,13 +57,13 @@ class Engine:
         info = await self._call(lambda api: api.info())
         return Room(str(info["Name"]), int(info["NCPU"]) * 1000, int(info["MemTotal"]))
 
-    async def workers(self, request_id: str | None = None) -> list[Found]:
-        """All workers of all installations, or those of a request; stopped ones included."""
+    async def workers(self, request_id: str | None = None) -> list[ListedWorker]:
+        """The workers of all installations, or those of one request; also stopped workers."""
         labels = [f"{MANAGED}=true"]
         if request_id is not None:
             labels.append(f"{REQUEST}={request_id}")
         listed = await self._call(lambda api: api.containers(all=True, filters={"label": labels}))
-        return [found for one in listed if (found := found_of(one)) is not None]
+        return [found for one in listed if (found := worker_of(one)) is not None]
 
     async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
         """Creates and starts the worker; pulls the image if it is missing."""
@@ -91,8 +92,8 @@ class Engine:
 
             try:
                 made = create()
-            except docker.errors.ImageNotFound:
-                # Without a tag the SDK would pull all tags of the image.
+            except docker.errors.ImageNotListedWorker:
+                # The SDK pulls all tags of an image that is named without one.
                 api.pull(settings.image, tag=None if _is_tagged(settings.image) else "latest")
                 made = create()
             api.start(made["Id"])
@@ -100,25 +101,25 @@ class Engine:
         await self._call(work)
 
     async def remove(self, container: str) -> None:
-        """Kills and removes the container; one that is already gone is not an error."""
+        """Kills and removes the container. A container that is gone is not an error."""
         try:
             await self._call(lambda api: api.remove_container(container, v=True, force=True))
         except Denied as error:
-            # Already gone, or being removed.
+            # The container is gone, or is being removed.
             if error.code not in (404, 409):
                 raise
 
-    async def last_words(self, container: str) -> str:
-        """The last lines of the container's log; "": they cannot be read."""
+    async def last_lines(self, container: str) -> str:
+        """The last lines of the container's log; "" if they cannot be read."""
         try:
-            said = await self._call(lambda api: api.logs(container, tail=LOG_LINES))
+            lines = await self._call(lambda api: api.logs(container, tail=LOG_LINES))
         except (Away, Denied):
             return ""
-        return str(said.decode(errors="replace")).strip() if isinstance(said, bytes) else ""
+        return str(lines.decode(errors="replace")).strip() if isinstance(lines, bytes) else ""
 
-    def listen(self, installation: str, heard: Callable[[], None]) -> None:
-        """Calls ``heard`` in this thread for each worker that ends, until the engine ends the
-        events. Blocks; run it in its own thread."""
+    def listen(self, installation: str, on_event: Callable[[], None]) -> None:
+        """Calls ``on_event`` in this thread for each worker that ends, until the engine ends the
+        events. Blocks."""
         api = self._new_client(timeout=None)
         wanted = {
             "type": "container",
@@ -127,7 +128,7 @@ class Engine:
         }
         try:
             for _ in api.events(decode=True, filters=wanted):
-                heard()
+                on_event()
         finally:
             api.close()
 
@@ -138,7 +139,7 @@ class Engine:
         return docker.APIClient(version="auto", timeout=timeout, **options)
 
     async def _call(self, work: Callable[[Any], T]) -> T:
-        async with self._room:
+        async with self._slots:
             return await run_to_completion(asyncio.to_thread(self._work, work))
 
     def _work(self, work: Callable[[Any], T]) -> T:
@@ -151,46 +152,45 @@ class Engine:
             return work(self._client)
         except docker.errors.APIError as error:
             code = error.response.status_code if error.response is not None else 500
-            told = str(error.explanation or error)
-            if code >= 500 and not _is_for_good(told):
-                raise Away(told) from error
-            raise Denied(code, told) from error
+            message = str(error.explanation or error)
+            if code >= 500 and not _is_permanent(message):
+                raise Away(message) from error
+            raise Denied(code, message) from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             self._client = None
-            raise Away(reason(error)) from error
+            raise Away(error_sentence(error)) from error
 
 
-def reason(error: Exception) -> str:
-    """The error as one sentence, with what to do if that is known."""
-    told = str(error) or type(error).__name__
+def error_sentence(error: Exception) -> str:
+    """The error as one sentence, with the remedy if it is known."""
+    message = str(error) or type(error).__name__
     where = os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
-    if "Permission denied" in told:
+    if "Permission denied" in message:
         return (
             f"{where} may not be used by user {os.getuid()}: give the service the socket's group "
             "(compose.yaml: ADMIT_DOCKER_GROUP)"
         )
-    if "No such file" in told or "Connection refused" in told:
+    if "No such file" in message or "Connection refused" in message:
         return f"no engine listens at {where}: start it, or name another one, DOCKER_HOST"
-    return told
+    return message
 
 
 def _is_tagged(image: str) -> bool:
     return ":" in image.rpartition("/")[2] or "@" in image
 
 
-def _is_for_good(told: str) -> bool:
+def _is_permanent(message: str) -> bool:
     """Whether a 500 of the engine is permanent."""
-    return "executable file not found" in told or "no such file or directory" in told
+    return "executable file not found" in message or "no such file or directory" in message
 
 
 CLASS: Final = "docker.admittance.dev"
 
 
 class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``image``: of the workers. ``command``: of the workers; empty: the image's. ``network``:
-    None: the engine's default. ``workers_max``: most containers at once. ``settle_seconds``: a
-    worker that runs this long counts as started. ``sweep_seconds``: interval of comparisons, in
-    addition to those after events."""
+    """Settings from ``ADMIT_DOCKER_*``. ``command`` empty: the image's command. ``network`` None:
+    the engine's default. ``settle_seconds``: a worker that runs for this long counts as started.
+    ``sweep_seconds``: between two comparisons; each event causes a further one."""
 
     image: str
     classes: tuple[str, ...] = (CLASS,)
@@ -205,7 +205,7 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Raises SetupError that names the variable."""
         image = env.get("ADMIT_DOCKER_IMAGE", "")
         if not image:
-            raise SetupError("ADMIT_DOCKER_IMAGE is not set: the image that workers are made of")
+            raise SetupError("ADMIT_DOCKER_IMAGE is not set: it names the image of the workers")
         try:
             command = tuple(shlex.split(env.get("ADMIT_DOCKER_COMMAND", "")))
         except ValueError as error:

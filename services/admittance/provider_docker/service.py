@@ -1,8 +1,7 @@
 """Starts workers for requests and removes them.
 
-One instance is active, the others stand by, so that only one process books room on the engine. A
-request is accepted before its workers start, so the store knows every container of a live request;
-a container unknown to the store is an orphan."""
+Only one instance is active, so only one process books room on the engine. A request is accepted
+before its workers start, so every container of a live request is in the store."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ from typing import Final
 import structlog
 
 from admittance.lease.lease_state import PROVIDER_DOCKER
-from admittance.provider_docker.comparer import ENGINE, Comparer
+from admittance.provider_docker.comparer import ENGINE, WorkerComparer
 from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.workers import (
-    Found,
+    ListedWorker,
     NoRoom,
     PodGroup,
     Worker,
@@ -24,7 +23,7 @@ from admittance.provider_docker.workers import (
     labels_of,
     lack_of_room,
     lost,
-    told_of,
+    lost_message,
     workers_of,
 )
 from admittance.providers import (
@@ -46,29 +45,32 @@ from admittance.runtime.tasks import parts
 log = structlog.get_logger()
 
 
-class Reconciler:
+class DockerReconciler:
     """Keeps the workers of one engine equal to the requests."""
 
     def __init__(
         self,
         bus: Bus,
         settings: Settings,
-        ours: DockerSettings,
+        docker: DockerSettings,
         engine: Engine,
         installation: str,
     ) -> None:
         self._bus = bus
         self._settings = settings
-        self._ours = ours
+        self._docker = docker
         self._engine = engine
         self._installation = installation
-        self._providers = {name: provider_of(name, self.obtain, self.free) for name in ours.classes}
+        self._providers = {
+            name: provider_of(name, self.obtain, self.free) for name in docker.classes
+        }
         self._booking = asyncio.Lock()
-        """Held while a request checks for room and starts its workers."""
-        self._open: set[str] = set()
-        self._troubles = InactiveReasons(self._providers.values())
-        self._comparer = Comparer(
-            bus, ours, engine, installation, self._providers, self._open, self._troubles
+        """Held while a request looks for room and starts its workers, so that no two get the same
+        room."""
+        self._in_progress: set[str] = set()
+        self._reasons = InactiveReasons(self._providers.values())
+        self._comparer = WorkerComparer(
+            bus, docker, engine, installation, self._providers, self._in_progress, self._reasons
         )
         self._stop = asyncio.Event()
 
@@ -79,8 +81,8 @@ class Reconciler:
 
     @property
     def trouble(self) -> str:
-        """Why no class is provided at the moment; "": all are."""
-        return self._troubles.message
+        """Why the classes are inactive; "": they are active."""
+        return self._reasons.message
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
@@ -92,46 +94,46 @@ class Reconciler:
             tasks.create_task(self._comparer.listen(), name="events")
 
     async def close(self) -> None:
-        """Ends what was begun; workers stay."""
+        """Stops all work. Workers stay."""
         self._comparer.ready = False
         self._stop.set()
 
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Starts all workers of the request, or none."""
+        """Starts all workers of the request, or none if one fails."""
         wanted = [PodGroup(one.name, one.count, one.requests) for one in request.pod_sets]
         workers = workers_of(request.id, wanted)
         if isinstance(workers, NoRoom):
             return Failed(workers.message, retryable=workers.ever)
-        begun = Accepted(f"{len(workers)} workers are being started")
-        if request.last is None and not await request.say(begun):
+        accepted = Accepted(f"{len(workers)} workers are being started")
+        if request.last is None and not await request.say(accepted):
             return Failed("the request was cancelled")
-        self._open.add(request.id)
+        self._in_progress.add(request.id)
         try:
             while True:
                 try:
                     return await self._book(request, workers)
                 except Away as error:
-                    self._troubles.begin(ENGINE, str(error))
-                # The comparer notices when the engine is back.
+                    self._reasons.begin(ENGINE, str(error))
+                # The comparison succeeds once the engine is back.
                 await self._comparer.compared()
         finally:
-            self._open.discard(request.id)
+            self._in_progress.discard(request.id)
 
     async def _book(self, request: Request, workers: tuple[Worker, ...]) -> Status:
         async with self._booking:
             room = await self._engine.room()
-            there = await self._engine.workers()
-            lacking = lack_of_room(request.id, workers, there, room, self._ours.workers_max)
+            listed = await self._engine.workers()
+            lacking = lack_of_room(request.id, workers, listed, room, self._docker.workers_max)
             if lacking is not None:
-                await self._remove(self._of(request.id, there))
+                await self._remove(self._of(request.id, listed))
                 return Failed(lacking.message, retryable=lacking.ever)
-            running = {one.name for one in self._of(request.id, there) if one.runs}
-            # Leftovers of an interrupted start.
-            await self._remove([one for one in self._of(request.id, there) if not one.runs])
+            running = {one.name for one in self._of(request.id, listed) if one.runs}
+            # An interrupted start may have left stopped workers.
+            await self._remove([one for one in self._of(request.id, listed) if not one.runs])
             new = [one for one in workers if one.name not in running]
-            # Wait for all starts, so that none runs on while a failure is handled.
+            # All starts are waited for, so that none continues while a failure is handled.
             outcomes = await asyncio.gather(
                 *(self._start(worker, request) for worker in new), return_exceptions=True
             )
@@ -142,15 +144,15 @@ class Reconciler:
                 if outcome is not None:
                     raise outcome
         if new:
-            await asyncio.sleep(self._ours.settle_seconds)
+            await asyncio.sleep(self._docker.settle_seconds)
         details = details_of(room, workers)
         mine = self._of(request.id, await self._engine.workers(request.id))
         gone = lost(details, mine)
         if gone:
-            dead = [await self._engine.last_words(one.container) for one in mine if not one.runs]
-            words = next((f": {one[-500:]}" for one in dead if one), "")
+            outputs = [await self._engine.last_lines(one.container) for one in mine if not one.runs]
+            output = next((f": {one[-500:]}" for one in outputs if one), "")
             await self._remove(mine)
-            return Failed(told_of(gone, mine, room.host) + words)
+            return Failed(lost_message(gone, mine, room.host) + output)
         return Provisioned(f"{len(workers)} workers run on {room.host}", details)
 
     async def _start(self, worker: Worker, request: Request) -> None:
@@ -168,14 +170,14 @@ class Reconciler:
         await self._remove(found)
         log.info("freed", id=cancellation.id, workers=len(found), reason=cancellation.reason)
 
-    def _of(self, request_id: str, there: list[Found]) -> list[Found]:
+    def _of(self, request_id: str, listed: list[ListedWorker]) -> list[ListedWorker]:
         return [
             one
-            for one in there
+            for one in listed
             if one.request_id == request_id and one.installation == self._installation
         ]
 
-    async def _remove(self, found: list[Found]) -> None:
+    async def _remove(self, found: list[ListedWorker]) -> None:
         await asyncio.gather(*(self._engine.remove(one.container) for one in found))
 
 
@@ -185,11 +187,11 @@ SERVICE: Final = "provider-docker"
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs the provider while this instance leads, until stop is set. Raises SetupError."""
     Engine.check()
-    ours = DockerSettings.from_env(os.environ)
-    drawn = await installation(bus, "docker")
+    docker = DockerSettings.from_env(os.environ)
+    ours = await installation(bus, "docker")
 
-    def begin(_: int) -> Reconciler:
-        return Reconciler(bus, settings, ours, Engine(ours), drawn)
+    def begin(_: int) -> DockerReconciler:
+        return DockerReconciler(bus, settings, docker, Engine(docker), ours)
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, PROVIDER_DOCKER, begin, trouble=lambda one: one.trouble

@@ -1,5 +1,5 @@
-"""The containers that a request needs, whether the engine has room, and which of them are lost.
-Pure."""
+"""The worker containers that a request needs, whether the engine has room for them, and which of
+them are lost. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PodGroup(NamedTuple):
-    """A number of equal pods, and what each needs."""
+    """A number of equal pods, and the resources that each needs."""
 
     pod_set: str
     pods: int
@@ -43,9 +43,8 @@ class Worker(NamedTuple):
     memory: int
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker container of any installation, as the engine lists it. ``state``: the engine's
-    state."""
+class ListedWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker container of any installation, as the engine lists it."""
 
     container: str
     name: str
@@ -71,22 +70,24 @@ class Room(NamedTuple):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked. ``ever``: there will be room when other requests end."""
+    """Why nothing is booked. ``ever``: there may be room after other requests have ended."""
 
     message: str
     ever: bool
 
 
 def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[Worker, ...] | NoRoom:
-    """One container for each pod, with names derived from the request; or why no engine can run
-    them."""
+    """One container for each pod, with a name that follows from the request; or why no engine can
+    run them."""
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()
     found: list[Worker] = []
     for at, one in enumerate(wanted):
         foreign = sorted(name for name, much in one.needs.items() if much and _is_foreign(name))
         if foreign:
-            told = f"pods of {one.pod_set} need {', '.join(foreign)}, which containers cannot have"
-            return NoRoom(told, ever=False)
+            message = (
+                f"pods of {one.pod_set} need {', '.join(foreign)}, which containers cannot have"
+            )
+            return NoRoom(message, ever=False)
         cpu, memory = one.needs.get("cpu", 0), one.needs.get("memory", 0)
         plain = _UNSAFE.sub("-", one.pod_set)[:40]
         found += (
@@ -107,36 +108,36 @@ def _is_foreign(resource: str) -> bool:
 def lack_of_room(
     request_id: str,
     workers: Sequence[Worker],
-    there: Collection[Found],
+    listed: Collection[ListedWorker],
     room: Room,
     workers_max: int,
 ) -> NoRoom | None:
-    """Why there is no room for the workers beside those that run; None: there is."""
-    others = [one for one in there if one.request_id != request_id and one.runs]
+    """Why there is no room for the workers beside the running ones; None: there is room."""
+    others = [one for one in listed if one.request_id != request_id and one.runs]
     sums = (
         ("cpu (thousandths)", _cpu(workers), _cpu(others), room.cpu_milli),
         ("memory (bytes)", _memory(workers), _memory(others), room.memory),
         ("workers", len(workers), len(others), workers_max),
     )
-    for what, asked, used, most in sums:
-        if asked + used > most:
-            told = f"{room.host} has {most - used} of {most} {what} left, {asked} are asked for"
-            return NoRoom(told, ever=asked <= most)
+    for what, needed, used, most in sums:
+        if needed + used > most:
+            message = f"{room.host} has {most - used} of {most} {what} left, {needed} are needed"
+            return NoRoom(message, ever=needed <= most)
     return None
 
 
-def _cpu(of: Collection[Worker] | Collection[Found]) -> int:
+def _cpu(of: Collection[Worker] | Collection[ListedWorker]) -> int:
     return sum(one.cpu_milli for one in of)
 
 
-def _memory(of: Collection[Worker] | Collection[Found]) -> int:
+def _memory(of: Collection[Worker] | Collection[ListedWorker]) -> int:
     return sum(one.memory for one in of)
 
 
 def labels_of(
     worker: Worker, request_id: str, provisioning_class: str, installation: str
 ) -> dict[str, str]:
-    """The container's labels; `found_of` reads them."""
+    """The labels of the container, which `worker_of` reads."""
     return {
         MANAGED: "true",
         INSTALLATION: installation,
@@ -147,13 +148,13 @@ def labels_of(
     }
 
 
-def found_of(listed: Mapping[str, Any]) -> Found | None:
-    """The worker of a listed container; None: it is no worker."""
+def worker_of(listed: Mapping[str, Any]) -> ListedWorker | None:
+    """The worker of a listed container; None: the container is not a worker."""
     labels = listed.get("Labels") or {}
     if labels.get(MANAGED) != "true" or REQUEST not in labels:
         return None
     names = listed.get("Names") or [""]
-    return Found(
+    return ListedWorker(
         container=str(listed["Id"]),
         name=str(names[0]).lstrip("/"),
         installation=labels.get(INSTALLATION, ""),
@@ -170,21 +171,21 @@ def _whole_number(text: str) -> int:
 
 
 def details_of(room: Room, workers: Sequence[Worker]) -> dict[str, str]:
-    """The details of a provisioned request; `lost` reads them."""
+    """The details of a provisioned request, which `lost` reads."""
     names = ",".join(one.name for one in workers)
     return {HOST_DETAIL: room.host, CONTAINERS_DETAIL: names}
 
 
-def lost(details: Mapping[str, str], there: Collection[Found]) -> tuple[str, ...]:
-    """The booked containers that do not run any more."""
+def lost(details: Mapping[str, str], listed: Collection[ListedWorker]) -> tuple[str, ...]:
+    """The names of the booked containers that do not run any more."""
     booked = filter(None, details.get(CONTAINERS_DETAIL, "").split(","))
-    running = {one.name for one in there if one.runs}
+    running = {one.name for one in listed if one.runs}
     return tuple(name for name in booked if name not in running)
 
 
-def told_of(names: Sequence[str], there: Collection[Found], host: str) -> str:
+def lost_message(names: Sequence[str], listed: Collection[ListedWorker], host: str) -> str:
     """A sentence that names the lost workers."""
-    states = {one.name: one.state for one in there}
+    states = {one.name: one.state for one in listed}
     shown = [f"{name} ({states.get(name, 'gone')})" for name in names[:5]]
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"workers are lost on {host}: {', '.join(shown)}{more}"

@@ -1,8 +1,8 @@
-"""REST calls for the two kinds, and the meaning of the API server's errors.
+"""REST calls for ProvisioningRequests and PodTemplates, and the meaning of the API server's errors.
 
 lightkube makes the HTTP client from a kubeconfig, because contexts, certificates, changing tokens
-and login programs are hard to get right. The few calls are made here, so that permanent refusals,
-temporary ones and outdated watches can be distinguished."""
+and login programs are hard to get right. The calls are made here, because lightkube does not
+distinguish permanent refusals, temporary refusals and outdated watches."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 
 _LACKS_A_RIGHT: Final = re.compile(r"cannot \w+ resource ")
-"""The server's text for all authorizers. Refusals by admission controllers have other texts."""
-_NOT_NOW: Final = ("exceeded quota", "because it is being terminated")
+"""The server's text when an authorizer denies a right. Refusals by admission controllers have other
+texts."""
+_TEMPORARY: Final = ("exceeded quota", "because it is being terminated")
 
 
 class Away(Exception):
-    """No answer, or one that asks to try again. ``after``: seconds that the server asks to wait."""
+    """The server does not answer, or asks to try again. ``after``: seconds that it asks to wait."""
 
     def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
@@ -54,32 +55,36 @@ class Right(NamedTuple):
     kind: str
     namespace: str
 
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind} in {self.namespace or 'all namespaces'}"
+
 
 class Forbidden(Denied):
-    """A right is missing. The request is not at fault; an administrator can grant it."""
+    """A right is missing, which an administrator can grant. The request is not at fault."""
 
     def __init__(self, code: int, reason: str, message: str, right: Right) -> None:
         super().__init__(code, reason, message)
         self.right = right
 
 
-class NotNow(Denied):
-    """The namespace is over its quota or is being deleted: later the call may work."""
+class TemporarilyDenied(Denied):
+    """The namespace has used up its quota or is being deleted. The call may work later."""
 
 
 class Exists(Denied):
-    """An object of that name exists."""
+    """There is an object of that name already."""
 
 
 class Missing(Denied):
-    """No object of that name, or no such kind."""
+    """There is no object of that name, or no such kind."""
 
 
 class Outdated(Denied):
-    """The version that the watch starts from has expired: list again."""
+    """The version that the watch starts from has expired, so the objects must be listed again."""
 
 
-def event(line: str) -> tuple[str, dict[str, Any]]:
+def event_of(line: str) -> tuple[str, dict[str, Any]]:
+    """The type and the object of a line of a watch. Raises Outdated or Away."""
     try:
         event = msgspec.json.decode(line, type=dict[str, Any])
         kind, about = str(event["type"]), event["object"]
@@ -94,8 +99,8 @@ def event(line: str) -> tuple[str, dict[str, Any]]:
     raise Away(message)
 
 
-def trouble(response: httpx.Response, right: Right) -> Exception:
-    """The exception for a failed response to a call that needs that right."""
+def error_of(response: httpx.Response, right: Right) -> Exception:
+    """The exception for the response of a failed call that needed that right."""
     code = response.status_code
     reason, message = "", response.text.strip()[:1000]
     try:
@@ -108,14 +113,14 @@ def trouble(response: httpx.Response, right: Right) -> Exception:
         return Outdated(code, reason, message)
     if code == 401:
         return Unauthorized(f"HTTP {code}: {message}")
-    # 408 and 425 ask to repeat the call.
+    # With 408 and 425 the server asks to repeat the call.
     if code >= 500 or code in (408, 425, 429):
         after = response.headers.get("Retry-After", "")
         return Away(f"HTTP {code}: {message}", float(after) if after.isdecimal() else None)
     if code == 403 and _LACKS_A_RIGHT.search(message):
         return Forbidden(code, reason, message, right)
-    if code == 403 and any(words in message for words in _NOT_NOW):
-        return NotNow(code, reason, message)
+    if code == 403 and any(words in message for words in _TEMPORARY):
+        return TemporarilyDenied(code, reason, message)
     kind = {404: Missing, 409: Exists}.get(code, Denied)
     return kind(code, reason, message)
 
@@ -129,7 +134,7 @@ PAGE: Final = 500
 CALLS: Final = 16
 CALL_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 60
-"""The server ends a watch after this time, so a dead connection is noticed soon after."""
+"""The server ends a watch after this time. So a dead connection is noticed soon after it."""
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
 )
@@ -141,19 +146,19 @@ class Cluster:
     def __init__(self, http: httpx.AsyncClient, server: str) -> None:
         self._http = http
         self.server = server
-        self._room = asyncio.Semaphore(CALLS)
+        self._slots = asyncio.Semaphore(CALLS)
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes the connections."""
         await self._http.aclose()
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """The object. Raises Missing, Denied or Away, like the other calls."""
+        """The object. All calls raise Denied or Away; this one raises Missing."""
         right = Right("get", kind, namespace)
         return await self._call("GET", _path(kind, namespace, name), right)
 
     async def create(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Creates the object. Raises Exists, too."""
+        """Creates the object. Raises Exists."""
         namespace = body["metadata"]["namespace"]
         right = Right("create", kind, namespace)
         return await self._call("POST", _path(kind, namespace), right, body=body)
@@ -166,8 +171,8 @@ class Cluster:
         return await self._call("PATCH", _path(kind, namespace, name), right, body=body)
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Deletes the object with that uid. One that is gone, or has another uid now, is not an
-        error."""
+        """Deletes the object with that uid. An object that is gone, or has another uid now, is not
+        an error."""
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -199,7 +204,7 @@ class Cluster:
                 return found, str(metadata.get("resourceVersion", ""))
 
     async def has(self, right: Right) -> bool:
-        """Whether we have the right. Raises Denied if the server refuses to say."""
+        """Whether this provider has the right. Raises Denied if the server refuses to tell."""
         attributes = {
             "verb": right.verb,
             "group": _GROUP[right.kind],
@@ -211,8 +216,8 @@ class Cluster:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        told = await self._call("POST", REVIEWS, right, body=body)
-        return bool((told.get("status") or {}).get("allowed"))
+        review = await self._call("POST", REVIEWS, right, body=body)
+        return bool((review.get("status") or {}).get("allowed"))
 
     async def watch(
         self, kind: str, namespace: str | None, selector: str, version: str
@@ -235,14 +240,14 @@ class Cluster:
             ) as response:
                 if response.status_code != 200:
                     await response.aread()
-                    raise trouble(response, Right("watch", kind, namespace or ""))
+                    raise error_of(response, Right("watch", kind, namespace or ""))
                 async for line in response.aiter_lines():
                     if line.strip():
-                        yield event(line)
+                        yield event_of(line)
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise Away(f"{self.server}: {_told(error)}") from error
-        except _not_logged_in() as error:
-            raise Unauthorized(f"not logged in: {_told(error)}") from error
+            raise Away(f"{self.server}: {_text_of(error)}") from error
+        except _login_errors() as error:
+            raise Unauthorized(f"not logged in: {_text_of(error)}") from error
 
     async def _call(
         self,
@@ -257,7 +262,7 @@ class Cluster:
 
         content = msgspec.json.encode(body) if body is not None else None
         patch = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        async with self._room:
+        async with self._slots:
             try:
                 response = await self._http.request(
                     method,
@@ -267,11 +272,11 @@ class Cluster:
                     headers={"Content-Type": patch} if body is not None else None,
                 )
             except httpx.TransportError as error:
-                raise Away(f"{self.server}: {_told(error)}") from error
-            except _not_logged_in() as error:
-                raise Unauthorized(f"not logged in: {_told(error)}") from error
+                raise Away(f"{self.server}: {_text_of(error)}") from error
+            except _login_errors() as error:
+                raise Unauthorized(f"not logged in: {_text_of(error)}") from error
         if not 200 <= response.status_code < 300:
-            raise trouble(response, right)
+            raise error_of(response, right)
         try:
             found = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError as error:
@@ -301,13 +306,13 @@ def _path(kind: str, namespace: str | None, name: str = "") -> str:
     return f"{_PREFIX[kind]}{place}/{kind}" + (f"/{name}" if name else "")
 
 
-def _not_logged_in() -> tuple[type[Exception], ...]:
-    """Errors of lightkube for a missing token file, and for a login program that fails or returns
-    no token."""
+def _login_errors() -> tuple[type[Exception], ...]:
+    """The errors of lightkube if a token file is missing, or a login program fails or returns no
+    token."""
     from lightkube.core.exceptions import ConfigError
 
     return ConfigError, OSError, LookupError, TypeError, ValueError
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) or type(error).__name__

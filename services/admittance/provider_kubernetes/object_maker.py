@@ -1,13 +1,17 @@
-"""Makes and deletes the cluster's objects of a request; repeats calls while the cluster is away.
+"""Makes and deletes the cluster's objects of a request. Calls are repeated while the cluster is
+away or a right is missing.
 
 Order: first the templates, then the ProvisioningRequest, then its ownership of the templates. Names
-follow from the request's id, so every step can be repeated. A template without an owner, left by a
-crash, is found by its label."""
+follow from the request's id, so every step can be repeated. A crash may leave templates without an
+owner; the sweeper finds them by their label."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -15,99 +19,198 @@ from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import (
     REQUESTS,
     TEMPLATES,
+    Away,
     Cluster,
     Denied,
     Exists,
+    Forbidden,
     Missing,
-    NotNow,
+    Right,
+    TemporarilyDenied,
+    Unauthorized,
 )
 from admittance.provider_kubernetes.objects import ObjectIdentity, Seen, seen_of
-from admittance.provider_kubernetes.rights import Rights, Told
 from admittance.providers import Accepted, Failed, Request
 from admittance.providers.builtin import INSTALLATION, REQUEST
+from admittance.providers.health import InactiveReasons, MissingRights
+from admittance.sdk.threads import run_to_completion
 
 DELETING_SECONDS: Final = 0.5
 
+PAUSE_MIN: Final = 0.2
+PAUSE_MAX: Final = 10.0
+LOGIN: Final = "login"
+
+T = TypeVar("T")
+OnWait = Callable[[str], Awaitable[object]]
 log = structlog.get_logger()
 
 
-class Foreign(Exception):
-    """An object of our name belongs to another request or installation."""
+class ClusterRights(MissingRights):
+    """Calls the cluster, repeats calls while a right is missing, and keeps the classes inactive
+    meanwhile.
+
+    A missing right to create in one namespace is an exception: while objects can be made in another
+    namespace, the classes stay active and only requests of that namespace wait. A missing right to
+    delete makes the classes inactive in any case: a provider that cannot free capacity must not
+    obtain more."""
+
+    def __init__(self, cluster: Cluster, reasons: InactiveReasons) -> None:
+        super().__init__(reasons)
+        self._cluster = cluster
+        self._waiting: Counter[Right] = Counter()
+        self._served: set[str] = set()
+        """Namespaces where an object was made, and creation was not forbidden since."""
+
+    def blocks(self, right: Hashable) -> bool:
+        """Whether the missing right makes the classes inactive."""
+        return not (isinstance(right, Right) and right.verb == "create" and self._served)
+
+    def serves(self, namespace: str) -> None:
+        """An object was made in that namespace."""
+        self._served.add(namespace)
+        self.update()
+
+    async def call(
+        self,
+        function: Callable[..., Awaitable[T]],
+        *arguments: Any,
+        on_wait: OnWait | None = None,
+    ) -> T:
+        """Calls the function until the cluster answers. ``on_wait`` gets the reason if the call
+        waits for a right. Raises Denied."""
+        pause = PAUSE_MIN
+        refused: dict[Right, None] = {}
+        try:
+            while True:
+                try:
+                    answer = await run_to_completion(function(*arguments))
+                except Away as error:
+                    wait = error.after if error.after is not None else pause
+                    reason = str(error)
+                    if isinstance(error, Unauthorized):
+                        self.lacks(LOGIN, f"{self._cluster.server}: {reason}", self._is_logged_in)
+                except Forbidden as error:
+                    wait, reason = pause, str(error)
+                    if error.right not in refused:
+                        refused[error.right] = None
+                        self._waiting[error.right] += 1
+                    self._forbid(error.right, reason)
+                else:
+                    for right in refused:
+                        self.has(right)
+                    return answer
+                log.warning("asked_again", reason=reason, seconds=wait)
+                if refused and on_wait is not None:
+                    await on_wait(reason)
+                    on_wait = None
+                await asyncio.sleep(wait)
+                pause = min(2 * pause, PAUSE_MAX)
+        finally:
+            self._waiting -= Counter(list(refused))
+
+    def _forbid(self, right: Right, reason: str) -> None:
+        if right.verb == "create":
+            self._served.discard(right.namespace)
+        self.lacks(right, f"{self._cluster.server}: {reason}", partial(self._is_granted, right))
+
+    async def _is_granted(self, right: Right) -> bool:
+        try:
+            return await self._cluster.has(right)
+        except Away as error:
+            log.warning("rights_unknown", reason=str(error))
+            return False
+        except Denied:
+            # The server refuses to tell. A waiting request will find out; without one, assume that
+            # the right is back.
+            return not self._waiting[right]
+
+    async def _is_logged_in(self) -> bool:
+        try:
+            await self._cluster.has(Right("get", REQUESTS, ""))
+        except Away as error:
+            log.warning("rights_unknown", reason=str(error))
+            return False
+        except Denied:
+            pass
+        return True
 
 
-class Maker:
-    """The objects of this installation."""
+class NameTaken(Exception):
+    """The object of that name belongs to another request or installation."""
 
-    def __init__(self, cluster: Cluster, installation: str, rights: Rights) -> None:
+
+class ObjectMaker:
+    """Makes and deletes the objects of this installation."""
+
+    def __init__(self, cluster: Cluster, installation: str, rights: ClusterRights) -> None:
         self._cluster = cluster
         self._installation = installation
         self._rights = rights
 
-    async def make(self, asked: ObjectIdentity, request: Request) -> Seen | Failed:
-        """Makes all objects and returns the ProvisioningRequest; or why that failed for good.
-        Raises Missing if the cluster does not have the kind."""
+    async def make(self, identity: ObjectIdentity, request: Request) -> Seen | Failed:
+        """Makes all objects. Returns the ProvisioningRequest, or why the request failed. Raises
+        Missing if the cluster does not have the kind."""
 
-        async def told(reason: str) -> None:
+        async def on_wait(reason: str) -> None:
             await request.say(Accepted(f"waits for a right in the cluster: {reason}"))
 
         try:
             for one in request.pod_sets:
-                template = objects.template_body(asked, one.name, one.manifest)
-                await self._create(TEMPLATES, template, asked, told)
+                template = objects.template_body(identity, one.name, one.manifest)
+                await self._create(TEMPLATES, template, identity, on_wait)
             counts = [(one.name, one.count) for one in request.pod_sets]
-            body = objects.request_body(asked, counts, request.parameters)
-            made = await self._create(REQUESTS, body, asked, told)
-            self._rights.serves(asked.namespace)
-            adoption = objects.adoption(asked.name, made["metadata"]["uid"])
+            body = objects.request_body(identity, counts, request.parameters)
+            made = await self._create(REQUESTS, body, identity, on_wait)
+            self._rights.serves(identity.namespace)
+            adoption = objects.adoption(identity.name, made["metadata"]["uid"])
             for one in request.pod_sets:
-                await self._adopt(asked, one.name, adoption, told)
-        except (Foreign, NotNow) as error:
+                await self._adopt(identity, one.name, adoption, on_wait)
+        except (NameTaken, TemporarilyDenied) as error:
             return Failed(str(error))
         except Denied as error:
             if isinstance(error, Missing) and not error.reason:
-                # Not an API answer: the kind is not installed; the watch reports that, too.
+                # The answer has no API status: the kind is not installed. The watch reports it.
                 raise
             return Failed(str(error), retryable=False)
-        return seen_of(made) or Failed(f"{asked.name} in the cluster lacks our labels")
+        return seen_of(made) or Failed(f"{identity.name} in the cluster has lost its labels")
 
     async def _create(
-        self, kind: str, body: dict[str, Any], asked: ObjectIdentity, told: Told
+        self, kind: str, body: dict[str, Any], identity: ObjectIdentity, on_wait: OnWait
     ) -> dict[str, Any]:
-        """The object, made now or before. Raises Foreign if the name is taken by another owner."""
+        """The object, made now or earlier. Raises NameTaken."""
         metadata = body["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         while True:
             try:
-                return await self._rights.patiently(self._cluster.create, kind, body, told=told)
+                return await self._rights.call(self._cluster.create, kind, body, on_wait=on_wait)
             except Exists:
                 pass
             try:
-                found = await self._rights.patiently(self._cluster.get, kind, namespace, name)
+                found = await self._rights.call(self._cluster.get, kind, namespace, name)
             except Missing:
                 continue
-            if not _is_ours(found, asked):
+            if not _is_ours(found, identity):
                 there = f"{body['kind']} {namespace}/{name} already exists"
-                raise Foreign(f"{there}, with another owner")
+                raise NameTaken(f"{there} and has another owner")
             if not found["metadata"].get("deletionTimestamp"):
                 return found
             await asyncio.sleep(DELETING_SECONDS)
 
     async def _adopt(
-        self, asked: ObjectIdentity, pod_set: str, adoption: dict[str, Any], told: Told
+        self, identity: ObjectIdentity, pod_set: str, adoption: dict[str, Any], on_wait: OnWait
     ) -> None:
-        place = asked.namespace, objects.template_name(asked.name, pod_set)
+        place = identity.namespace, objects.template_name(identity.name, pod_set)
         try:
             merge = self._cluster.merge
-            await self._rights.patiently(merge, TEMPLATES, *place, adoption, told=told)
+            await self._rights.call(merge, TEMPLATES, *place, adoption, on_wait=on_wait)
         except Missing:
             log.warning("template_gone", name=place[1])
 
     async def is_there(self, seen: Seen) -> bool:
-        """Whether the object with that uid still exists."""
+        """Whether the object still exists with that uid."""
         try:
-            found = await self._rights.patiently(
-                self._cluster.get, REQUESTS, seen.namespace, seen.name
-            )
+            found = await self._rights.call(self._cluster.get, REQUESTS, seen.namespace, seen.name)
         except Missing:
             return False
         return bool(found["metadata"]["uid"] == seen.uid)
@@ -116,16 +219,19 @@ class Maker:
         """Deletes all objects of the request in the namespace. Raises Denied."""
         wanted = objects.selector(self._installation, request_id)
         for kind in (REQUESTS, TEMPLATES):
-            found, _ = await self._rights.patiently(self._cluster.list, kind, namespace, wanted)
+            found, _ = await self._rights.call(self._cluster.list, kind, namespace, wanted)
             for manifest in found:
                 metadata = manifest["metadata"]
                 if (metadata.get("annotations") or {}).get(REQUEST) == request_id:
                     name, uid = metadata["name"], metadata["uid"]
                     delete = self._cluster.delete
-                    await self._rights.patiently(delete, kind, namespace, name, uid)
+                    await self._rights.call(delete, kind, namespace, name, uid)
 
 
-def _is_ours(found: dict[str, Any], asked: ObjectIdentity) -> bool:
+def _is_ours(found: dict[str, Any], identity: ObjectIdentity) -> bool:
     metadata = found.get("metadata") or {}
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-    return annotations.get(REQUEST) == asked.id and labels.get(INSTALLATION) == asked.installation
+    return (
+        annotations.get(REQUEST) == identity.id
+        and labels.get(INSTALLATION) == identity.installation
+    )

@@ -1,9 +1,9 @@
-"""Makes, follows and deletes the objects of requests: one provider for each class, one watch of the
-cluster for all.
+"""Makes, watches and deletes the objects of requests: one provider for each class, one watch of the
+cluster for all classes.
 
-All instances work. The one that receives a request makes its object; all of them watch the objects,
-and equal answers are published once. A request is accepted before its object is made, so the store
-knows every object of a live request."""
+All instances work. The instance that receives a request makes its object. All instances watch the
+objects; equal answers are published once. A request is accepted before its object is made, so every
+object of a live request is in the store."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ import structlog
 from admittance.events.requests import HealthReply
 from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import Cluster, connect
-from admittance.provider_kubernetes.follower import Follower
-from admittance.provider_kubernetes.object_maker import Maker
+from admittance.provider_kubernetes.object_maker import ClusterRights, ObjectMaker
+from admittance.provider_kubernetes.object_watch import ObjectWatch
 from admittance.provider_kubernetes.objects import ObjectIdentity, answer
-from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
-from admittance.provider_kubernetes.sweeper import Sweeper
+from admittance.provider_kubernetes.sweeper import ObjectSweeper
 from admittance.providers import Accepted, Cancellation, Failed, Request, Status
 from admittance.providers.builtin import installation, provider_of
 from admittance.providers.health import InactiveReasons
@@ -32,12 +31,13 @@ from admittance.runtime.process.settings import Settings
 
 WATCH: Final = "watch"
 RIGHTS_SECONDS: Final = 5.0
+"""Seconds between two probes of missing rights."""
 
 log = structlog.get_logger()
 
 
-class Reconciler:
-    """Keeps the cluster's objects equal to the requests. Several instances may run."""
+class KubernetesReconciler:
+    """Keeps the cluster's objects equal to the requests. Several instances may work at once."""
 
     def __init__(
         self, bus: Bus, settings: Settings, kube: KubeSettings, cluster: Cluster, installation: str
@@ -47,38 +47,37 @@ class Reconciler:
         self._kube = kube
         self._installation = installation
         self._providers = {name: provider_of(name, self.obtain, self.free) for name in kube.classes}
-        self._troubles = InactiveReasons(self._providers.values())
-        self._rights = Rights(
-            cluster, self._troubles, look_seconds=min(RIGHTS_SECONDS, kube.sweep_seconds)
-        )
-        self._maker = Maker(cluster, installation, self._rights)
-        self._follower = Follower(
+        self._reasons = InactiveReasons(self._providers.values())
+        self._rights = ClusterRights(cluster, self._reasons)
+        self._maker = ObjectMaker(cluster, installation, self._rights)
+        self._objects = ObjectWatch(
             cluster,
             kube.only_namespace,
             objects.selector(installation),
-            changed=self._on_changed,
-            listed=self._on_listed,
-            healthy=self._on_healthy,
+            on_change=self._on_changed,
+            on_listed=self._on_listed,
+            on_health=self._on_health,
             away_seconds=kube.away_seconds,
         )
-        self._open: dict[str, asyncio.Event] = {}
-        """Requests in progress here, each with an event for changes of its object."""
-        self._sweeper = Sweeper(
+        self._in_progress: dict[str, asyncio.Event] = {}
+        """The requests that this instance works on, each with an event for changes of its
+        object."""
+        self._sweeper = ObjectSweeper(
             bus,
             kube,
             cluster,
             installation,
             self._maker,
-            self._follower,
+            self._objects,
             self._providers,
-            self._open,
+            self._in_progress,
         )
         self.ready = False
 
     @property
     def trouble(self) -> str:
-        """Why the classes are not served now; "": they are."""
-        return self._troubles.message
+        """Why the classes are inactive; "": they are active."""
+        return self._reasons.message
 
     async def run(self, stop: asyncio.Event) -> None:
         """Provides until stop is set. Raises what ends one of its parts."""
@@ -88,7 +87,8 @@ class Reconciler:
             )
             for one in self._providers.values()
         ]
-        works = (self._follower.run(), self._sweeper.run(), self._rights.run())
+        seconds = min(RIGHTS_SECONDS, self._kube.sweep_seconds)
+        works = (self._objects.run(), self._sweeper.run(), self._rights.run(seconds))
         tasks = [*services, *(asyncio.create_task(work) for work in works)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -107,7 +107,7 @@ class Reconciler:
 
     async def obtain(self, request: Request) -> Status:
         """Makes the objects and waits for the final condition."""
-        asked = ObjectIdentity(
+        identity = ObjectIdentity(
             id=request.id,
             provisioning_class=request.provisioning_class,
             installation=self._installation,
@@ -115,40 +115,40 @@ class Reconciler:
             workload=request.name,
             about=f"{request.namespace}/{request.name}",
         )
-        begun = Accepted(f"{objects.KIND} {asked.namespace}/{asked.name} is being made")
-        if request.last is None and not await request.say(begun):
+        accepted = Accepted(f"{objects.KIND} {identity.namespace}/{identity.name} is being made")
+        if request.last is None and not await request.say(accepted):
             return Failed("the request was cancelled")
-        self._open[request.id] = asyncio.Event()
+        self._in_progress[request.id] = asyncio.Event()
         try:
             while True:
-                made = await self._maker.make(asked, request)
+                made = await self._maker.make(identity, request)
                 if isinstance(made, Failed):
                     return made
-                self._follower.note(made)
+                self._objects.note(made)
                 status = await self._until_end(request)
                 if status is not None:
                     return status
-                log.warning("made_again", id=request.id, name=asked.name)
+                log.warning("made_again", id=request.id, name=identity.name)
         finally:
-            del self._open[request.id]
-            # From now on the sweeper handles the object's changes.
+            del self._in_progress[request.id]
+            # From now on the sweeper handles changes of the object.
             self._on_changed(request.id)
 
     async def _until_end(self, request: Request) -> Status | None:
-        """The final answer; None: the object was deleted before."""
-        changed = self._open[request.id]
+        """The final answer; None: the object was deleted before there was one."""
+        changed = self._in_progress[request.id]
         names = [name for one in request.pod_sets for name in one.names]
-        told = ""
+        last_message = ""
         while True:
             changed.clear()
-            seen = self._follower.seen.get(request.id)
+            seen = self._objects.seen.get(request.id)
             if seen is None:
                 return None
             status = answer(seen, names)
             if status is not None and status.ends:
                 return status
-            if status is not None and status.message != told:
-                told = status.message
+            if status is not None and status.message != last_message:
+                last_message = status.message
                 if not await request.say(status):
                     return Failed("the request was cancelled")
             await changed.wait()
@@ -156,9 +156,9 @@ class Reconciler:
     async def free(self, cancellation: Cancellation) -> None:
         """Deletes all objects of the request."""
         places = {self._kube.namespace(cancellation.namespace)}
-        seen = self._follower.seen.get(cancellation.id)
+        seen = self._objects.seen.get(cancellation.id)
         if seen is not None:
-            # It was made with another mapping of namespaces.
+            # The object may have been made with another mapping of namespaces.
             places.add(seen.namespace)
         for namespace in places:
             await self._maker.delete(cancellation.id, namespace)
@@ -167,21 +167,21 @@ class Reconciler:
     # The watch. ------------------------------------------------------------------------
 
     def _on_changed(self, request_id: str) -> None:
-        changed = self._open.get(request_id)
+        changed = self._in_progress.get(request_id)
         if changed is not None:
             changed.set()
-        elif not self._follower.listing:
+        elif not self._objects.listing:
             self._sweeper.look(request_id)
 
     def _on_listed(self) -> None:
         self._sweeper.begin()
         self.ready = True
 
-    def _on_healthy(self, wrong: str) -> None:
-        if wrong:
-            self._troubles.begin(WATCH, wrong)
+    def _on_health(self, error: str) -> None:
+        if error:
+            self._reasons.begin(WATCH, error)
         else:
-            self._troubles.end(WATCH)
+            self._reasons.end(WATCH)
 
 
 SERVICE: Final = "provider-kubernetes"
@@ -193,9 +193,9 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     cluster = connect(kube)
     try:
         ours = kube.installation or await installation(bus, "kubernetes")
-        reconciler = Reconciler(bus, settings, kube, cluster, ours)
+        reconciler = KubernetesReconciler(bus, settings, kube, cluster, ours)
 
-        def told() -> HealthReply:
+        def health_reply() -> HealthReply:
             return HealthReply(
                 service=SERVICE,
                 instance=settings.instance,
@@ -203,7 +203,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 details=health.trouble_details(reconciler.trouble),
             )
 
-        async with health.answered(bus, SERVICE, settings.instance, told):
+        async with health.answered(bus, SERVICE, settings.instance, health_reply):
             await reconciler.run(stop)
     finally:
         await cluster.close()

@@ -1,40 +1,44 @@
-"""Handles objects without a request in progress here: reports the end of provisioned ones, deletes
-orphans.
-
-One listing of each kind serves all objects."""
+"""Handles objects whose request is not in progress here: reports the end of provisioned capacity,
+and deletes orphans."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Collection, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
 from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import REQUESTS, TEMPLATES, Away, Cluster, Denied
-from admittance.provider_kubernetes.follower import Follower
-from admittance.provider_kubernetes.object_maker import Maker
+from admittance.provider_kubernetes.object_maker import ObjectMaker
+from admittance.provider_kubernetes.object_watch import ObjectWatch
 from admittance.provider_kubernetes.objects import Seen, afterwards
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Provider
-from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST, is_orphan, stored_requests
+from admittance.providers.builtin import (
+    CLASS,
+    INSTALLATION,
+    REQUEST,
+    OrphanSweep,
+    OtherInstallations,
+)
 from admittance.providers.status_store import StatusStore, StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.tasks import set_within
 
 AGAIN_SECONDS: Final = 0.2
-COUNTS: Final = ("provisioned", "booking_expired")
+HOLDING: Final = ("provisioned", "booking_expired")
 """Last statuses after which a loss of capacity must be reported."""
 
 log = structlog.get_logger()
 
 
-class Sweeper:
-    """``open_``: requests in progress here; they handle their objects themselves."""
+class ObjectSweeper:
+    """``in_progress``: the requests that this instance works on. They handle their own objects."""
 
     def __init__(
         self,
@@ -42,28 +46,30 @@ class Sweeper:
         kube: KubeSettings,
         cluster: Cluster,
         installation: str,
-        maker: Maker,
-        follower: Follower,
+        maker: ObjectMaker,
+        watch: ObjectWatch,
         providers: Mapping[str, Provider],
-        open_: Collection[str],
+        in_progress: Collection[str],
     ) -> None:
         self._bus = bus
         self._installation = installation
         self._kube = kube
         self._cluster = cluster
         self._maker = maker
-        self._follower = follower
+        self._watch = watch
         self._providers = providers
-        self._open = open_
+        self._in_progress = in_progress
+        self._orphans = OrphanSweep(bus, providers, in_progress)
+        self._others = OtherInstallations(installation, "objects_of_others")
         self._looking: set[str] = set()
-        self._beside: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._due = asyncio.Event()
-        self._began = False
-        self._told = False
+        self._is_listed = False
+        self._others_logged = False
 
     def begin(self) -> None:
-        """The objects were listed again."""
-        self._began = True
+        """Sweeps soon, because the objects were listed again."""
+        self._is_listed = True
         self._due.set()
 
     async def run(self) -> None:
@@ -71,46 +77,46 @@ class Sweeper:
         while True:
             await set_within(self._due, self._kube.sweep_seconds)
             self._due.clear()
-            if not self._began:
+            if not self._is_listed:
                 continue
             try:
                 await self._sweep()
-                if not self._told:
-                    await self._tell_of_others()
+                if not self._others_logged:
+                    await self._log_others()
             except (AdmittanceError, Away, Denied) as error:
                 log.warning("not_swept", reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def close(self) -> None:
         """Stops all work."""
-        for task in self._beside:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def look(self, request_id: str) -> None:
-        """The request's object changed: checks whether it has ended or is an orphan."""
+        """Checks whether the request's object, which changed, has ended or is an orphan."""
         if request_id not in self._looking:
             self._looking.add(request_id)
             self._start(self._look(request_id))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _look(self, request_id: str) -> None:
         try:
-            while request_id not in self._open:
-                seen = self._follower.seen.get(request_id)
+            while request_id not in self._in_progress:
+                seen = self._watch.seen.get(request_id)
                 if seen is None or seen.provisioning_class not in self._providers:
                     return
                 try:
-                    said = (
-                        await StatusStore(self._bus, seen.provisioning_class).get(request_id)
-                    ).status
-                    if await self._judge(seen, said) and seen is self._follower.seen.get(
-                        request_id
-                    ):
+                    store = StatusStore(self._bus, seen.provisioning_class)
+                    status = (await store.get(request_id)).status
+                    if not seen.deleting and self._orphans.is_orphan(request_id, status):
+                        await self._delete_orphan(seen)
+                    is_settled = await self._report_end(seen, status)
+                    if is_settled and seen is self._watch.seen.get(request_id):
                         return
                 except AdmittanceError as error:
                     log.warning("not_looked", id=request_id, reason=str(error))
@@ -118,79 +124,67 @@ class Sweeper:
         finally:
             self._looking.discard(request_id)
 
-    async def _judge(self, seen: Seen, said: StoredStatus | None) -> bool:
-        """Reports the end of an object, or deletes an orphan. False: its previous answer is not
+    async def _report_end(self, seen: Seen, status: StoredStatus | None) -> bool:
+        """Reports the end of provisioned capacity. False: the request's previous answer is not
         stored yet, so check again."""
-        if seen.id in self._open or seen.deleting:
-            return True
-        if is_orphan(said):
-            log.info("orphan", id=seen.id, name=seen.name)
-            await self._delete(seen.id, seen.namespace)
+        if seen.id in self._in_progress or seen.deleting:
             return True
         over = afterwards(seen)
-        if over is None or said is None or said.status == over.word:
+        if over is None or status is None or status.status == over.word:
             return True
-        if said.status in COUNTS:
-            with suppress(RuntimeError):  # not running yet, or no more
+        if status.status in HOLDING:
+            with suppress(RuntimeError):  # The provider has not started, or has stopped.
                 await self._providers[seen.provisioning_class].report(seen.id, over)
                 return True
-        return said.status != "accepted"
+        return status.status != "accepted"
 
-    async def _delete(self, request_id: str, namespace: str) -> None:
+    async def _delete_orphan(self, seen: Seen) -> None:
+        log.info("orphan", id=seen.id, name=seen.name)
         try:
-            await self._maker.delete(request_id, namespace)
+            await self._maker.delete(seen.id, seen.namespace)
         except Denied as error:
-            log.error("not_deleted", id=request_id, reason=str(error))
+            log.error("not_deleted", id=seen.id, reason=str(error))
 
-    async def _tell_of_others(self) -> None:
-        """Logs objects of other installations once. They are left alone, because that installation
-        may still run; only an operator knows."""
+    async def _log_others(self) -> None:
         wanted = objects.selector_of_others(self._installation)
         found, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
-        self._told = True
-        others = Counter(one["metadata"]["labels"][INSTALLATION] for one in found)
-        if others:
-            log.info("objects_of_others", ours=self._installation, others=dict(others))
+        self._others_logged = True
+        self._others.log(one["metadata"]["labels"][INSTALLATION] for one in found)
 
-    async def _find_gone(self, seen: Collection[Seen], there: Collection[str]) -> None:
-        """Notes objects that were deleted unseen by the watch. ``seen``: known before the listing;
-        ``there``: the listed uids."""
+    async def _find_deleted(self, seen: Collection[Seen], listed: Collection[str]) -> None:
+        """Notes objects whose deletion the watch has missed. ``seen``: known before the listing;
+        ``listed``: the uids in it."""
         for one in seen:
-            lost = one.uid not in there and self._follower.seen.get(one.id) is one
-            if lost and not await self._maker.is_there(one):
-                self._follower.gone(one.id)
+            is_lost = one.uid not in listed and self._watch.seen.get(one.id) is one
+            if is_lost and not await self._maker.is_there(one):
+                self._watch.gone(one.id)
 
     async def _sweep(self) -> None:
-        """Deletes orphans, reports ended objects, and notes objects deleted unseen."""
-        seen = list(self._follower.seen.values())
+        seen = list(self._watch.seen.values())
         wanted = objects.selector(self._installation)
         requests, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
-        await self._find_gone(seen, {one["metadata"]["uid"] for one in requests})
-        # Objects are taken before the statuses are read, so each live one has a status.
+        await self._find_deleted(seen, {one["metadata"]["uid"] for one in requests})
         mine = [
-            one for one in self._follower.seen.values() if one.provisioning_class in self._providers
+            one for one in self._watch.seen.values() if one.provisioning_class in self._providers
         ]
         templates, _ = await self._cluster.list(TEMPLATES, self._kube.only_namespace, wanted)
-        asked = await stored_requests(self._bus, self._providers)
-        said = {id: one.status for id, one in asked.items()}
-        for one in mine:
-            await self._judge(one, said.get(one.id))
+        listed = [(one.id, partial(self._delete_orphan, one)) for one in mine if not one.deleting]
         for template in templates:
             metadata = template["metadata"]
             annotations = metadata.get("annotations") or {}
-            request_id = annotations.get(REQUEST, "")
-            if (
-                annotations.get(CLASS) in self._providers
-                and not metadata.get("ownerReferences")
-                and request_id not in self._open
-                and is_orphan(said.get(request_id))
-            ):
-                await self._delete_template(metadata)
+            # The cluster deletes a template together with its owner.
+            if annotations.get(CLASS) in self._providers and not metadata.get("ownerReferences"):
+                request_id = annotations.get(REQUEST, "")
+                listed.append((request_id, partial(self._delete_template, metadata)))
+        stored = await self._orphans.sweep(listed)
+        for one in mine:
+            found = stored.get(one.id)
+            await self._report_end(one, found.status if found is not None else None)
 
     async def _delete_template(self, metadata: Mapping[str, Any]) -> None:
         name, uid = metadata["name"], metadata["uid"]
         try:
             await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
         except Denied as error:
-            # Templates in other namespaces may still be deletable.
+            # In other namespaces templates may still be deleted.
             log.error("not_deleted", template=name, reason=str(error))

@@ -1,8 +1,8 @@
-"""The bookings of a pool's machines, and counts of free and booked machines. Pure; time is an
-argument.
+"""The bookings of a pool's machines, and counts of free and booked machines. Pure.
 
-A booking is all or nothing. Pods of several bookings may share a machine. The machines of a kind
-are numbered; a pool that shrinks loses the highest numbers, with the bookings there."""
+All pods of a request are booked, or none. Pods of several bookings may share a machine. The
+machines of a kind are numbered; a pool that shrinks loses the machines with the highest numbers,
+and the bookings there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Node = tuple[str, int]
 
 
 class Pods(NamedTuple):
-    """A number of equal pods: what each needs, and the labels of machines that it may use."""
+    """A number of equal pods. ``needs``: the resources of each; ``labels``: those that its machine
+    must have."""
 
     pods: int
     needs: Mapping[str, int]
@@ -28,7 +29,7 @@ class Pods(NamedTuple):
 
 class Held(Kept, frozen=True, kw_only=True):
     """The part of a machine that a booking holds. ``ready_at``: when the machine is ready; None:
-    with the booking."""
+    when the booking is."""
 
     kind: str
     number: int
@@ -37,8 +38,8 @@ class Held(Kept, frozen=True, kw_only=True):
 
 
 class Booking(Kept, frozen=True, kw_only=True):
-    """``namespace`` and ``name``: the workload. ``provisioning_class``: of the pool at the time of
-    booking. ``ready_at``: when all its machines are ready. ``expires_at``: None: never."""
+    """``namespace`` and ``name``: of the workload. ``provisioning_class``: of the pool at the time
+    of booking. ``ready_at``: when all machines are ready. ``expires_at`` None: never."""
 
     id: str
     held: tuple[Held, ...]
@@ -50,7 +51,7 @@ class Booking(Kept, frozen=True, kw_only=True):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked. ``ever``: there will be room when other bookings end."""
+    """Why nothing is booked. ``ever``: there may be room after other bookings have ended."""
 
     message: str
     ever: bool
@@ -81,14 +82,14 @@ class Bookings:
         namespace: str = "",
         name: str = "",
     ) -> Booking | NoRoom:
-        """Books all pods, or says why there is no room. An existing booking of the request is
-        returned unchanged. ``namespace`` and ``name``: the workload."""
+        """Books all pods, or returns why there is no room. If the request has a booking, returns it
+        unchanged. ``namespace`` and ``name``: of the workload."""
         known = self.known.get(request_id)
         if known is not None:
             return known
         placed: dict[Node, dict[str, int]] = {}
         ready: dict[Node, datetime] = {}
-        # The largest pods first, so that small pods fill what is left.
+        # The largest pods first, so that small pods fill the gaps.
         for group in sorted(pods, key=lambda one: sorted(one.needs.values()), reverse=True):
             fitting = [kind for kind in self.pool.machines if _may_hold(kind, group)]
             if not fitting:
@@ -98,25 +99,25 @@ class Bookings:
                 for number in range(kind.count):
                     if not left:
                         break
-                    took = self._place(kind, number, group, left, placed)
-                    left -= took
-                    if took:
+                    placed_pods = self._place(kind, number, group, left, placed)
+                    left -= placed_pods
+                    if placed_pods:
                         boots = now + timedelta(seconds=kind.boot_seconds)
                         ready[kind.name, number] = self._ready.get((kind.name, number), boots)
             if left:
                 ever = group.pods <= sum(_most(kind, group) * kind.count for kind in fitting)
-                told = f"pool {self.pool.name} has no room for {left} of {group.pods} pods"
-                return NoRoom(told, ever)
-        there = max(now, *ready.values()) if ready else now
-        keeps = self.pool.booking_seconds
+                message = f"pool {self.pool.name} has no room for {left} of {group.pods} pods"
+                return NoRoom(message, ever)
+        ready_at = max(now, *ready.values()) if ready else now
+        kept_seconds = self.pool.booking_seconds
         booking = Booking(
             id=request_id,
             held=tuple(
                 Held(kind=kind, number=number, amounts=amounts, ready_at=ready[kind, number])
                 for (kind, number), amounts in placed.items()
             ),
-            ready_at=there,
-            expires_at=there + timedelta(seconds=keeps) if keeps else None,
+            ready_at=ready_at,
+            expires_at=ready_at + timedelta(seconds=kept_seconds) if kept_seconds else None,
             provisioning_class=self.pool.provisioning_class,
             namespace=namespace,
             name=name,
@@ -125,7 +126,7 @@ class Bookings:
         return booking
 
     def free(self, request_id: str) -> Booking | None:
-        """Removes and returns the request's booking."""
+        """Removes the booking of the request and returns it; None: there is none."""
         booking = self.known.pop(request_id, None)
         for held in booking.held if booking is not None else ():
             node = held.kind, held.number
@@ -134,14 +135,14 @@ class Bookings:
                 used[resource] -= much
             self._holders[node] -= 1
             if not self._holders[node]:
-                # An unused machine is switched off, so the next booking boots it.
+                # A machine without bookings is switched off, so the next booking boots it.
                 for known in (self._used, self._holders, self._ready):
                     del known[node]
         return booking
 
-    def becomes(self, pool: Pool) -> list[Booking]:
-        """The pool changed to this. Frees and returns the bookings that lost machines; a pool of
-        another class loses all."""
+    def change(self, pool: Pool) -> list[Booking]:
+        """Takes the changed pool. Frees and returns the bookings that lost machines; if the pool's
+        class changed, these are all."""
         self.pool = pool
         kinds = {one.name: one for one in pool.machines}
         lost = [
@@ -150,13 +151,13 @@ class Bookings:
             if booking.provisioning_class not in ("", pool.provisioning_class)
             or any(not _is_there(kinds.get(held.kind), held) for held in booking.held)
         ]
-        # If a machine became smaller than its bookings, the oldest ones stay.
-        lost += [one for one in self._crowded(kinds) if one not in lost]
+        # If a machine became too small for its bookings, the oldest bookings stay.
+        lost += [one for one in self._exceeding(kinds) if one not in lost]
         for booking in lost:
             self.free(booking.id)
         return lost
 
-    def _crowded(self, kinds: Mapping[str, Machine]) -> list[Booking]:
+    def _exceeding(self, kinds: Mapping[str, Machine]) -> list[Booking]:
         found: list[Booking] = []
         room: dict[Node, dict[str, int]] = {}
         for booking in self.known.values():
@@ -194,7 +195,7 @@ class Bookings:
         count: int,
         placed: dict[Node, dict[str, int]],
     ) -> int:
-        """Places at most ``count`` pods of the group on the machine; returns how many."""
+        """Places at most ``count`` pods of the group on the machine. Returns how many it placed."""
         node = kind.name, number
         used, new = self._used.get(node, {}), placed.get(node, {})
         most = count
@@ -245,7 +246,7 @@ class MachineCounts(NamedTuple):
 
 def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> MachineCounts:
     """The counts of the whole pool. They follow from the manifest and the stored bookings, so the
-    CLI can compute them without the service."""
+    CLI computes them without the service."""
     each = list(machine_counts_by_kind(pool, bookings, now).values())
     return MachineCounts(
         sum(one.machines for one in each),
@@ -257,8 +258,8 @@ def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> Ma
 def machine_counts_by_kind(
     pool: Pool, bookings: Iterable[Booking], now: datetime
 ) -> dict[str, MachineCounts]:
-    """The counts of each kind of machine. Bookings of removed machines are about to be revoked and
-    do not count."""
+    """The counts of each kind of machine, without bookings of removed machines, which are about to
+    be revoked."""
     ready: dict[str, dict[int, datetime]] = {one.name: {} for one in pool.machines}
     for booking in bookings:
         for held in booking.held:

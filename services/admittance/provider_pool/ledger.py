@@ -1,10 +1,10 @@
 """All pools and their bookings, in memory and in the bucket of providers, where the next leader
 finds them.
 
-A new booking is in memory first, so that its machines are taken, and is reported only after the
-bucket has it. A freed booking is deleted from the bucket first; otherwise it would come back after
-a crash. Writes are fenced: a stale leader must not book taken machines or free bookings of its
-successor."""
+A new booking is in memory first, which takes its machines; it is reported after the bucket has it.
+A freed booking is deleted from the bucket first, so that a crash cannot bring it back. Writes are
+fenced, so a stale leader cannot book machines that its successor has booked, or free bookings of
+its successor."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -20,10 +21,10 @@ from admittance.events.codec import encode
 from admittance.events.reader import Reader, SetAside, Unreadable, check_times
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
-from admittance.provider_pool.manifests import LED, Pool, key_of, pattern_of, pool_of_key
+from admittance.provider_pool.manifests import LEADER, Pool, key_of, pattern_of, pool_of_key
 from admittance.providers import BookingExpired, CapacityRevoked, Provider, Request
-from admittance.providers.builtin import stored_requests
-from admittance.providers.status_store import CANCELLED, StatusStore
+from admittance.providers.builtin import OrphanSweep
+from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Fenced, Superseded
@@ -56,39 +57,39 @@ def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
 
 
 class Ledger:
-    """``pools``: by name, each with its bookings."""
+    """All pools with their bookings. ``pools``: by name."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self.pools: dict[str, Bookings] = {}
-        self._apart: dict[str, list[Booking]] = {}
-        """Bookings of pools that are not read yet, not readable, or deleted."""
-        self._unread: set[str] = set()
-        """Pools with an unreadable manifest."""
-        self._unkept: set[str] = set()
-        """Requests with a booking that may be missing in the bucket."""
-        self.lost = asyncio.Event()
-        """Set when another instance has taken over: this ledger is stale."""
-        self._led = 0
+        self._without_pool: dict[str, list[Booking]] = {}
+        """By pool: bookings whose pool is not read yet, not readable, or deleted."""
+        self._unreadable: set[str] = set()
+        """Pools whose manifest cannot be read."""
+        self._unconfirmed: set[str] = set()
+        """Requests whose booking the bucket may not have."""
+        self.superseded = asyncio.Event()
+        """Set when another instance has taken over, so this ledger is stale."""
+        self._revision = 0
         self._fence: dict[str, str] = {}
 
     async def confirm(self) -> None:
-        """Confirms that this ledger is current. Raises Superseded if another instance has taken
-        over; it may have booked or freed machines."""
-        found = await bucket.get(self._bus, LED, bucket=PROVIDERS)
-        if found is None or found.revision != self._led:
-            self.lost.set()
+        """Raises Superseded if another instance has taken over and may have booked or freed
+        machines."""
+        found = await bucket.get(self._bus, LEADER, bucket=PROVIDERS)
+        if found is None or found.revision != self._revision:
+            self.superseded.set()
             raise Superseded("another instance of provider-pool has taken over")
 
     async def restore(self) -> None:
-        """Takes over and reads the stored bookings. A booking of a cancelled request is deleted: no
-        message would ever free it."""
-        led = bucket.put_message(LED, b"", expected=None, bucket=PROVIDERS)
-        self._led = await self._bus.publish(led)
-        self._fence = {EXPECTED: str(self._led), FENCE: led.subject}
+        """Takes over and reads the stored bookings. Bookings of cancelled requests are deleted,
+        because no message would free them."""
+        led = bucket.put_message(LEADER, b"", expected=None, bucket=PROVIDERS)
+        self._revision = await self._bus.publish(led)
+        self._fence = {EXPECTED: str(self._revision), FENCE: led.subject}
         found: list[PooledBooking] = []
         for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
-            assert entry.value is not None, "deleted ones are left out"
+            assert entry.value is not None, "deleted entries are not read"
             try:
                 pool, booking = read_booking(entry.key, entry.value)
             except Unreadable as error:
@@ -96,84 +97,96 @@ class Ledger:
                 log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(PooledBooking(pool, booking))
-        asked = await stored_requests(
-            self._bus, {one.booking.provisioning_class for one in found} - {""}
+        classes = {one.booking.provisioning_class for one in found} - {""}
+        orphans = OrphanSweep(self._bus, classes, only_cancelled=True)
+        stored = await orphans.sweep(
+            [(one.booking.id, partial(self._delete_orphan, one)) for one in found]
         )
-        for kept in found:
-            known = asked.get(kept.booking.id)
-            if known is not None and known.status.status == CANCELLED:
-                log.warning("left_over", pool=kept.pool, id=kept.booking.id)
-                await self.forget(kept)
-            else:
-                self._apart.setdefault(kept.pool, []).append(kept.booking)
+        for pooled in found:
+            request = stored.get(pooled.booking.id)
+            status = request.status if request is not None else None
+            if not orphans.is_orphan(pooled.booking.id, status):
+                self._without_pool.setdefault(pooled.pool, []).append(pooled.booking)
+
+    async def _delete_orphan(self, pooled: PooledBooking) -> None:
+        log.warning("left_over", pool=pooled.pool, id=pooled.booking.id)
+        await self.delete(pooled)
 
     # Pools. -------------------------------------------------------------------------------
 
-    def becomes(self, name: str, pool: Pool | None) -> list[PooledBooking]:
-        """The pool changed to this; None: it was deleted. Returns the bookings that lost their
-        machines; they are freed in memory, not yet in the bucket."""
-        self._unread.discard(name)
+    def change_pool(self, name: str, pool: Pool | None) -> list[PooledBooking]:
+        """The pool changed to this; None: it was deleted. Returns the bookings that lost machines,
+        which are freed in memory, but not in the bucket."""
+        self._unreadable.discard(name)
         known = self.pools.pop(name, None)
         if known is None:
             known = Bookings(pool) if pool is not None else None
         if pool is None or known is None:
-            apart = self._apart.pop(name, [])
-            lost = [*(known.known.values() if known is not None else ()), *apart]
+            waiting = self._without_pool.pop(name, [])
+            lost = [*(known.known.values() if known is not None else ()), *waiting]
         else:
             self.pools[name] = known
-            known.restore(self._apart.pop(name, ()))
-            lost = known.becomes(pool)
+            known.restore(self._without_pool.pop(name, ()))
+            lost = known.change(pool)
         return [PooledBooking(name, one) for one in lost]
 
-    def is_unread(self, name: str) -> None:
-        """The pool's manifest is not readable. Its bookings stay: a typing error must not stop
+    def keep_unreadable(self, name: str) -> None:
+        """Keeps the bookings of a pool whose manifest cannot be read: a typing error must not stop
         running jobs."""
         if name not in self.pools:
-            self._unread.add(name)
+            self._unreadable.add(name)
 
     def all_read(self) -> list[PooledBooking]:
-        """All existing pools were read. Returns the bookings of deleted pools; they are freed in
-        memory, not yet in the bucket."""
-        gone = self._apart.keys() - self._unread
-        return [PooledBooking(name, one) for name in sorted(gone) for one in self._apart.pop(name)]
+        """All existing pools were read. Returns the bookings of deleted pools, which are freed in
+        memory, but not in the bucket."""
+        gone = self._without_pool.keys() - self._unreadable
+        return [
+            PooledBooking(name, one)
+            for name in sorted(gone)
+            for one in self._without_pool.pop(name)
+        ]
 
     def classes(self) -> set[str]:
-        """The provisioning classes of pools and of bookings."""
-        apart = {one.provisioning_class for name in self._apart for one in self._apart[name]}
-        return {one.pool.provisioning_class for one in self.pools.values()} | apart - {""}
+        """The provisioning classes of all pools and bookings."""
+        booked = {
+            one.provisioning_class
+            for name in self._without_pool
+            for one in self._without_pool[name]
+        }
+        return {one.pool.provisioning_class for one in self.pools.values()} | booked - {""}
 
     # Bookings. ----------------------------------------------------------------------------
 
     def all(self) -> Iterator[PooledBooking]:
-        """Every booking."""
+        """All bookings."""
         for name, bookings in self.pools.items():
             yield from (PooledBooking(name, one) for one in bookings.known.values())
-        for name, apart in self._apart.items():
-            yield from (PooledBooking(name, one) for one in apart)
+        for name, waiting in self._without_pool.items():
+            yield from (PooledBooking(name, one) for one in waiting)
 
     def of(self, request_id: str) -> PooledBooking | None:
-        """The booking of the request."""
+        """The booking of the request; None: it has none."""
         for name, bookings in self.pools.items():
             if request_id in bookings.known:
                 return PooledBooking(name, bookings.known[request_id])
-        for name, apart in self._apart.items():
-            for one in apart:
+        for name, waiting in self._without_pool.items():
+            for one in waiting:
                 if one.id == request_id:
                     return PooledBooking(name, one)
         return None
 
-    async def kept(self, request_id: str) -> PooledBooking | None:
-        """The booking of the request, after making sure that the bucket has it."""
+    async def confirmed(self, request_id: str) -> PooledBooking | None:
+        """The booking of the request, once the bucket has it; None: it has none."""
         found = self.of(request_id)
-        if found is not None and request_id in self._unkept:
-            await self._keep(found)
+        if found is not None and request_id in self._unconfirmed:
+            await self._store(found)
         return found
 
     async def book(
         self, request: Request, pods: Sequence[Pods], now: datetime
     ) -> PooledBooking | list[NoRoom]:
-        """Books the request in the first pool of its class with room; otherwise returns why each
-        pool has none."""
+        """Books the request in the first pool of its class that has room. If none has, returns the
+        reason of each pool."""
         refusals: list[NoRoom] = []
         for name, bookings in self.pools.items():
             if bookings.pool.provisioning_class != request.provisioning_class:
@@ -182,151 +195,155 @@ class Ledger:
                 request.id, pods, now, namespace=request.namespace, name=request.name
             )
             if isinstance(outcome, Booking):
-                await self._keep(PooledBooking(name, outcome))
+                await self._store(PooledBooking(name, outcome))
                 return PooledBooking(name, outcome)
             refusals.append(outcome)
         await self.confirm()
         return refusals
 
     async def free(self, request_id: str) -> str | None:
-        """Frees the booking of the request; returns its pool."""
+        """Frees the booking of the request. Returns its pool; None: there was no booking."""
         found = self.of(request_id)
         if found is None:
             await self.confirm()
             return None
-        await self.forget(found)
+        await self.delete(found)
         self.release(found)
         return found.pool
 
-    def release(self, kept: PooledBooking) -> None:
-        """Frees the booking in memory; the bucket still has it."""
-        self._unkept.discard(kept.booking.id)
-        if kept.pool in self.pools:
-            self.pools[kept.pool].free(kept.booking.id)
-        apart = self._apart.pop(kept.pool, [])
-        left = [one for one in apart if one.id != kept.booking.id]
+    def release(self, pooled: PooledBooking) -> None:
+        """Frees the booking in memory. The bucket still has it."""
+        self._unconfirmed.discard(pooled.booking.id)
+        if pooled.pool in self.pools:
+            self.pools[pooled.pool].free(pooled.booking.id)
+        waiting = self._without_pool.pop(pooled.pool, [])
+        left = [one for one in waiting if one.id != pooled.booking.id]
         if left:
-            self._apart[kept.pool] = left
+            self._without_pool[pooled.pool] = left
 
-    async def forget(self, kept: PooledBooking) -> None:
+    async def delete(self, pooled: PooledBooking) -> None:
         """Deletes the booking from the bucket."""
-        key = key_of(kept.pool, kept.booking.id)
+        key = key_of(pooled.pool, pooled.booking.id)
         gone = bucket.delete_message(
             key, expected=None, headers=self._fence, ttl_seconds=60.0, bucket=PROVIDERS
         )
         await self._write(gone)
 
-    async def _keep(self, kept: PooledBooking) -> None:
-        key = key_of(kept.pool, kept.booking.id)
+    async def _store(self, pooled: PooledBooking) -> None:
+        key = key_of(pooled.pool, pooled.booking.id)
         put = bucket.put_message(
-            key, encode(kept.booking), expected=None, headers=self._fence, bucket=PROVIDERS
+            key, encode(pooled.booking), expected=None, headers=self._fence, bucket=PROVIDERS
         )
-        self._unkept.add(kept.booking.id)
+        self._unconfirmed.add(pooled.booking.id)
         await self._write(put)
-        self._unkept.discard(kept.booking.id)
+        self._unconfirmed.discard(pooled.booking.id)
 
     async def _write(self, message: Outgoing) -> None:
         try:
             await self._bus.publish(message)
         except Fenced:
-            self.lost.set()
+            self.superseded.set()
             raise
 
 
 AGAIN_SECONDS: Final = 0.2
 
 
-class Endings:
-    """``providers``: by class; they publish the reports as soon as they run."""
+class BookingEnder:
+    """Ends bookings: reports the end to the workload, then deletes the booking from the bucket.
+    After a crash in between, the next leader finds the booking and reports again.
+
+    ``providers``: by class. They publish reports once they run."""
 
     def __init__(self, bus: Bus, ledger: Ledger, providers: Mapping[str, Provider]) -> None:
         self._bus = bus
         self._ledger = ledger
         self._providers = providers
-        self._under_way: dict[str, tuple[PooledBooking, asyncio.Task[None]]] = {}
-        self._watched: dict[str, asyncio.Event] = {}
+        self._ending: dict[str, tuple[PooledBooking, asyncio.Task[None]]] = {}
+        self._waiting: dict[str, asyncio.Event] = {}
 
     async def close(self) -> None:
         """Stops all work."""
-        tasks = [task for _, task in self._under_way.values()]
+        tasks = [task for _, task in self._ending.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def classes(self) -> set[str]:
-        """The classes with reports to publish."""
-        return {kept.booking.provisioning_class for kept, _ in self._under_way.values()} - {""}
+        """The classes of the bookings that are being ended."""
+        return {pooled.booking.provisioning_class for pooled, _ in self._ending.values()} - {""}
 
     async def ended(self, request_id: str) -> None:
-        """Waits until an ended booking of the request is deleted."""
-        if request_id in self._under_way:
-            await asyncio.wait([self._under_way[request_id][1]])
+        """Waits until the request has no booking that is being ended."""
+        if request_id in self._ending:
+            await asyncio.wait([self._ending[request_id][1]])
 
     @contextmanager
-    def watched(self, request_id: str) -> Iterator[asyncio.Event]:
-        """An event for a request that waits for its machines; it is set when they are revoked. The
-        waiting request reports that itself."""
-        gone = self._watched[request_id] = asyncio.Event()
+    def waiting(self, request_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set when the machines are revoked that the request waits for. Then the
+        request reports the revocation itself."""
+        revoked = self._waiting[request_id] = asyncio.Event()
         try:
-            yield gone
+            yield revoked
         finally:
-            del self._watched[request_id]
+            del self._waiting[request_id]
 
-    def revoke(self, kept: PooledBooking, *, earlier: bool) -> None:
-        """The booking's machines were removed. ``earlier``: while no leader was active; a request
-        that had not been answered then gets other machines when it is delivered again."""
-        log.warning("revoked", pool=kept.pool, id=kept.booking.id)
-        waiting = self._watched.get(kept.booking.id)
+    def revoke(self, pooled: PooledBooking, *, earlier: bool) -> None:
+        """Ends a booking whose machines were removed. ``earlier``: they were removed while no
+        leader was active. Then a request that had no answer gets other machines when it is
+        delivered again."""
+        log.warning("revoked", pool=pooled.pool, id=pooled.booking.id)
+        waiting = self._waiting.get(pooled.booking.id)
         if waiting is not None:
             waiting.set()
-            self._begin(kept, None)
+            self._begin(pooled, None)
             return
-        said = CapacityRevoked(f"machines of pool {kept.pool} were taken away")
-        self._begin(kept, said, only_provisioned=earlier)
+        status = CapacityRevoked(f"machines of pool {pooled.pool} were taken away")
+        self._begin(pooled, status, only_provisioned=earlier)
 
-    def end(self, kept: PooledBooking, status: BookingExpired) -> None:
-        """The booking has expired."""
-        self._begin(kept, status)
+    def end(self, pooled: PooledBooking, status: BookingExpired) -> None:
+        """Ends a booking that has expired."""
+        self._begin(pooled, status)
 
     def _begin(
         self,
-        kept: PooledBooking,
+        pooled: PooledBooking,
         status: BookingExpired | CapacityRevoked | None,
         *,
         only_provisioned: bool = False,
     ) -> None:
-        request_id = kept.booking.id
-        if request_id in self._under_way:
+        request_id = pooled.booking.id
+        if request_id in self._ending:
             return
-        work = self._end(kept, status, only_provisioned=only_provisioned)
+        work = self._end(pooled, status, only_provisioned=only_provisioned)
         task = asyncio.create_task(work)
-        self._under_way[request_id] = kept, task
-        task.add_done_callback(lambda _: self._under_way.pop(request_id, None))
+        self._ending[request_id] = pooled, task
+        task.add_done_callback(lambda _: self._ending.pop(request_id, None))
 
     async def _end(
         self,
-        kept: PooledBooking,
+        pooled: PooledBooking,
         status: BookingExpired | CapacityRevoked | None,
         *,
         only_provisioned: bool,
     ) -> None:
-        booking = kept.booking
+        booking = pooled.booking
         while True:
             try:
                 await self._ledger.confirm()
-                if only_provisioned and not await self._is_provisioned(kept):
+                if only_provisioned and not await self._is_provisioned(pooled):
                     status = None
-                # Bookings of old versions have no class, so no provider can report them.
+                # A booking of an old version has no class, so no provider can report its end.
                 if status is not None and booking.provisioning_class:
                     await self._providers[booking.provisioning_class].report(booking.id, status)
-                await self._ledger.forget(kept)
+                await self._ledger.delete(pooled)
                 return
             except (KeyError, RuntimeError, AdmittanceError) as error:
-                # The provider does not run yet, or the bus is unavailable.
+                # The provider has not started yet, or the bus is not available.
                 log.debug("not_reported_yet", id=booking.id, reason=str(error))
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _is_provisioned(self, kept: PooledBooking) -> bool:
-        store = StatusStore(self._bus, kept.booking.provisioning_class)
-        said = (await store.get(kept.booking.id)).status
-        return said is not None and said.status == "provisioned"
+    async def _is_provisioned(self, pooled: PooledBooking) -> bool:
+        store = StatusStore(self._bus, pooled.booking.provisioning_class)
+        status = (await store.get(pooled.booking.id)).status
+        return status is not None and status.status == "provisioned"

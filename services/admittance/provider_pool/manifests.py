@@ -1,5 +1,5 @@
-"""``MachinePool``: the machines of a pool and the provisioning class that they serve; keys of pools
-and bookings.
+"""The manifest ``MachinePool``, which describes machines and the provisioning class that they
+serve; and the keys of pools and bookings.
 
 ```yaml
 apiVersion: admittance.dev/v1
@@ -32,7 +32,7 @@ MACHINES_MAX: Final = 100_000
 
 
 class BadPool(ValueError):
-    """The manifest is not valid; one sentence that names the field."""
+    """The manifest is not valid; the message names the field."""
 
 
 class _Machine(
@@ -52,8 +52,8 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Machines of one kind. ``boot_seconds``: from booking until a machine is ready. ``resources``:
-    of one machine, as integers (cpu in thousandths)."""
+    """Equal machines. ``boot_seconds``: from booking until a machine is ready. ``resources``: of
+    one machine, as integers (cpu in thousandths)."""
 
     name: str
     count: int
@@ -63,8 +63,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """``booking_seconds``: how long a booking is kept for a workload that has not started; 0: until
-    it is cancelled."""
+    """``booking_seconds``: how long a workload that has not started keeps its booking; 0: until the
+    request is cancelled."""
 
     name: str
     provisioning_class: str
@@ -135,13 +135,13 @@ POOL: Final = token(f"{KIND.lower()}.{GROUP}")
 POOLS: Final = f"{POOL}.>"
 """The keys of all manifests."""
 BOOKED: Final = "_pool"
-LED: Final = "_pool_led"
-"""Key that each new leader writes, so that late writes of its predecessors are refused."""
+LEADER: Final = "_pool_led"
+"""The key that each new leader writes, so that late writes of its predecessors are refused."""
 
 
 def pool_of_manifest(key: str) -> str | None:
-    """The pool with its manifest at that key of the bucket; None: the key is no valid one. A pool
-    in a namespace is not valid, because its bookings would have the keys of the pool without."""
+    """The pool whose manifest is at that key of the bucket; None: the key is not valid. A pool has
+    no namespace, because the keys of its bookings have none."""
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == POOL and len(rest) == 1 else None
 
@@ -165,6 +165,6 @@ def pattern_of(pool: str | None = None) -> str:
 
 
 def pool_of_key(key: str) -> str | None:
-    """The pool of the booking at that key; None: it is not a booking's key."""
+    """The pool of the booking at that key; None: it is not the key of a booking."""
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == BOOKED and len(rest) == 2 else None

@@ -1,5 +1,4 @@
-"""Reads the pools and answers requests of every class that a pool serves. One instance is active,
-the others stand by."""
+"""Reads the pools and answers the requests of all classes that a pool serves."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
 from admittance.lease.lease_state import PROVIDER_POOL
 from admittance.provider_pool.bookings import Booking, Bookings, Pods
-from admittance.provider_pool.ledger import Endings, Ledger, PooledBooking
+from admittance.provider_pool.ledger import BookingEnder, Ledger, PooledBooking
 from admittance.provider_pool.manifests import POOLS, BadPool, Pool, pool_of, pool_of_manifest
 from admittance.providers import (
     Accepted,
@@ -45,24 +44,24 @@ TICK_SECONDS: Final = 1.0
 log = structlog.get_logger()
 
 
-class Reconciler:
-    """The pools, their bookings, and one provider for each class."""
+class PoolReconciler:
+    """Runs one provider for each class that pools serve, and keeps the bookings."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
         self._bus = bus
         self._settings = settings
         self._ledger = Ledger(bus)
         self._providers: dict[str, Provider] = {}
-        self._endings = Endings(bus, self._ledger, self._providers)
+        self._ender = BookingEnder(bus, self._ledger, self._providers)
         self._stop = asyncio.Event()
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
-        """Pools were added or removed, or changed their class."""
+        """Set when a pool has changed, so that its class may need a provider."""
         self.ready = False
 
     @property
     def pools(self) -> dict[str, Bookings]:
-        """By name."""
+        """The bookings of each pool, by name."""
         return self._ledger.pools
 
     async def run(self) -> None:
@@ -72,19 +71,19 @@ class Reconciler:
             tasks.create_task(self._watch(), name="pools")
             tasks.create_task(self._expire(), name="expiry")
             tasks.create_task(self._serve(tasks), name="classes")
-            tasks.create_task(self._give_way(), name="giving way")
+            tasks.create_task(self._watch_successor(), name="successor")
 
-    async def _give_way(self) -> None:
-        # Also if the other leader is gone again: its bookings have to be read.
-        await self._ledger.lost.wait()
+    async def _watch_successor(self) -> None:
+        # Even if the other leader is gone again, its bookings have to be read.
+        await self._ledger.superseded.wait()
         raise Superseded("another instance of provider-pool has taken over")
 
     async def close(self) -> None:
-        """Stops all work; bookings stay."""
+        """Stops all work. Bookings stay."""
         self.ready = False
         self._stop.set()
         self._changed.set()
-        await self._endings.close()
+        await self._ender.close()
 
     # Pools. -------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class Reconciler:
 
     def _on_loaded(self, _: int) -> None:
         for lost in self._ledger.all_read():
-            self._endings.revoke(lost, earlier=True)
+            self._ender.revoke(lost, earlier=True)
         self._loaded.set()
         self.ready = True
         log.info("serving", pools=len(self.pools))
@@ -106,18 +105,18 @@ class Reconciler:
     def _read(self, entry: Entry) -> None:
         name = pool_of_manifest(entry.key)
         if name is None:
-            # It was published without validation.
+            # The manifest was published without validation.
             if entry.value is not None:
                 log.error("bad_pool", key=entry.key, reason="a MachinePool has no namespace")
             return
         try:
             pool = _pool(name, entry)
         except (BadPool, Unreadable) as error:
-            self._ledger.is_unread(name)
+            self._ledger.keep_unreadable(name)
             log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             return
-        for lost in self._ledger.becomes(name, pool):
-            self._endings.revoke(lost, earlier=not self._loaded.is_set())
+        for lost in self._ledger.change_pool(name, pool):
+            self._ender.revoke(lost, earlier=not self._loaded.is_set())
 
     # Bookings. ----------------------------------------------------------------------------
 
@@ -125,21 +124,21 @@ class Reconciler:
         """Books the request in the first pool of its class with room, and waits until its machines
         are ready."""
         await self._loaded.wait()
-        await self._endings.ended(request.id)
-        found = await self._ledger.kept(request.id)
+        await self._ender.ended(request.id)
+        found = await self._ledger.confirmed(request.id)
         if found is None:
             wanted = [Pods(one.count, one.requests, one.node_selector) for one in request.pod_sets]
             outcome = await self._ledger.book(request, wanted, clock.now())
             if isinstance(outcome, list):
                 ever = any(one.ever for one in outcome)
-                told = "; ".join(one.message for one in outcome) or "no pool is of this class"
-                return Failed(told, retryable=ever or not outcome)
+                message = "; ".join(one.message for one in outcome) or "no pool has this class"
+                return Failed(message, retryable=ever or not outcome)
             found = outcome
         wait = (found.booking.ready_at - clock.now()).total_seconds()
         if wait > 0:
-            with self._endings.watched(request.id) as gone:
+            with self._ender.waiting(request.id) as revoked:
                 await request.say(Accepted(f"booting, ready at {found.booking.ready_at:%H:%M:%SZ}"))
-                if await set_within(gone, wait):
+                if await set_within(revoked, wait):
                     return Failed(f"machines of pool {found.pool} were taken away")
         return _provisioned(found)
 
@@ -154,9 +153,10 @@ class Reconciler:
         await self._loaded.wait()
         while True:
             now = clock.now()
-            for kept in [one for one in self._ledger.all() if _is_expired(one.booking, now)]:
-                self._ledger.release(kept)
-                self._endings.end(kept, BookingExpired(f"kept {_seconds(kept.booking):g} s for it"))
+            for pooled in [one for one in self._ledger.all() if _is_expired(one.booking, now)]:
+                self._ledger.release(pooled)
+                message = f"the booking expired after {_seconds(pooled.booking):g} s"
+                self._ender.end(pooled, BookingExpired(message))
             await asyncio.sleep(self._pause(now))
 
     def _pause(self, now: datetime) -> float:
@@ -171,8 +171,8 @@ class Reconciler:
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         await self._loaded.wait()
         while True:
-            wanted = self._ledger.classes() | self._endings.classes()
-            for name in sorted(wanted - self._providers.keys()):
+            classes = self._ledger.classes() | self._ender.classes()
+            for name in sorted(classes - self._providers.keys()):
                 provider = self._providers[name] = provider_of(name, self.obtain, self.free)
                 service = ProviderService(provider, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=name)
@@ -189,12 +189,12 @@ def _pool(name: str, entry: Entry) -> Pool | None:
     return pool_of(name, manifest.parameters if isinstance(manifest, Foreign) else None)
 
 
-def _provisioned(kept: PooledBooking) -> Provisioned:
-    held = kept.booking.held
+def _provisioned(pooled: PooledBooking) -> Provisioned:
+    held = pooled.booking.held
     machines = ",".join(f"{one.kind}-{one.number}" for one in held[:20])
     kinds = ",".join(sorted({one.kind for one in held}))
-    details = {"pool": kept.pool, "machine": kinds, "machines": machines}
-    return Provisioned(f"booked in pool {kept.pool}: {machines}", details)
+    details = {"pool": pooled.pool, "machine": kinds, "machines": machines}
+    return Provisioned(f"booked in pool {pooled.pool}: {machines}", details)
 
 
 def _is_expired(booking: Booking, now: datetime) -> bool:
@@ -203,7 +203,7 @@ def _is_expired(booking: Booking, now: datetime) -> bool:
 
 def _seconds(booking: Booking) -> float:
     """How long the booking was kept."""
-    assert booking.expires_at is not None, "it is over"
+    assert booking.expires_at is not None, "the booking has expired"
     return (booking.expires_at - booking.ready_at).total_seconds()
 
 
@@ -213,7 +213,7 @@ __all__ = ["SERVICE", "run"]
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs the provider while this instance leads, until stop is set."""
 
-    def begin(_: int) -> Reconciler:
-        return Reconciler(bus, settings)
+    def begin(_: int) -> PoolReconciler:
+        return PoolReconciler(bus, settings)
 
     await LeaderElectedService(bus, settings, SERVICE, PROVIDER_POOL, begin).run(stop)

@@ -18,7 +18,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
 from admittance.provider_aws.parameters import token_of
-from admittance.provider_aws.settings import DEFAULT_CLASS
+from admittance.provider_aws.service import DEFAULT_CLASS
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from ec2_server import ZONE, Ec2Server

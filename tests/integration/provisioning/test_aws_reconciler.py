@@ -15,8 +15,7 @@ import pytest
 
 from admittance.events.provisioning import Accepted, ProvisioningFailed
 from admittance.provider_aws.ec2 import Ec2
-from admittance.provider_aws.service import Reconciler
-from admittance.provider_aws.settings import AwsSettings
+from admittance.provider_aws.service import AwsReconciler, AwsSettings
 from admittance.providers.status_store import CANCELLED, StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -71,13 +70,13 @@ class Running:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self.reconciler: Reconciler | None = None
+        self.reconciler: AwsReconciler | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         ec2 = await asyncio.to_thread(Ec2.connect, CLASS)
         settings = Settings(service="provider-aws", instance="a", url="")
-        reconciler = self.reconciler = Reconciler(self._bus, settings, SETTINGS, ec2)
+        reconciler = self.reconciler = AwsReconciler(self._bus, settings, SETTINGS, ec2)
         task = self._task = asyncio.create_task(reconciler.run())
         await until(lambda: reconciler.ready or task.done())
 

@@ -17,8 +17,8 @@ from admittance.events.subjects import PROVIDERS
 from admittance.provider_docker import workers as names
 from admittance.provider_docker.comparer import GATHER_SECONDS
 from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
-from admittance.provider_docker.service import Reconciler
-from admittance.provider_docker.workers import Found, Room, Worker
+from admittance.provider_docker.service import DockerReconciler
+from admittance.provider_docker.workers import ListedWorker, Room, Worker
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -33,7 +33,7 @@ class CountingEngine(Engine):
     """Containers in memory. ``calls``: by name."""
 
     def __init__(self) -> None:
-        self.there: dict[str, Found] = {}
+        self.there: dict[str, ListedWorker] = {}
         self.calls: Counter[str] = Counter()
         self.away = False
         self.stuck: set[str] = set()
@@ -50,13 +50,13 @@ class CountingEngine(Engine):
         self._count("room")
         return Room("here", 10**9, 2**60)
 
-    async def workers(self, request_id: str | None = None) -> list[Found]:
+    async def workers(self, request_id: str | None = None) -> list[ListedWorker]:
         self._count("workers" if request_id is None else "workers of one")
         return [one for one in self.there.values() if request_id in (None, one.request_id)]
 
     async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
         self._count("start")
-        self.there[worker.name] = Found(
+        self.there[worker.name] = ListedWorker(
             container=worker.name,
             name=worker.name,
             installation=labels[names.INSTALLATION],
@@ -72,7 +72,7 @@ class CountingEngine(Engine):
         self.there.pop(container, None)
         self.heard()
 
-    async def last_words(self, container: str) -> str:
+    async def last_lines(self, container: str) -> str:
         return ""
 
     def listen(self, installation: str, heard: Callable[[], None]) -> None:
@@ -92,12 +92,12 @@ async def engine() -> CountingEngine:
 
 
 @pytest.fixture
-async def reconciler(bus: Bus, engine: CountingEngine) -> AsyncIterator[Reconciler]:
+async def reconciler(bus: Bus, engine: CountingEngine) -> AsyncIterator[DockerReconciler]:
     ours = DockerSettings(
         image="any", classes=(CLASS,), settle_seconds=0.05, sweep_seconds=60.0, workers_max=999
     )
     settings = Settings(service="provider-docker", instance="a", url="")
-    reconciler = Reconciler(bus, settings, ours, engine, "ours")
+    reconciler = DockerReconciler(bus, settings, ours, engine, "ours")
     task = asyncio.create_task(reconciler.run())
     await until(lambda: reconciler.ready and engine.listened)
     yield reconciler
@@ -122,7 +122,7 @@ async def books(asker: Asker, count: int) -> set[str]:
 
 @pytest.mark.parametrize("count", [5, 40])
 async def test_calls_are_as_many_as_requests_and_no_more(
-    reconciler: Reconciler, engine: CountingEngine, asker: Asker, count: int
+    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker, count: int
 ) -> None:
     before = engine.calls["workers"]
     ids = await books(asker, count)
@@ -144,7 +144,7 @@ async def test_calls_are_as_many_as_requests_and_no_more(
 
 
 async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
-    reconciler: Reconciler, engine: CountingEngine, asker: Asker
+    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     ids = await books(asker, 30)
     engine.calls.clear()
@@ -156,7 +156,7 @@ async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
 
 
 async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
-    reconciler: Reconciler, engine: CountingEngine, asker: Asker
+    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     engine.away = True
     for number in range(20):
@@ -173,11 +173,11 @@ async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
 
 
 async def test_containers_of_another_installation_are_left_alone(
-    reconciler: Reconciler, engine: CountingEngine, asker: Asker
+    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     about: dict[str, Any] = {"provisioning_class": CLASS, "state": "running"}
     for name, installation in (("orphan", "ours"), ("theirs", "another")):
-        engine.there[name] = Found(
+        engine.there[name] = ListedWorker(
             container=name, name=name, installation=installation, request_id="z/c/1/1", **about
         )
     engine.heard()
@@ -186,14 +186,16 @@ async def test_containers_of_another_installation_are_left_alone(
 
 
 async def test_neither_a_word_nobody_can_read_nor_a_worker_that_stays_holds_up_what_is_compared(
-    bus: Bus, reconciler: Reconciler, engine: CountingEngine
+    bus: Bus, reconciler: DockerReconciler, engine: CountingEngine
 ) -> None:
     unreadable = put_message(f"{token(CLASS)}.x", b"{", expected=None, bucket=PROVIDERS)
     await bus.publish(unreadable)
     engine.stuck = {"a"}
     about: dict[str, Any] = {"provisioning_class": CLASS, "state": "exited", "installation": "ours"}
     for name in ("a", "b"):
-        engine.there[name] = Found(container=name, name=name, request_id=f"{name}/c/1/1", **about)
+        engine.there[name] = ListedWorker(
+            container=name, name=name, request_id=f"{name}/c/1/1", **about
+        )
     engine.heard()
     await until(lambda: "b" not in engine.there)
     assert reconciler.ready

@@ -13,10 +13,9 @@ import pytest
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
 from admittance.provider_kubernetes.cluster import Cluster, connect
-from admittance.provider_kubernetes.follower import Follower
-from admittance.provider_kubernetes.object_maker import Maker
+from admittance.provider_kubernetes.object_maker import ClusterRights, ObjectMaker
+from admittance.provider_kubernetes.object_watch import ObjectWatch
 from admittance.provider_kubernetes.objects import ObjectIdentity, selector
-from admittance.provider_kubernetes.rights import Rights
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Failed, Request
 from admittance.providers.health import InactiveReasons
@@ -46,13 +45,13 @@ class Following:
         self.listings = 0
         self.changes: list[str] = []
         self.healths: list[str] = []
-        self.follower = Follower(
+        self.follower = ObjectWatch(
             cluster,
             None,
             selector("ours"),
-            changed=self.changes.append,
-            listed=self._on_listed,
-            healthy=self.healths.append,
+            on_change=self.changes.append,
+            on_listed=self._on_listed,
+            on_health=self.healths.append,
             away_seconds=0.3,
         )
 
@@ -70,8 +69,8 @@ async def following(cluster: Cluster) -> AsyncIterator[Following]:
         await task
 
 
-def a_maker(cluster: Cluster, installation: str = "ours") -> Maker:
-    return Maker(cluster, installation, Rights(cluster, InactiveReasons(()), look_seconds=1.0))
+def a_maker(cluster: Cluster, installation: str = "ours") -> ObjectMaker:
+    return ObjectMaker(cluster, installation, ClusterRights(cluster, InactiveReasons(())))
 
 
 def asked(number: int = 1, installation: str = "ours") -> ObjectIdentity:

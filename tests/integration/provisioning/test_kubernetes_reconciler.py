@@ -17,7 +17,7 @@ from admittance.events.provisioning import ProvisioningFailed
 from admittance.events.shapes import PodSetToProvision
 from admittance.provider_kubernetes.cluster import connect
 from admittance.provider_kubernetes.objects import digest
-from admittance.provider_kubernetes.service import Reconciler
+from admittance.provider_kubernetes.service import KubernetesReconciler
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -61,10 +61,10 @@ class Running:
         )
 
     @asynccontextmanager
-    async def __call__(self, instance: str = "a") -> AsyncIterator[Reconciler]:
+    async def __call__(self, instance: str = "a") -> AsyncIterator[KubernetesReconciler]:
         cluster = connect(self._kube)
         settings = Settings(service="provider-kubernetes", instance=instance, url="")
-        reconciler = Reconciler(self._bus, settings, self._kube, cluster, "ours")
+        reconciler = KubernetesReconciler(self._bus, settings, self._kube, cluster, "ours")
         stop = asyncio.Event()
         task = asyncio.create_task(reconciler.run(stop))
         await until(lambda: reconciler.ready)
@@ -82,7 +82,7 @@ def running(bus: Bus, kubernetes: Kubernetes, asker: Asker, tmp_path: Path) -> R
 
 
 @pytest.fixture
-async def reconciler(running: Running) -> AsyncIterator[Reconciler]:
+async def reconciler(running: Running) -> AsyncIterator[KubernetesReconciler]:
     async with running() as reconciler:
         yield reconciler
 
@@ -123,7 +123,7 @@ async def until_nothing_is_left(kubernetes: Kubernetes) -> None:
 
 
 async def test_another_attempt_is_another_object(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     await asks(asker, ONE)
     (first,) = await made(kubernetes)
@@ -229,7 +229,7 @@ async def test_what_is_left_of_a_forgotten_request_is_swept_and_other_peoples_is
 
 
 async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     """E9: afterwards it is not, and the job keeps running."""
     await asks(asker, ONE)
@@ -250,7 +250,7 @@ async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
 
 
 async def test_what_the_server_refuses_for_good_fails_for_good_with_its_words(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     kubernetes.fail(403, reason="Forbidden", message="a webhook does not want that")
     await asks(asker, ONE)
@@ -264,7 +264,7 @@ async def test_what_the_server_refuses_for_good_fails_for_good_with_its_words(
 
 
 async def test_a_server_with_too_much_to_do_is_asked_again_when_it_says(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     kubernetes.fail(429, headers={"Retry-After": "1"}, reason="TooManyRequests")
@@ -301,7 +301,7 @@ async def test_an_object_of_the_same_name_that_is_somebody_elses_fails_the_attem
 
 
 async def test_watches_that_end_and_places_that_are_forgotten_lose_nothing(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     ids = [f"{one}/c/1/1" for one in "uvw"]
     await asks(asker, *ids)
@@ -322,7 +322,7 @@ async def test_watches_that_end_and_places_that_are_forgotten_lose_nothing(
 
 
 async def test_names_at_the_limit_of_their_length_are_cut_and_stay_apart(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     ids = {}
@@ -369,7 +369,7 @@ def forget_us(kubernetes: Kubernetes) -> None:
 )
 async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
     kubernetes: Kubernetes,
-    reconciler: Reconciler,
+    reconciler: KubernetesReconciler,
     asker: Asker,
     trouble: Callable[[Kubernetes], None],
     words: str,
@@ -387,7 +387,7 @@ async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
 
 
 async def test_whoever_waits_for_a_right_is_told_which(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     kubernetes.forbidden.add(("create", "*"))
     await asks(asker, "u/c/1/1")
@@ -395,7 +395,7 @@ async def test_whoever_waits_for_a_right_is_told_which(
 
 
 async def test_a_right_that_nobody_waits_for_any_more_is_missed_until_it_is_there(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     """Else every job of the night would find out by itself, and use up its attempts."""
     kubernetes.forbidden.add(("create", "*"))
@@ -411,7 +411,7 @@ async def test_a_right_that_nobody_waits_for_any_more_is_missed_until_it_is_ther
 
 
 async def test_a_right_that_lacks_in_one_namespace_stops_nobody_in_others(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     await asks(asker, "u/c/1/1")
@@ -430,7 +430,7 @@ async def test_a_right_that_lacks_in_one_namespace_stops_nobody_in_others(
 
 
 async def test_who_may_not_delete_makes_no_more(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
     await asks(asker, "u/c/1/1")
@@ -444,7 +444,7 @@ async def test_who_may_not_delete_makes_no_more(
 
 
 async def test_what_went_before_a_watch_could_tell_of_it_is_made_again(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     await asks(asker, "u/c/1/1")
     await until(lambda: len(kubernetes.all()) == 1)
@@ -460,7 +460,7 @@ async def test_what_went_before_a_watch_could_tell_of_it_is_made_again(
 
 @pytest.mark.parametrize("count", [5, 40])
 async def test_calls_are_as_many_as_requests_and_no_more(
-    kubernetes: Kubernetes, reconciler: Reconciler, asker: Asker, count: int
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker, count: int
 ) -> None:
     """One watch for all of them, and each sweep lists them once, however many wait."""
     kubernetes.page = count

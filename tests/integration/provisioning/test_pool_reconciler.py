@@ -13,7 +13,7 @@ import structlog
 
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.service import Reconciler
+from admittance.provider_pool.service import PoolReconciler
 from admittance.runtime.bus.bucket import delete_message, put_message, read_all
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -55,9 +55,9 @@ async def no_pool(bus: Bus, name: str = "rack") -> None:
 
 
 @asynccontextmanager
-async def kept(bus: Bus) -> AsyncIterator[Reconciler]:
+async def kept(bus: Bus) -> AsyncIterator[PoolReconciler]:
     """One that leads, until it dies."""
-    reconciler = Reconciler(bus, Settings(service="provider-pool", instance="a", url=""))
+    reconciler = PoolReconciler(bus, Settings(service="provider-pool", instance="a", url=""))
     task = asyncio.create_task(reconciler.run())
     await until(lambda: reconciler.ready or task.done())
     try:

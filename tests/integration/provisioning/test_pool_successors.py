@@ -10,7 +10,7 @@ import pytest
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.service import Reconciler
+from admittance.provider_pool.service import PoolReconciler
 from admittance.providers import Cancellation, Provisioned, Request
 from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bucket import put_message
@@ -39,7 +39,7 @@ def a_request(request_id: str, count: int = 1) -> Request:
     return Request(fact)
 
 
-async def free(reconciler: Reconciler, request_id: str) -> None:
+async def free(reconciler: PoolReconciler, request_id: str) -> None:
     await reconciler.free(Cancellation(id=request_id, namespace="ns", name="w"))
 
 
@@ -79,7 +79,7 @@ async def test_who_was_paused_while_somebody_took_over_changes_nothing_and_gives
                 await free(new, "u/c/1/1")
                 assert await booked(bus) == set()
                 assert isinstance(await new.obtain(a_request("w/c/1/1")), Provisioned)
-            await until(lambda: not old.ready or old._ledger.lost.is_set())
+            await until(lambda: not old.ready or old._ledger.superseded.is_set())
             await asyncio.sleep(0.1)
 
 

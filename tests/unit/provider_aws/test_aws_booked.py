@@ -24,16 +24,16 @@ def said(request_id: str, status: str) -> StoredStatus:
 def booked(*provisioned: str) -> TrackedReservations:
     found = TrackedReservations(UNSEEN)
     for request_id in provisioned:
-        found.kept(f"key-{request_id}", said(request_id, "provisioned"), 0.0)
+        found.status_changed(f"key-{request_id}", said(request_id, "provisioned"), 0.0)
     return found
 
 
 def test_who_waits_is_answered_when_it_is_active_and_not_before() -> None:
     all_ = booked()
-    all_.waits(Booking("a", "cr-a", 2), 0.0)
+    all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
 
-    assert all_.look([listed("a", "pending")], 1.0).answers == []
-    ((request_id, answer),) = all_.look([listed("a"), listed("b")], 2.0).answers
+    assert all_.observe([listed("a", "pending")], 1.0).answers == []
+    ((request_id, answer),) = all_.observe([listed("a"), listed("b")], 2.0).answers
 
     assert request_id == "a"
     assert isinstance(answer, Provisioned)
@@ -41,19 +41,19 @@ def test_who_waits_is_answered_when_it_is_active_and_not_before() -> None:
 
 def test_who_waits_for_what_is_gone_fails_and_may_try_again() -> None:
     all_ = booked()
-    all_.waits(Booking("a", "cr-a", 2), 0.0)
-    ((_, answer),) = all_.look([listed("a", "failed")], 1.0).answers
+    all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
+    ((_, answer),) = all_.observe([listed("a", "failed")], 1.0).answers
     assert answer == Failed("capacity reservation cr-a is failed")
 
 
 def test_what_is_not_listed_for_a_while_is_not_gone() -> None:
     all_ = booked("b")
-    all_.waits(Booking("a", "cr-a", 2), 0.0)
+    all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
 
-    look = all_.look([], UNSEEN)
+    look = all_.observe([], UNSEEN)
     assert (look.answers, look.revoked) == ([], [])
 
-    look = all_.look([], UNSEEN + 1)
+    look = all_.observe([], UNSEEN + 1)
     assert [one for one, _ in look.answers] == ["a"]
     assert look.revoked == [
         ("b", CapacityRevoked("EC2 does not list capacity reservation cr-b any more"))
@@ -62,32 +62,32 @@ def test_what_is_not_listed_for_a_while_is_not_gone() -> None:
 
 def test_what_was_listed_may_be_missing_as_long_again() -> None:
     all_ = booked("a")
-    all_.look([listed("a")], 200.0)
-    assert all_.look([], 200.0 + UNSEEN).revoked == []
-    assert all_.look([], 201.0 + UNSEEN).revoked
+    all_.observe([listed("a")], 200.0)
+    assert all_.observe([], 200.0 + UNSEEN).revoked == []
+    assert all_.observe([], 201.0 + UNSEEN).revoked
 
 
 def test_what_was_provisioned_is_revoked_when_it_goes_or_shrinks() -> None:
     all_ = booked("a", "b", "c")
-    look = all_.look([listed("a"), listed("b", "cancelled"), listed("c", total=1)], 1.0)
+    look = all_.observe([listed("a"), listed("b", "cancelled"), listed("c", total=1)], 1.0)
     assert [one for one, _ in look.revoked] == ["b", "c"]
 
 
 def test_a_revocation_is_not_repeated_once_it_was_said() -> None:
     all_ = booked("a")
-    all_.kept("key-a", said("a", "capacity_revoked"), 1.0)
-    assert all_.look([listed("a", "cancelled")], 2.0).revoked == []
+    all_.status_changed("key-a", said("a", "capacity_revoked"), 1.0)
+    assert all_.observe([listed("a", "cancelled")], 2.0).revoked == []
 
 
 def test_what_nobody_needs_is_cancelled_whenever_it_is_listed() -> None:
     all_ = booked()
-    all_.waits(Booking("a", "cr-a", 2), 0.0)
-    all_.is_over("a", 1.0)
-    all_.kept("key-b", said("b", "cancelled"), 1.0)
-    all_.kept("key-c", said("c", "failed"), 1.0)
+    all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
+    all_.end("a", 1.0)
+    all_.status_changed("key-b", said("b", "cancelled"), 1.0)
+    all_.status_changed("key-c", said("c", "failed"), 1.0)
 
-    assert all_.look([], 2.0).cancel == []
-    look = all_.look([listed("a", "pending"), listed("b"), listed("c"), listed("d")], 60.0)
+    assert all_.observe([], 2.0).cancel == []
+    look = all_.observe([listed("a", "pending"), listed("b"), listed("c"), listed("d")], 60.0)
 
     assert [one.id for one in look.cancel] == ["cr-a", "cr-b", "cr-c"]
     assert look.answers == []
@@ -95,40 +95,40 @@ def test_what_nobody_needs_is_cancelled_whenever_it_is_listed() -> None:
 
 def test_what_is_cancelled_already_is_left_alone() -> None:
     all_ = booked()
-    all_.is_over("a", 1.0)
-    assert all_.look([listed("a", "cancelled"), listed("a", "expired")], 2.0).cancel == []
+    all_.end("a", 1.0)
+    assert all_.observe([listed("a", "cancelled"), listed("a", "expired")], 2.0).cancel == []
 
 
 def test_what_others_made_is_theirs() -> None:
     """Another installation in the same account, of the same class; and whoever tags nothing."""
-    look = booked().look([listed("theirs"), Reservation("cr-x", "", "active", 1)], 1e6)
+    look = booked().observe([listed("theirs"), Reservation("cr-x", "", "active", 1)], 1e6)
     assert look == ([], [], [])
 
 
 def test_one_that_was_taken_back_is_not_provisioned_by_an_older_status() -> None:
     all_ = booked()
-    all_.is_over("a", 1.0)
-    all_.kept("key-a", said("a", "provisioned"), 1.0)
+    all_.end("a", 1.0)
+    all_.status_changed("key-a", said("a", "provisioned"), 1.0)
     assert all_.here == {}
 
 
 def test_ec2_is_looked_at_often_while_somebody_may_need_it() -> None:
     all_ = booked()
     assert not all_.is_busy(0.0)
-    all_.waits(Booking("a", "cr-a", 2), 0.0)
+    all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
     assert all_.is_busy(0.0)
-    all_.waits_no_more("a")
+    all_.end_waiting("a")
     assert not all_.is_busy(0.0)
-    all_.kept("key-a", said("a", "provisioned"), 0.0)
+    all_.status_changed("key-a", said("a", "provisioned"), 0.0)
     assert all_.is_busy(0.0)
-    all_.kept("key-a", said("a", "cancelled"), 0.0)
+    all_.status_changed("key-a", said("a", "cancelled"), 0.0)
     assert all_.is_busy(UNSEEN - 1)
     assert not all_.is_busy(UNSEEN)
 
 
 def test_what_the_store_forgets_is_forgotten() -> None:
     all_ = booked()
-    all_.kept("key-a", said("a", "cancelled"), 0.0)
+    all_.status_changed("key-a", said("a", "cancelled"), 0.0)
     assert all_.over == {token_of("a")}
-    all_.kept("key-a", None, 1.0)
+    all_.status_changed("key-a", None, 1.0)
     assert all_.over == set()

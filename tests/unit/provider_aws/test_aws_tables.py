@@ -30,7 +30,7 @@ from admittance.provider_aws.reservations import (
     reservation_of,
     revocation,
 )
-from admittance.provider_aws.settings import DEFAULT_CLASS, AwsSettings
+from admittance.provider_aws.service import DEFAULT_CLASS, AwsSettings
 from admittance.providers import CapacityRevoked, Failed, Provisioned
 from admittance.runtime.errors import SetupError
 
@@ -118,7 +118,7 @@ def a_reservation(state: str, total: int = 2) -> Reservation:
 )
 def test_what_a_state_comes_to(state: str, standing: ReservationPhase) -> None:
     found = a_reservation(state)
-    assert found.standing is standing
+    assert found.phase is standing
     match initial_answer(found):
         case None:
             assert standing is ReservationPhase.COMING
@@ -158,7 +158,7 @@ def test_all_that_is_read_of_an_answer() -> None:
         "Tags": [{"Key": REQUEST, "Value": "token"}, {"Key": "team", "Value": "a"}],
     }
     assert reservation_of(described) == a_reservation("active")
-    assert reservation_of({}).standing is ReservationPhase.COMING
+    assert reservation_of({}).phase is ReservationPhase.COMING
 
 
 # Parameters. -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.provider_docker.engine import reason
+from admittance.provider_docker.engine import error_sentence
 
 SDK = "Error while fetching server API version: ('Connection aborted.', {})"
 SOCKET = "unix:///run/engine.sock"
@@ -35,4 +35,4 @@ def test_why_an_engine_is_away(
     error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", SOCKET)
-    assert reason(error).endswith(said)
+    assert error_sentence(error).endswith(said)

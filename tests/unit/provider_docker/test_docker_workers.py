@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from admittance.provider_docker.engine import CLASS, DockerSettings
 from admittance.provider_docker.workers import (
-    Found,
+    ListedWorker,
     NoRoom,
     PodGroup,
     Room,
     Worker,
     details_of,
-    found_of,
     labels_of,
     lack_of_room,
     lost,
-    told_of,
+    lost_message,
+    worker_of,
     workers_of,
 )
 from admittance.runtime.errors import SetupError
@@ -38,9 +38,9 @@ def workers(request_id: str = "u/c/1/1", pods: int = 1, **needs: int) -> tuple[W
 
 def running(
     of: tuple[Worker, ...], request_id: str = "u/c/1/1", state: str = "running"
-) -> list[Found]:
+) -> list[ListedWorker]:
     return [
-        Found(
+        ListedWorker(
             container=f"id-{one.name}",
             name=one.name,
             installation="ours",
@@ -111,7 +111,7 @@ def test_what_no_container_is_given_is_refused_for_good() -> None:
         pytest.param(workers(pods=11), (), False, id="too many workers"),
     ],
 )
-def test_room(asked: tuple[Worker, ...], used: list[Found], ever: bool | None) -> None:
+def test_room(asked: tuple[Worker, ...], used: list[ListedWorker], ever: bool | None) -> None:
     found = lack_of_room("u/c/1/1", asked, used, ROOM, workers_max=10)
 
     assert (found.ever if found is not None else None) == ever
@@ -124,7 +124,7 @@ def test_workers_that_ended_or_went_are_lost_and_told() -> None:
     found = lost(details_of(ROOM, booked), there)
 
     assert found == tuple(one.name for one in booked[1:])
-    told = told_of(found, there, "host-1")
+    told = lost_message(found, there, "host-1")
     assert "(exited)" in told
     assert "(gone)" in told
 
@@ -143,7 +143,7 @@ def test_what_labels_say_is_read_again(request_id: str, cpu: int, memory: int) -
         "Labels": labels_of(worker, request_id, "class", "ours"),
     }
 
-    found = found_of(listed)
+    found = worker_of(listed)
 
     assert found is not None
     assert (found.request_id, found.cpu_milli, found.memory) == (request_id, cpu, memory)
@@ -157,7 +157,7 @@ def test_what_labels_say_is_read_again(request_id: str, cpu: int, memory: int) -
     ],
 )
 def test_other_containers_are_nobodys_workers(listed: dict[str, object]) -> None:
-    assert found_of(listed) is None
+    assert worker_of(listed) is None
 
 
 def test_settings_are_read_and_their_defaults_known() -> None:

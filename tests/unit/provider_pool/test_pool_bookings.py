@@ -131,7 +131,7 @@ def test_a_pool_that_shrinks_takes_its_last_machines_away() -> None:
     pool.book("a", pods(8), NOON)
     pool.book("b", pods(8), NOON)
 
-    lost = pool.becomes(a_pool(gpus(1)).pool)
+    lost = pool.change(a_pool(gpus(1)).pool)
 
     assert [one.id for one in lost] == ["b"]
     assert list(pool.known) == ["a"]
@@ -142,7 +142,7 @@ def test_of_a_machine_that_has_less_the_first_keeps_its_place() -> None:
     pool.book("a", pods(4), NOON)
     pool.book("b", pods(4), NOON)
 
-    assert [one.id for one in pool.becomes(a_pool(gpus(1, each=6)).pool)] == ["b"]
+    assert [one.id for one in pool.change(a_pool(gpus(1, each=6)).pool)] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_no_machine_ever_holds_more_than_it_has(story: list[tuple[str, int, int,
         elif what == "free":
             pool.free(str(which))
         else:
-            pool.becomes(a_pool(gpus(which)).pool)
+            pool.change(a_pool(gpus(which)).pool)
         held: dict[int, int] = {}
         for booking in pool.known.values():
             for one in booking.held:
