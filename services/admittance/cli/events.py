@@ -9,7 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.show.event_lines import CapacityAnswers, EventLine, is_summary_refresh, line_of
+from admittance.cli.show.event_lines import (
+    REFUSED,
+    EventLine,
+    OpenRequests,
+    is_summary_refresh,
+    line_of,
+)
 from admittance.cli.show.families import is_parent, rules_for, tags_of
 from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds, output
@@ -45,12 +51,12 @@ async def events(
     namespace = None if all_namespaces else call.namespace
     async with link(call) as bus:
         shown = 0
-        answers = CapacityAnswers()
+        requests = OpenRequests()
         variants = (
             VariantNames(bus, call.namespace, workload) if workload and not all_namespaces else None
         )
         async for entry in _entries(bus, namespace, workload, since, variants, follow=follow):
-            _show(call, entry, variants.tags if variants is not None else {}, answers)
+            _show(call, entry, variants.tags if variants is not None else {}, requests)
             shown += 1
     if shown:
         return
@@ -68,9 +74,9 @@ async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
     meta = found.workload().metadata
     said = _entries(bus, found.namespace, found.name, None, variants, follow=False)
     entries = [entry async for entry in said if not is_summary_refresh(entry)]
-    answers = CapacityAnswers()
+    requests = OpenRequests()
     own = [entry for entry in entries if is_of(entry, meta)]
-    return [line_of(entry, variants.tags, answers) for entry in own][-count:]
+    return [line_of(entry, variants.tags, requests) for entry in own][-count:]
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
@@ -175,7 +181,7 @@ async def _notify_of_facts(
         await bus.bus.nc.subscribe(subject, cb=on_message)
 
 
-def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: CapacityAnswers) -> None:
+def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], requests: OpenRequests) -> None:
     match call.output:
         case Output.JSON:
             output.show_json_line(entry)
@@ -187,7 +193,7 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], answers: Capacit
         case Output.TABLE | Output.WIDE:
             if call.output is Output.TABLE and is_summary_refresh(entry):
                 return
-            line = line_of(entry, tags, answers)
+            line = line_of(entry, tags, requests)
             if output.is_terminal():
                 _show_rich(line, numbered=call.output is Output.WIDE)
             else:
@@ -222,5 +228,6 @@ _COLOURS: Final = {
     "pending": output.WAITS,
     "capacity revoked": output.BAD,
     "rejected": output.BAD,
+    REFUSED: output.BAD,
     "dead letter": output.BAD,
 }

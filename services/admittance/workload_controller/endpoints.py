@@ -14,7 +14,7 @@ from admittance.api.kinds import kind_named
 from admittance.control.manifest_changes import cautions, marked, objections, plan, proposal, users
 from admittance.events.codec import encode
 from admittance.events.names import plain, token
-from admittance.events.reader import Unreadable
+from admittance.events.reader import BROKEN, Unreadable
 from admittance.events.requests import (
     Apply,
     ApplyReply,
@@ -26,7 +26,8 @@ from admittance.events.requests import (
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import CAPACITY, object_key
+from admittance.events.subjects import CAPACITY, DEADLETTER, object_key
+from admittance.events.system import DeadLetter
 from admittance.provisioning.records import read_record
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, micro
@@ -156,15 +157,21 @@ class Endpoints:
         if len(names) > WORKLOADS_MAX:
             return EventsReply(error=f"{len(names)} workloads; at most {WORKLOADS_MAX} at once")
         filters = filters_of(token(namespace) if namespace else "", names)
+        read = filters if filters == EVERYTHING else [*filters, f"{DEADLETTER}>"]
         limit = max(1, min(request.limit, 500))
-        try:
-            found = await past(
-                self._bus, filters, after=request.after, since=request.since, limit=limit
-            )
-        except Refused as error:
-            return EventsReply(error=str(error))
+        found: list[Past] = []
+        after, more = request.after, True
+        while more and not found:
+            try:
+                page = await past(self._bus, read, after=after, since=request.since, limit=limit)
+            except Refused as error:
+                return EventsReply(error=str(error))
+            more = len(page) == limit
+            after = page[-1].sequence if page else after
+            found = [one for one in page if is_under(filters, one)]
         entries = together([_entry(one) for one in found])
-        return EventsReply(entries=tuple(entries), complete=len(entries) == len(found) < limit)
+        complete = len(entries) == len(found) and not more
+        return EventsReply(entries=tuple(entries), complete=complete)
 
 
 ABOUT_WORKLOADS: Final = (
@@ -177,6 +184,7 @@ ABOUT_WORKLOADS: Final = (
 they are not matched by a wildcard."""
 
 
+EVERYTHING: Final = ["admit.>"]
 ANSWER_MAX: Final = 900_000
 """Bytes of the entries of one answer."""
 
@@ -206,7 +214,23 @@ def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
         return [f"{about}.{where}.{name}" for name in names for about in ABOUT_WORKLOADS]
     if namespace:
         return [f"admit.*.*.{namespace}.*", f"admit.*.*.*.{namespace}.*"]
-    return ["admit.>"]
+    return EVERYTHING
+
+
+def is_under(filters: Sequence[str], one: Past) -> bool:
+    """Whether a message matches the filters. A dead letter counts as the message that it holds."""
+    if filters == EVERYTHING or not one.subject.startswith(DEADLETTER):
+        return True
+    try:
+        parts = msgspec.json.decode(one.data, type=DeadLetter).subject.split(".")
+    except BROKEN:
+        return False
+    patterns = (pattern.split(".") for pattern in filters)
+    return any(
+        len(pattern) == len(parts)
+        and all(p in ("*", part) for p, part in zip(pattern, parts, strict=True))
+        for pattern in patterns
+    )
 
 
 def _as_json(data: bytes) -> msgspec.Raw:

@@ -9,19 +9,20 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli.events import is_of
-from admittance.cli.show.event_lines import is_summary_refresh, line_of
+from admittance.cli.show.event_lines import OpenRequests, is_summary_refresh, line_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal, Taken
 from admittance.events.subjects import subject_of
+from admittance.events.system import DeadLetter
 
 from builders import an_admission
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
-WHOSE: dict[str, Any] = {"namespace": "team-a", "name": "train.7"}
-DECIDED: dict[str, Any] = {**WHOSE, "revision": 3, "seen": 2, "domain": "queue-cq"}
+WORKLOAD: dict[str, Any] = {"namespace": "team-a", "name": "train.7"}
+DECIDED: dict[str, Any] = {**WORKLOAD, "revision": 3, "seen": 2, "domain": "queue-cq"}
 MINE: dict[str, Any] = {"namespace": "ns", "name": "w"}
 
 
@@ -38,7 +39,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
     ("fact", "want"),
     [
         pytest.param(
-            facts.Submitted(**WHOSE, workload=msgspec.Raw(b'{"spec":{"queueName":"main"}}')),
+            facts.Submitted(**WORKLOAD, workload=msgspec.Raw(b'{"spec":{"queueName":"main"}}')),
             ("submitted", "", "to main"),
             id="a submission tells its queue",
         ),
@@ -67,7 +68,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
             id="a plan without anybody says so",
         ),
         pytest.param(
-            facts.TimerDue(**WHOSE, kind="execution", at=NOON),
+            facts.TimerDue(**WORKLOAD, kind="execution", at=NOON),
             ("timer due", "execution", "set for 2026-02-07T12:00:00Z"),
             id="a timer tells for when it was set",
         ),
@@ -93,18 +94,18 @@ def entry(subject: str, data: bytes) -> LogEntry:
             id="a refusal tells what is lacking",
         ),
         pytest.param(
-            facts.QuotaReserved(**WHOSE, revision=4),
+            facts.QuotaReserved(**WORKLOAD, revision=4),
             ("quota reserved", "", ""),
             id="a fact that says nothing is told by its name",
         ),
         pytest.param(
-            facts.Finished(**WHOSE, succeeded=False, message="exit status 3"),
+            facts.Finished(**WORKLOAD, succeeded=False, message="exit status 3"),
             ("finished", "Failed", "exit status 3"),
             id="a failure is called one",
         ),
         pytest.param(
             facts.CheckReported(
-                **WHOSE,
+                **WORKLOAD,
                 controller="example.com/budget",
                 check="budget",
                 cycle=2,
@@ -145,13 +146,13 @@ def test_what_is_no_fact_of_a_workload_is_told_by_its_subject(
 
 
 def test_a_line_has_time_what_whose_and_why() -> None:
-    fact = facts.Evicted(**WHOSE, revision=5, reason="Preempted", message="for team-b")
+    fact = facts.Evicted(**WORKLOAD, revision=5, reason="Preempted", message="for team-b")
     line = line_of(entry(subject_of(fact), encode(fact))).line()
     assert line == "2026-02-07T12:00:00Z  evicted           team-a/train.7  Preempted: for team-b"
 
 
 def test_a_wide_line_begins_with_the_place_on_the_log_that_a_replay_asks_for() -> None:
-    fact = facts.Evicted(**WHOSE, revision=5, reason="Preempted", message="for team-b")
+    fact = facts.Evicted(**WORKLOAD, revision=5, reason="Preempted", message="for team-b")
     line = line_of(entry(subject_of(fact), encode(fact)))
     assert line.line(numbered=True).split() == [str(line.sequence), *line.line().split()]
 
@@ -215,7 +216,7 @@ LEFT = HandedOn(namespace="team-a", name="train.7-variant-spot", uid="u", revisi
         ),
         pytest.param(
             facts.Evicted(
-                **WHOSE, revision=5, reason="VariantEvicted", underlying_cause="FlavorMigration"
+                **WORKLOAD, revision=5, reason="VariantEvicted", underlying_cause="FlavorMigration"
             ),
             ("evicted", "VariantEvicted", "moves to a better variant"),
             id="the parent, when its job moves",
@@ -234,12 +235,12 @@ def test_where_nobody_knows_that_it_is_a_variant_its_own_facts_still_say_it() ->
     assert (
         line_of(entry(subject_of(deactivated), encode(deactivated))).reason == "DeactivatedVariant"
     )
-    plain = facts.Deactivated(**WHOSE)
+    plain = facts.Deactivated(**WORKLOAD)
     assert line_of(entry(subject_of(plain), encode(plain))).reason == ""
 
 
 def test_what_only_brings_a_parent_up_to_date_is_no_part_of_the_story() -> None:
-    nudge, other = facts.Aggregated(**WHOSE), facts.Activated(**WHOSE)
+    nudge, other = facts.Aggregated(**WORKLOAD), facts.Activated(**WORKLOAD)
     assert is_summary_refresh(entry(subject_of(nudge), encode(nudge)))
     assert not is_summary_refresh(entry(subject_of(other), encode(other)))
 
@@ -283,3 +284,46 @@ def test_what_nobody_can_read_is_part_of_the_story_from_its_beginning() -> None:
     meta = ObjectMeta(name="w", namespace="ns", uid="new", creation_timestamp=NOON)
     assert is_of(odd, meta)
     assert not is_of(replace(odd, time=NOON - timedelta(seconds=1)), meta)
+
+
+def test_a_second_submission_of_a_name_is_told_apart_from_a_rejection() -> None:
+    message = "a workload team-a/train.7 exists with another spec"
+    again = facts.Rejected(**WORKLOAD, revision=0, reason="AlreadyExists", message=message)
+    line = line_of(entry(subject_of(again), encode(again)))
+    assert (line.what, line.reason) == ("submit refused", "AlreadyExists")
+    assert (
+        line.message
+        == f"{message}; that submission was refused, the existing workload is unchanged"
+    )
+    invalid = facts.Rejected(**WORKLOAD, revision=0, reason="InvalidWorkload", message="no pods")
+    line = line_of(entry(subject_of(invalid), encode(invalid)))
+    assert (line.what, line.message) == ("submit refused", "no pods")
+    by_check = facts.Rejected(**WORKLOAD, revision=7, reason="AdmissionCheck", message="no")
+    assert line_of(entry(subject_of(by_check), encode(by_check))).what == "rejected"
+
+
+def test_a_dead_letter_is_told_of_the_workload_that_it_is_about() -> None:
+    letter = DeadLetter(
+        service="workload-controller",
+        subject="admit.check.reported.example_com=2Fbudget.team-a.train_7",
+        reason="UnknownState: 'Maybe' is none of Pending, Ready",
+    )
+    line = line_of(entry("admit.deadletter.workload-controller", msgspec.json.encode(letter)))
+    assert (line.what, line.subject) == ("dead letter", "team-a/train.7")
+    assert line.message == (
+        "workload-controller refused check reported of example.com/budget: "
+        "UnknownState: 'Maybe' is none of Pending, Ready"
+    )
+
+
+def test_a_verdict_for_another_cycle_is_said_not_to_count() -> None:
+    follow = OpenRequests()
+    about: dict[str, Any] = {**WORKLOAD, "controller": "c", "check": "budget"}
+    story = [
+        facts.CheckRequested(**about, cycle=2, workload=msgspec.Raw(b"{}")),
+        facts.CheckReported(**about, cycle=1, state="Ready", message="late"),
+        facts.CheckReported(**about, cycle=2, state="Ready", message="in time"),
+    ]
+    lines = [line_of(entry(subject_of(one), encode(one)), requests=follow) for one in story]
+    assert lines[1].message == "Ready: late (does not count: it is of cycle 1, not 2)"
+    assert lines[2].message == "Ready: in time"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import msgspec
 import pytest
 
-from admittance.workload_controller.endpoints import filters_of
+from admittance.events.system import DeadLetter
+from admittance.runtime.bus.history import Past
+from admittance.workload_controller.endpoints import filters_of, is_under
 
 
 def matches(subject: str, filters: list[str]) -> bool:
@@ -38,3 +43,35 @@ def test_an_object_of_another_kind_is_not_in_the_story_of_its_namesake(
     assert matches(subject, filters_of("", []))
     everywhere = own or subject == "admit.workload.submitted.other.x"
     assert matches(subject, filters_of("", ["x"])) is everywhere
+
+
+@pytest.mark.parametrize(
+    ("about", "own"),
+    [
+        ("admit.check.reported.example_com=2Fa.ns.x", True),
+        ("admit.check.reported.example_com=2Fa.ns.y", False),
+        ("admit.object.applied.localqueue.ns.x", False),
+    ],
+)
+def test_a_dead_letter_counts_as_the_message_that_it_holds(about: str, own: bool) -> None:
+    letter = DeadLetter(service="workload-controller", subject=about, reason="BadDelay")
+    found = Past(
+        sequence=1,
+        time=datetime(2026, 2, 7, tzinfo=UTC),
+        subject="admit.deadletter.workload-controller",
+        data=msgspec.json.encode(letter),
+        headers={},
+    )
+    assert is_under(filters_of("ns", ["x"]), found) is own
+    assert is_under(filters_of("", []), found)
+
+
+def test_a_dead_letter_that_cannot_be_read_is_of_no_workload() -> None:
+    found = Past(
+        sequence=1,
+        time=datetime(2026, 2, 7, tzinfo=UTC),
+        subject="admit.deadletter.workload-controller",
+        data=b"junk",
+        headers={},
+    )
+    assert not is_under(filters_of("ns", ["x"]), found)

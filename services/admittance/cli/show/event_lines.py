@@ -35,17 +35,24 @@ CANCELLED = "the request was cancelled"
 UNKNOWN_REQUEST = "this workload has no such request"
 
 
-class CapacityAnswers:
-    """Follows capacity requests and the answers of providers through a story.
+class OpenRequests:
+    """Follows the requests to providers and check controllers, and their answers, in log order.
 
     Facts before the first one read are unknown, and not guessed."""
 
     def __init__(self) -> None:
+        self._cycles: dict[tuple[str, str, str], int] = {}
         self._asked: dict[tuple[str, str], dict[str, str]] = {}
         self._over: dict[str, str] = {}
 
     def remark(self, fact: Fact) -> str:
-        """Why the next fact of the story does not count; "" if it counts or that is unknown."""
+        """Why the next fact does not count; "" if it counts or that is unknown."""
+        match fact:
+            case facts.CheckRequested(check=check, cycle=cycle):
+                self._cycles[fact.namespace, fact.name, check] = cycle
+            case facts.CheckReported(check=check, cycle=cycle):
+                wanted = self._cycles.get((fact.namespace, fact.name, check), cycle)
+                return "" if cycle == wanted else f"it is of cycle {cycle}, not {wanted}"
         if not isinstance(fact, ProvisioningFact):
             return ""
         asked = self._asked.setdefault((fact.namespace, fact.name), {})
@@ -73,6 +80,8 @@ class CapacityAnswers:
         return "" if over == FAILED and isinstance(fact, CapacityRevoked) else over
 
 
+REFUSED: Final = "submit refused"
+"""A submission that became no workload. The log has it as `rejected` with revision 0."""
 VICTIMS_MAX: Final = 5
 NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 CREATED: Final = "CreatedVariant"
@@ -118,23 +127,25 @@ def is_summary_refresh(entry: LogEntry) -> bool:
 
 
 def line_of(
-    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, answers: CapacityAnswers | None = None
+    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, requests: OpenRequests | None = None
 ) -> EventLine:
     """The entry in words. An entry about another object is described by its subject alone.
 
-    ``tags``: variant by workload name, for workloads known to be variants. ``answers``: passed
-    when all entries of a story are described in order."""
+    ``tags``: variant by workload name, for workloads known to be variants. ``requests``: passed
+    when all entries are described in log order."""
     parts = entry.subject.split(".")
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
     except codec.Undecodable:
         return EventLine(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
     what = " ".join(parts[1:3]) if parts[1] != "workload" else parts[2]
+    if isinstance(fact, facts.Rejected) and not fact.revision:
+        what = REFUSED
     if isinstance(fact, provisioning.ProvisioningFact):
         what = CAPACITY.get(parts[2], parts[2])
     tag = tags.get(fact.name, "")
     reason, message = variant_reason(fact, tag) or reason_of(fact)
-    uncounted = answers.remark(fact) if answers is not None else ""
+    uncounted = requests.remark(fact) if requests is not None else ""
     if uncounted:
         message = f"{message} (does not count: {uncounted})".lstrip()
     subject = f"{fact.namespace}/{fact.name}"
@@ -186,6 +197,11 @@ def reason_of(fact: Fact) -> tuple[str, str]:
             return "", _planned(plan)
         case facts.Preempted(reason=reason, message=message, by=by):
             return reason, message or (f"by {by}" if by else "")
+        case facts.Rejected(revision=0, reason="AlreadyExists" as reason, message=message):
+            return (
+                reason,
+                f"{message}; that submission was refused, the existing workload is unchanged",
+            )
         case facts.Reprioritized(priority=priority):
             return "", f"priority {priority}"
         case facts.Finished(succeeded=succeeded, reason=reason, message=message):
@@ -267,7 +283,16 @@ def _of_other(parts: list[str], data: bytes) -> tuple[str, str, str, str]:
             owner = str(value.get("owner", ""))
             return f"lease {what}", _name(domain), "", f"owner {owner}" if owner else ""
         case ["admit", "deadletter", service]:
-            return "dead letter", _name(service), str(value.get("subject", "")), reason
+            about = str(value.get("subject", ""))
+            match about.split("."):
+                case ["admit", "workload", what, namespace, name]:
+                    refused = what.replace("_", " ")
+                case ["admit", "check" | "provisioning" as of, what, program, namespace, name]:
+                    refused = f"{of} {what} of {_name(program)}"
+                case _:
+                    return "dead letter", _name(service), about, reason
+            subject = f"{_name(namespace)}/{_name(name)}"
+            return "dead letter", subject, "", f"{_name(service)} refused {refused}: {reason}"
         case _:
             return " ".join(parts[1:3]).replace("_", " "), ".".join(parts[3:]), reason, message
 
