@@ -356,7 +356,7 @@ def test_users_stop_activate_hold_and_release(admit: Up) -> None:
     assert "mine is Finished (Failed" in admit.ok("explain", "workload", "mine").out
     late = admit("hold", "workload", "mine")
     assert (late.status, late.out) == (1, "")
-    assert "it is Finished: 'held' changes nothing" in late.err
+    assert 'workload "mine" is Finished: `admit hold` changes nothing' in late.err
 
 
 def test_a_job_too_big_for_the_bus_is_named_by_its_file(admit: Up) -> None:

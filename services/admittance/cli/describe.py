@@ -11,7 +11,7 @@ from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.cli import get
 from admittance.cli.events import recent
-from admittance.cli.explain import explained, preempted, up_to_a_user
+from admittance.cli.explain import corrected, explained, preempted
 from admittance.cli.show import capacity_requests, check_rows, pools, sections, tables, variants
 from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.event_lines import EventLine
@@ -83,7 +83,7 @@ async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
     workload = found.workload()
     if phase(workload, now) is Phase.PENDING:
         reply = await explained(bus, found.namespace, found.name)
-        if reply is not None and (reply := up_to_a_user(workload, reply, now)).reason:
+        if reply is not None and (reply := corrected(workload, reply, now)).reason:
             return reply.reason, reply.message
     return tables.reason_of(workload, now)
 

@@ -19,7 +19,7 @@ from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
-from admittance.cli.support.times import age, stamp
+from admittance.cli.support.times import age, span, stamp
 from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Room
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
@@ -47,7 +47,7 @@ async def explain(call: Call, name: str) -> None:
         waits = await _capacity(bus, found, family, now)
     if reply.error:
         raise AnswerIsNo(reply.error)
-    reply = up_to_a_user(workload, reply, now)
+    reply = corrected(workload, reply, now)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
     checks = check_rows.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
@@ -77,8 +77,9 @@ async def _capacity(
     return tuple(waits_for(await of_family(bus, found, family), now))
 
 
-def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
-    """Returns reply, corrected for a workload that does not compete for quota at all.
+def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
+    """Returns reply with what the stored workload says better: that it runs, and what a workload
+    waits for that does not compete for quota now.
 
     The verdicts of its flavors stay: they say whether it would fit.
     """
@@ -92,6 +93,11 @@ def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -
             remedies = (f"`admit activate workload {name}`",)
         case Phase.PENDING if reason == "OnHold":
             remedies = (f"`admit release workload {name}`",)
+        case Phase.BACKOFF:
+            remedies = (_retry(workload, now),)
+        case Phase.RUNNING if reply.phase == Phase.ADMITTED:
+            # The scheduler knows nothing of pods.
+            return replace(reply, phase=str(where))
         case Phase.QUOTA_RESERVED if reason and reply.reason == where:
             # The scheduler only knows that it holds quota; its status says what it waits for.
             return replace(reply, reason=reason)
@@ -112,6 +118,14 @@ def up_to_a_user(workload: StoredWorkload, reply: ExplainReply, now: datetime) -
         held_by=(),
         unblocked_by=remedies,
     )
+
+
+def _retry(workload: StoredWorkload, now: datetime) -> str:
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None:
+        return "its retry"
+    return f"its retry at {stamp(until)} (in {span((until - now).total_seconds())})"
 
 
 def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | None) -> None:
@@ -140,6 +154,8 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
 
 def _tell_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
     """Prints what one variant waits for, under its own title."""
+    if one is not None and verdict.active:
+        verdict = replace(verdict, explained=corrected(one.workload, verdict.explained, now))
     output.say(f"\n{number}. {output.clean(variant(verdict))}")
     if verdict.admitted or not verdict.active:
         return

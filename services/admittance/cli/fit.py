@@ -107,7 +107,7 @@ async def warn_of_hopeless(bus: Link, workloads: Iterable[tuple[str, Workload]])
     groups = list(asked.values())[:ASKED_MAX]
     answers = await asyncio.gather(*(why_never(bus, group[0][1]) for group in groups))
     for group, why in zip(groups, answers, strict=True):
-        # A missing queue has its own note, once for all its workloads.
+        # A missing queue has its own warning, once for all its workloads.
         if why and "does not exist" not in why:
             others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
             output.warn(f"{group[0][0]}{others}: {why}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -26,6 +27,8 @@ from admittance.workload.stored import PARENT, head
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
 """Maximum rows of one answer."""
+BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
+"""What the scheduler says of a workload that waits for a time."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 EVERYTHING: Final = Selection()
 TABLES: Final = (Output.TABLE, Output.WIDE)
@@ -143,9 +146,10 @@ def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
     """The objects that can be read; prints a warning about the others."""
     aside = {one.key for one in found if not one.is_readable()}
     if aside:
-        output.warn(
-            f"{len(aside)} {kind.plural} cannot be read, such as {min(aside)}: see `admit doctor`"
+        many = (
+            f"{len(aside)} {kind.plural}, such as {min(aside)}," if len(aside) > 1 else min(aside)
         )
+        output.warn(f"{many} cannot be read: see `admit doctor`")
     return [one for one in found if one.key not in aside]
 
 
@@ -243,46 +247,85 @@ def as_list(values: Sequence[Any]) -> dict[str, Any]:
 
 
 async def pending(
-    call: Call, queue: str | None, *, all_namespaces: bool, limit: int = PENDING_ROWS
+    call: Call, queue: str | None, chosen: Selection = EVERYTHING, *, all_namespaces: bool
 ) -> None:
-    """Prints the first ``limit`` pending workloads in order. ``queue``: a LocalQueue of the
-    namespace, or a ClusterQueue.
+    """Prints the chosen pending workloads in order. ``queue``: a LocalQueue of the namespace, or a
+    ClusterQueue.
 
     Raises AnswerIsNo if the queue does not exist.
     """
+    limit = chosen.limit or PENDING_ROWS
+    chosen = chosen._replace(limit=None)
     async with link(call) as bus:
         query, namespace = await _query(bus, queue, all_namespaces)
-        listed, total = await _waiting(bus, query, namespace, limit)
-    now = clock.now()
-    match call.output:
-        case Output.JSON:
-            output.show_json({"items": [_whole(row) for row in listed], "total": total})
-        case Output.YAML:
-            output.show_yaml({"items": [_whole(row) for row in listed], "total": total})
-        case Output.NAME:
-            for row in listed:
-                output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
-        case Output.TABLE | Output.WIDE:
-            if not total:
-                output.note("nothing is pending")
-                return
-            output.show_table(_pending_table(listed, now), wide=call.output is Output.WIDE)
-            if total > len(listed):
-                output.note(f"{total - len(listed)} more are pending; --limit shows more")
+        rows, total = await _waiting(bus, query, namespace, limit if chosen == EVERYTHING else None)
+        if chosen != EVERYTHING:
+            stored = await find_all(bus, kinds.WORKLOAD, namespace)
+            rows = narrowed(rows, stored, chosen, clock.now())
+            total = len(rows)
+        rows = await _with_stored_reasons(bus, rows[:limit])
+    if output.show_value({"items": [_whole(row) for row in rows], "total": total}, call.output):
+        return
+    if call.output is Output.NAME:
+        for row in rows:
+            output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
+        return
+    if not total:
+        output.note("nothing is pending" if chosen == EVERYTHING else "nothing pending matches")
+        return
+    several = namespace is None
+    table = _pending_table(rows, clock.now(), all_namespaces=several)
+    output.show_table(table, wide=call.output is Output.WIDE)
+    if total > len(rows):
+        output.note(f"{total - len(rows)} more are pending; --limit shows more")
+
+
+def narrowed(
+    rows: Sequence[PendingRow], stored: Sequence[Found], chosen: Selection, now: datetime
+) -> list[PendingRow]:
+    """The rows of chosen workloads, in the order of the queue unless another one is chosen."""
+    found, _ = select(kinds.WORKLOAD, stored, chosen, now)
+    place = {(one.namespace, one.name): at for at, one in enumerate(found)}
+    kept = [row for row in rows if (row.namespace, row.name) in place]
+    if chosen.sort_by:
+        kept.sort(key=lambda row: place[row.namespace, row.name])
+    return kept
+
+
+async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[PendingRow]:
+    """Gives workloads in backoff the reason of their condition, as all other views do: the
+    scheduler only says that it does not consider them."""
+
+    async def one(row: PendingRow) -> PendingRow:
+        if not row.parked or row.reason not in BACKOFF_REASONS:
+            return row
+        entry = await bus.get(kinds.WORKLOAD.object_key(row.namespace, row.name))
+        found = None if entry is None or entry.value is None else Found(entry.key, entry.value, 0)
+        if found is None or not found.is_workload():
+            return row
+        workload, now = found.workload(), clock.now()
+        if phase(workload, now) is not Phase.BACKOFF:
+            return row
+        reason, message = tables.reason_of(workload, now)
+        return replace(row, reason=reason or row.reason, message=message or row.message)
+
+    return list(await asyncio.gather(*map(one, rows)))
 
 
 async def _waiting(
-    bus: Link, query: PendingQuery, namespace: str | None, limit: int
+    bus: Link, query: PendingQuery, namespace: str | None, limit: int | None
 ) -> tuple[list[PendingRow], int]:
-    """The first ``limit`` pending workloads, read page by page, and their total number."""
+    """The first ``limit`` pending workloads (None: all), read page by page, and the total."""
     rows: list[PendingRow] = []
     while True:
-        page = replace(query, skip=len(rows), limit=min(limit - len(rows), PENDING_ROWS))
+        left = PENDING_ROWS if limit is None else limit - len(rows)
+        page = replace(query, skip=len(rows), limit=min(left, PENDING_ROWS))
         reply = await bus.ask("pending", page, PendingReply, namespace=namespace)
         if reply.error:
             raise AnswerIsNo(reply.error)
         rows += reply.rows
-        if not reply.rows or len(rows) >= min(limit, reply.total):
+        wanted = reply.total if limit is None else min(limit, reply.total)
+        if not reply.rows or len(rows) >= wanted:
             return rows, reply.total
 
 
@@ -291,10 +334,10 @@ def _whole(row: PendingRow) -> dict[str, Any]:
     return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
 
 
-def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
+def _pending_table(listed: Sequence[PendingRow], now: datetime, *, all_namespaces: bool) -> Table:
     columns = (
         Column("POSITION", right=True),
-        Column("NAMESPACE"),
+        Column("NAMESPACE", wide=not all_namespaces),
         Column("NAME"),
         Column("QUEUE"),
         Column("CLUSTERQUEUE"),
@@ -304,7 +347,7 @@ def _pending_table(listed: Sequence[PendingRow], now: datetime) -> Table:
         Column("PARKED", wide=True),
         Column("FLAVORS TRIED", wide=True),
         Column("REASON"),
-        Column("MESSAGE"),
+        Column("MESSAGE", spare=True),
     )
     rows = [
         (

@@ -17,6 +17,7 @@ from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
 from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
+from admittance.workload.phase import phase
 from admittance.workload.stored import owner_of
 
 GONE_SECONDS: Final = 10.0
@@ -83,7 +84,7 @@ async def change(call: Call, name: str, command: str, words: str = "", **fields:
             )
         reply = await outcome_of(bus, fact_about(found, known.fact, **fields))
     if reply.outcome == "ignored" and reply.reason in NO_REASONS:
-        raise AnswerIsNo(f'workload "{name}": {reply.message or reply.reason}')
+        raise AnswerIsNo(why_not(found, command, reply))
     word = "unchanged" if reply.outcome == "ignored" else known.done.format(words)
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", word)
     if reply.outcome == "ignored" and reply.message:
@@ -91,6 +92,14 @@ async def change(call: Call, name: str, command: str, words: str = "", **fields:
     elif is_variant(found.workload()):
         parent, _ = owner_of(found.workload())
         output.note(f'{name} is one variant of workload "{parent}", {VARIANT_FOLLOWS[command]}')
+
+
+def why_not(found: Found, command: str, reply: SettledReply) -> str:
+    """Why the command did nothing."""
+    if reply.reason == "NoMove":
+        where = phase(found.workload(), clock.now())
+        return f'workload "{found.name}" is {where}: `admit {command}` changes nothing'
+    return f'workload "{found.name}": {reply.message or reply.reason}'
 
 
 def fact_about(found: Found, kind: type[Fact], **fields: Any) -> Fact:

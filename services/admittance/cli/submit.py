@@ -165,7 +165,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             output.show_json_line({"namespace": meta.namespace, "name": meta.name})
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
-    await _note_missing_queues(bus, submissions)
+    await _warn_of_missing_queues(bus, submissions)
     await _warn_of_min_counts(bus, submissions)
     files_alone = [one for one in submissions if one.source != COMMAND_LINE]
     await fit.warn_of_hopeless(bus, [(one.subject, one.workload) for one in files_alone])
@@ -187,18 +187,21 @@ async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
     )
 
 
-async def _note_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Prints a note for each missing queue: it may be created later, but often it is a typo."""
+async def _warn_of_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:
+    """Warns of each missing queue: it may be created later, but often it is a typo."""
     wanted = sorted(
         {(one.workload.metadata.namespace, one.workload.spec.queue_name) for one in submissions}
     )
     for namespace, queue in wanted:
         if not queue:
-            output.note("the workload has no queue: it waits until it gets one")
+            output.warn("the workload names no queue: it waits until it gets one")
             continue
         entry = await bus.get(object_key("localqueue", namespace, queue))
         if entry is None or entry.value is None:
-            output.note(f"LocalQueue {namespace}/{queue} does not exist: the workload waits for it")
+            output.warn(
+                f"LocalQueue {namespace}/{queue} does not exist: the workload waits until it is "
+                "created"
+            )
 
 
 async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:

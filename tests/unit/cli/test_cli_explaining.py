@@ -1,4 +1,4 @@
-"""What `admit explain` tells of a workload that does not compete for quota."""
+"""`admit explain` of a workload that does not compete for quota."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.explain import up_to_a_user
+from admittance.cli.explain import corrected
 from admittance.events.requests import ExplainReply
 from admittance.workload.stored import StoredWorkload
 
@@ -24,9 +24,11 @@ OF_THE_SCHEDULER = ExplainReply(
 )
 
 
-def a_workload(*conditions: tuple[str, str, str], **spec: Any) -> StoredWorkload:
+def a_workload(
+    *conditions: tuple[str, str, str], status: dict[str, Any] | None = None, **spec: Any
+) -> StoredWorkload:
     rows = [{"type": kind, "status": truth, "reason": reason} for kind, truth, reason in conditions]
-    manifest = {**a_manifest(**spec), "status": {"conditions": rows}}
+    manifest = {**a_manifest(**spec), "status": {"conditions": rows, **(status or {})}}
     return msgspec.json.decode(msgspec.json.encode(manifest), type=StoredWorkload)
 
 
@@ -66,11 +68,33 @@ def a_workload(*conditions: tuple[str, str, str], **spec: Any) -> StoredWorkload
 def test_only_a_user_lets_go_on_what_does_not_compete(
     workload: StoredWorkload, phase: str, reason: str, remedies: tuple[str, ...]
 ) -> None:
-    told = up_to_a_user(workload, OF_THE_SCHEDULER, NOON)
+    told = corrected(workload, OF_THE_SCHEDULER, NOON)
     assert (told.phase, told.reason, told.unblocked_by) == (phase, reason, remedies)
     assert (told.position, told.holders) == (0, ())
 
 
 def test_what_competes_is_explained_by_the_scheduler_alone() -> None:
     waiting = a_workload(("QuotaReserved", "False", "WaitingForQuota"))
-    assert up_to_a_user(waiting, OF_THE_SCHEDULER, NOON) is OF_THE_SCHEDULER
+    assert corrected(waiting, OF_THE_SCHEDULER, NOON) is OF_THE_SCHEDULER
+
+
+def test_a_workload_in_backoff_is_unblocked_by_its_retry() -> None:
+    waiting = a_workload(
+        ("Requeued", "False", "AdmissionCheck"),
+        ("QuotaReserved", "False", "Pending"),
+        status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}},
+    )
+    found = corrected(waiting, OF_THE_SCHEDULER, NOON)
+    assert (found.phase, found.reason, found.position) == ("Backoff", "AdmissionCheck", 0)
+    assert found.unblocked_by == ("its retry at 2026-02-07T12:01:30Z (in 1m30s)",)
+
+
+def test_an_admitted_workload_whose_pods_are_ready_is_running() -> None:
+    running = a_workload(
+        ("QuotaReserved", "True", "QuotaReserved"),
+        ("Admitted", "True", "Admitted"),
+        ("PodsReady", "True", "Started"),
+    )
+    reply = ExplainReply(phase="Admitted", message="Holds quota in ClusterQueue cq")
+    assert corrected(running, reply, NOON).phase == "Running"
+    assert corrected(running, reply, NOON).message == reply.message

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admittance.cli.get import _pending_table, narrowed
 from admittance.cli.show import tables
 from admittance.cli.show.objects import Found
 from admittance.cli.show.selection import Selection, select, selection
 from admittance.cli.support import kinds
-from admittance.cli.support.output import TITLE_MIN, cut, fitted
+from admittance.cli.support.output import TITLE_MIN, cut, cut_middle, fitted, fitted_table
+from admittance.events.requests import PendingRow
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -159,6 +161,47 @@ def test_every_table_fits_where_each_column_may_have_four_characters(
             short = cut(cell, width)
             assert len(short) <= width
             assert short == cell or short.endswith("…")
+            middle = cut_middle(cell, width)
+            assert len(middle) <= width
+            assert middle == cell or middle.endswith(cell[-1])
+
+
+def test_a_long_name_keeps_its_end() -> None:
+    assert cut_middle("train-resnet-lr-0.01-seed-7", 16) == "train-r…1-seed-7"
+    assert cut_middle("short", 16) == "short"
+
+
+def pending_row(name: str, minutes: int, **fields: Any) -> PendingRow:
+    return PendingRow(
+        namespace="ns",
+        name=name,
+        cluster_queue="cluster-queue-of-a-team",
+        local_queue="main",
+        position=1,
+        created=NOON - timedelta(minutes=minutes),
+        reason="WaitingForQuota",
+        message="cpu: 2 short in flavor on-demand, which has 4 and lends nothing",
+        **fields,
+    )
+
+
+def test_pending_workloads_are_filtered_and_keep_their_order() -> None:
+    rows = [pending_row(one, 1) for one in ("old", "newest")]
+    assert [row.name for row in narrowed(rows, ALL, typed(labels=["team=b"]), NOON)] == ["newest"]
+    assert [row.name for row in narrowed(rows, ALL, typed(since="2h"), NOON)] == ["old", "newest"]
+    by_name = narrowed(rows, ALL, typed(sort_by="name"), NOON)
+    assert [row.name for row in by_name] == ["newest", "old"]
+
+
+def test_a_narrow_table_of_what_waits_shows_whole_names_before_messages() -> None:
+    name = "train-resnet-0.01-seed-7"
+    table = _pending_table([pending_row(name, 5)], NOON, all_namespaces=False).narrowed(False)
+    shown, widths, _ = fitted_table(table, 80)
+    titles = [column.title for column in shown.columns]
+    assert "MESSAGE" not in titles
+    assert widths[titles.index("NAME")] >= len(name)
+    wide, _, _ = fitted_table(table, 200)
+    assert "MESSAGE" in [column.title for column in wide.columns]
 
 
 def test_a_table_that_fits_is_not_touched() -> None:

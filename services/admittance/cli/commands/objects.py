@@ -108,17 +108,13 @@ def get(
         "--limit": limit,
     }
     typed = [option for option, value in narrowing.items() if value is not None]
-    if kind.lower() == get.PENDING:
-        if alien := [one for one in typed if one not in ("-q/--queue", "--limit")]:
-            raise BadInput(f"get pending takes only -q and --limit, not {alien[0]}")
+    is_pending = kind.lower() == get.PENDING
+    if is_pending:
         if name is not None:
             raise BadInput(f'get pending takes no name ("{name}"); use -q QUEUE')
         if watch:
             raise BadInput("get pending cannot be watched; watch workloads instead")
-        rows = limit or get.PENDING_ROWS
-        run(get.pending(call, queue, all_namespaces=all_namespaces, limit=rows))
-        return
-    known, wanted = target(kind, name)
+    known, wanted = (WORKLOAD, None) if is_pending else target(kind, name)
     if queue is not None and known is not WORKLOAD:
         raise BadInput("-q/--queue goes with workloads and pending only")
     if typed and (wanted is not None or watch):
@@ -137,7 +133,10 @@ def get(
         limit=limit,
         now=clock.now(),
     )
-    run(get.get(call, known, wanted, chosen, queue, all_namespaces=all_namespaces))
+    if is_pending:
+        run(get.pending(call, queue, chosen, all_namespaces=all_namespaces))
+    else:
+        run(get.get(call, known, wanted, chosen, queue, all_namespaces=all_namespaces))
 
 
 @with_options()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from admittance.api.names import label_key_error, label_value_error
 from admittance.cli.show.families import is_variant
 from admittance.cli.show.objects import Found, field
 from admittance.cli.support import kinds
@@ -69,16 +70,21 @@ def selection(
 def _requirements(word: str) -> list[tuple[str, str, str]]:
     """``key=value``, ``key!=value``, ``key`` and ``!key``, several with commas between them."""
     found = []
-    for part in filter(None, (one.strip() for one in word.split(","))):
-        for operator in ("!=", "==", "="):
-            key, sign, value = part.partition(operator)
-            if sign:
-                found.append((key.strip(), "!=" if sign == "!=" else "=", value.strip()))
-                break
+    for part in (one.strip() for one in word.split(",")):
+        key, sign, value = part.partition("=")
+        if sign:
+            operator = "!=" if key.endswith("!") else "="
+            key, value = key.removesuffix("!").strip(), value.removeprefix("=").strip()
         else:
-            found.append((part.lstrip("!"), "missing" if part.startswith("!") else "there", ""))
-    if not found or any(not key for key, _, _ in found):
-        raise BadInput(f'-l "{word}" is not a selector; write KEY=VALUE, KEY!=VALUE, KEY or !KEY')
+            operator = "missing" if part.startswith("!") else "there"
+            key = part.removeprefix("!").strip()
+        if not key:
+            raise BadInput(
+                f'-l "{word}" is not a selector; write KEY=VALUE, KEY!=VALUE, KEY or !KEY'
+            )
+        if error := label_key_error(key) or label_value_error(value):
+            raise BadInput(f'-l "{word}": {error}')
+        found.append((key, operator, value))
     return found
 
 

@@ -291,9 +291,14 @@ def _foreign(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...
 
 
 def _columns(*titles: str) -> tuple[Column, ...]:
-    """Columns by title; a leading ``+`` marks a wide one, ``#`` one of numbers."""
+    """Columns by title; a leading ``+`` marks a wide one, ``~`` a spare one, ``#`` numbers."""
     return tuple(
-        Column(title.lstrip("+#"), wide=title.startswith("+"), right="#" in title[:2])
+        Column(
+            title.lstrip("+~#"),
+            wide=title.startswith("+"),
+            right="#" in title[:2],
+            spare=title.startswith("~"),
+        )
         for title in titles
     )
 
@@ -303,7 +308,7 @@ _FOREIGN = _View(_columns("NAME", "KIND", "API VERSION", "AGE"), _foreign)
 _VIEWS: Final[dict[str, _View]] = {
     kinds.WORKLOAD.manifest: _View(
         _columns(
-            *("NAME", "QUEUE", "#PRIORITY", "PHASE", "FLAVORS", "AGE", "STARTED", "DURATION"),
+            *("NAME", "QUEUE", "#PRIORITY", "PHASE", "FLAVORS", "AGE", "~STARTED", "DURATION"),
             *("REASON", "+RESERVED IN", "+PODS", "+#CYCLE", "+MESSAGE"),
         ),
         _workload,

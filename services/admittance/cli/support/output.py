@@ -64,11 +64,13 @@ _uncut: ContextVar[bool] = ContextVar("uncut", default=False)
 
 
 class Column(NamedTuple):
-    """``wide``: shown with ``-o wide`` only. ``right``: numbers, aligned to the right."""
+    """``wide``: shown with ``-o wide`` only. ``right``: numbers, aligned to the right. ``spare``:
+    left out where the terminal is too narrow to show all names in full."""
 
     title: str
     wide: bool = False
     right: bool = False
+    spare: bool = False
 
 
 class Table(NamedTuple):
@@ -77,9 +79,14 @@ class Table(NamedTuple):
 
     def narrowed(self, wide: bool) -> Table:
         """The table without the columns that only a wide one shows."""
-        if wide:
-            return self
-        shown = [index for index, column in enumerate(self.columns) if not column.wide]
+        return self if wide else self._without([column.wide for column in self.columns])
+
+    def without_spare(self) -> Table:
+        """The table without its spare columns."""
+        return self._without([column.spare for column in self.columns])
+
+    def _without(self, dropped: Sequence[bool]) -> Table:
+        shown = [index for index, drop in enumerate(dropped) if not drop]
         return Table(
             [self.columns[index] for index in shown],
             [[row[index] for index in shown] for row in self.rows],
@@ -238,16 +245,17 @@ def _show_rich(table: Table, indent: int, room: int | None) -> None:
     from rich.text import Text
 
     widths: list[int] = []
-    widen(widths, table)
+    gap = GAPS[0]
     screen = console()
-    titles = [column.title for column in table.columns]
-    gap = 3
     if room is not None:
-        widths, gap = fitted(titles, table.rows, room)
+        table, widths, gap = fitted_table(table, room)
+    else:
+        widen(widths, table)
+    titles = [column.title for column in table.columns]
     for number, row in enumerate([titles, *table.rows]):
         line = Text(" " * indent)
         for cell, width, column in zip(row, widths, table.columns, strict=True):
-            short = cut(cell, width)
+            short = (cut_middle if number and column.title in NAMED else cut)(cell, width)
             padded = short.rjust(width) if column.right else short.ljust(width)
             line.append(padded, style="bold" if not number else STYLES.get(cell, ""))
             line.append(" " * gap)
@@ -295,13 +303,36 @@ def show_yaml(value: Any) -> None:
 
 NAMES: Final = frozenset({"NAME", "NAMESPACE", "WORKLOAD"})
 """Columns that are cut last: people copy their text."""
+NAMED: Final = NAMES | {"QUEUE", "CLUSTERQUEUE", "COHORT", "VARIANT", "CHECK", "TREE"}
+"""Columns that are cut in the middle: names often differ at their ends only."""
 
 ELLIPSIS: Final = "…"
 TITLE_MIN: Final = 4
 TEXT_MIN: Final = 8
-NAME_MIN: Final = 14
+SPARE_MIN: Final = 20
+NAME_MIN: Final = (20, 14)
+"""Names are cut to the first width before texts become useless, then to the second."""
 GAPS: Final = (3, 2, 1)
 """Spaces between columns: the first that lets the table fit uncut, else the narrowest but one."""
+
+
+def fitted_table(table: Table, room: int) -> tuple[Table, list[int], int]:
+    """The table and what `fitted` returns for it. Spare columns are left out if they would be cut
+    to less than `SPARE_MIN` characters, or a name would be cut."""
+    titles = [column.title for column in table.columns]
+    widths, gap = fitted(titles, table.rows, room)
+    least = [
+        SPARE_MIN if column.spare else room if column.title in NAMES else 0
+        for column in table.columns
+    ]
+    narrow = any(
+        width < min(len(cell), enough)
+        for row in table.rows
+        for cell, width, enough in zip(row, widths, least, strict=True)
+    )
+    if narrow and any(column.spare for column in table.columns):
+        return fitted_table(table.without_spare(), room)
+    return table, widths, gap
 
 
 def fitted(
@@ -324,8 +355,9 @@ def fitted(
     everywhere = range(len(titles))
     shrink(widths, everywhere, [max(TITLE_MIN, have) for have in contents], left)
     shrink(widths, texts, [TEXT_MIN] * len(widths), left)
-    shrink(widths, names, [NAME_MIN] * len(widths), left)
+    shrink(widths, names, [NAME_MIN[0]] * len(widths), left)
     shrink(widths, texts, [TITLE_MIN] * len(widths), left)
+    shrink(widths, names, [NAME_MIN[1]] * len(widths), left)
     if sum(widths) > left:
         gap = GAPS[-1]
         left = room - gap * (len(widths) - 1)
@@ -346,5 +378,13 @@ def shrink(widths: list[int], among: Sequence[int], least: Sequence[int], total:
 
 
 def cut(text: str, width: int) -> str:
-    """text in at most width characters, with an ellipsis where some are missing."""
+    """text in at most width characters, with an ellipsis where its end is missing."""
     return text if len(text) <= width else text[: width - 1] + ELLIPSIS
+
+
+def cut_middle(text: str, width: int) -> str:
+    """text in at most width characters, with an ellipsis where its middle is missing."""
+    if len(text) <= width:
+        return text
+    begin = (width - 1) // 2
+    return text[:begin] + ELLIPSIS + text[len(text) - (width - 1 - begin) :]
