@@ -311,13 +311,15 @@ class Logs(Request, frozen=True, kw_only=True):
     """``admit.api.logs.<ns>``: output of the pods of a workload, from ``offsets`` on.
 
     Every runner receives it; only a runner that has the workload answers. ``pod`` None: all.
-    ``tail``: for a pod without an offset, only its last lines; None: all.
+    ``tail``: for a pod without an offset, only its last lines; None: all. ``before``: of the newest
+    run whose admission has a smaller revision; 0: of the newest run.
     """
 
     name: str
     pod: int | None = None
     offsets: dict[str, int] = msgspec.field(default_factory=dict)
     tail: int | None = None
+    before: int = 0
 
 
 class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -330,8 +332,11 @@ class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class LogsReply(Reply, frozen=True, kw_only=True):
+    """``revision``: of the admission of the run."""
+
     pods: tuple[PodLog, ...] = ()
     complete: bool = True
+    revision: int = 0
 
 
 # The retry-timer answers. ---------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
 from typing import Final
+
+from msgspec.structs import replace
 
 from admittance.cli.get import find
 from admittance.cli.show.families import refuse_variant
@@ -24,27 +25,38 @@ ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
 
 
 async def logs(
-    call: Call, name: str, pod: int | None, *, follow: bool, tail: int | None = None
+    call: Call,
+    name: str,
+    pod: int | None,
+    *,
+    follow: bool,
+    tail: int | None = None,
+    previous: int = 0,
 ) -> None:
     """Prints the output so far, the last ``tail`` lines of each pod; with follow until the workload
-    has ended.
+    has ended. ``previous``: how many runs back; 0: the newest run.
 
     Lines carry the pod where there are several. Raises AnswerIsNo when there is no such workload,
-    pod, or output.
+    pod, run, or output.
     """
+    if follow and previous:
+        raise BadInput("an earlier run has ended: --previous does not go with --follow")
     async with link(call) as bus:
         refuse_variant(await find(bus, kinds.WORKLOAD, name), "`admit logs workload {}`")
+        asked = Logs(name=name, pod=pod, tail=tail, before=await _before(bus, name, previous))
         writer = Writer(pod)
         offsets: dict[str, int] = {}
         ended = False
         while True:
-            reply = await _ask(bus, name, pod, offsets, tail)
+            reply = await _ask(bus, asked)
             if reply.error and not (follow and not ended):
                 if offsets:
                     return
                 raise AnswerIsNo(reply.error)
             for one in reply.pods:
                 offsets[one.pod] = one.offset
+            # A pod that starts after the first answer is printed from its first line.
+            asked = replace(asked, offsets=dict(offsets), tail=None if offsets else tail)
             writer.write(reply.pods)
             if not reply.complete:
                 continue
@@ -58,13 +70,19 @@ async def logs(
         raise AnswerIsNo(f'workload "{name}" has no output of a pod {pod}')
 
 
-async def _ask(
-    bus: Link, name: str, pod: int | None, offsets: Mapping[str, int], tail: int | None
-) -> LogsReply:
-    # A pod that starts after the first answer is printed from its first line.
-    tail = None if offsets else tail
-    request = Logs(name=name, pod=pod, offsets=dict(offsets), tail=tail)
-    return await bus.ask("logs", request, LogsReply, namespace=bus.call.namespace)
+async def _before(bus: Link, name: str, previous: int) -> int:
+    """The revision of the run after the wanted one; 0 for the newest run."""
+    before = 0
+    for _ in range(previous):
+        reply = await _ask(bus, Logs(name=name, tail=0, before=before))
+        if reply.error or not reply.revision:
+            raise AnswerIsNo(reply.error or "the runner is too old to find earlier runs")
+        before = reply.revision
+    return before
+
+
+async def _ask(bus: Link, asked: Logs) -> LogsReply:
+    return await bus.ask("logs", asked, LogsReply, namespace=bus.call.namespace)
 
 
 async def _has_ended(bus: Link, name: str) -> bool:

@@ -25,7 +25,8 @@ _decoder = msgspec.json.Decoder(Logs)
 
 
 class LogReader:
-    """Replies with the output of the newest run of a workload, also when it has ended.
+    """Replies with the output of the newest run of a workload, or of an earlier one, also when it
+    has ended.
 
     ``given_back``: runs that may have started again elsewhere; used if no other runner replies.
     """
@@ -42,20 +43,24 @@ class LogReader:
         """The handler of the endpoint. Raises for a bad request, as micro expects."""
         asked = _decoder.decode(data)
         namespace = plain(subject.rsplit(".", 1)[1])
-        found = _newest(self._runs(), namespace, asked.name)
+        found = _newest(self._runs(), namespace, asked)
         if found is None:
             await asyncio.sleep(NOT_HERE_SECONDS)
-            found = _newest(self._given_back(), namespace, asked.name)
+            found = _newest(self._given_back(), namespace, asked)
             if found is None:
-                return LogsReply(error=f"no runner has output of workload {namespace}/{asked.name}")
+                which = "an earlier run of workload" if asked.before else "workload"
+                return LogsReply(error=f"no runner has output of {which} {namespace}/{asked.name}")
             return await asyncio.to_thread(read_logs, found, asked, over=True)
         found.read_journal()
         return await asyncio.to_thread(read_logs, found, asked)
 
 
-def _newest(runs: Iterable[RunFolder], namespace: str, name: str) -> RunFolder | None:
+def _newest(runs: Iterable[RunFolder], namespace: str, asked: Logs) -> RunFolder | None:
     found = [
-        each for each in runs if each.identity.name == name and each.identity.namespace == namespace
+        each
+        for each in runs
+        if (each.identity.namespace, each.identity.name) == (namespace, asked.name)
+        and (not asked.before or each.identity.revision < asked.before)
     ]
     return max(found, key=lambda each: each.identity.revision, default=None)
 
@@ -81,7 +86,7 @@ def read_logs(run: RunFolder, asked: Logs, *, over: bool = False) -> LogsReply:
         left -= end - offset if end >= offset else end
         complete = complete and not more
         pods.append(PodLog(pod=pod, text=text, offset=end, running=running))
-    return LogsReply(pods=tuple(pods), complete=complete)
+    return LogsReply(pods=tuple(pods), complete=complete, revision=run.identity.revision)
 
 
 def _order(path: Path) -> tuple[str, int]:

@@ -6,10 +6,11 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.events.requests import Logs
+from admittance.events.requests import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
 from admittance.runner.folder import (
     ClosedRuns,
@@ -23,7 +24,7 @@ from admittance.runner.folder import (
     find_run,
     run_key,
 )
-from admittance.runner.logs import read_logs
+from admittance.runner.logs import LogReader, read_logs
 from admittance.runner.service import expired
 from admittance.runtime.errors import SetupError
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -329,3 +330,21 @@ def test_the_secret_of_a_folder_is_its_own_and_stays(tmp_path: Path) -> None:
     assert again.secret == secret != other.secret
     again.close()
     other.close()
+
+
+async def test_the_output_of_an_earlier_run_is_found_by_its_revision(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    runs = [a_run(folder, revision=revision) for revision in (3, 7, 9)]
+    for run in runs:
+        write_output(run, "main-0", str(run.identity.revision).encode())
+    reader = LogReader(lambda: runs)
+
+    async def answer(before: int) -> LogsReply:
+        data = msgspec.json.encode(Logs(name="train", before=before))
+        return await reader.handle(data, "admit.api.logs.team")
+
+    newest = await answer(0)
+    assert (newest.pods[0].text, newest.revision) == ("9", 9)
+    assert [(await answer(before)).pods[0].text for before in (9, 7)] == ["7", "3"]
+    assert "earlier run of workload team/train" in (await answer(3)).error
+    folder.close()

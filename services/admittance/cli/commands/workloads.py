@@ -189,11 +189,25 @@ def logs(
         int | None,
         typer.Option(metavar="N", help="Only the last N lines of each pod.", min=0),
     ] = None,
+    previous: Annotated[
+        int,
+        typer.Option(
+            "--previous",
+            "-p",
+            count=True,
+            help="The run before the newest one; -pp: the one before that.",
+            show_default=False,
+        ),
+    ] = 0,
 ) -> None:
-    """Show the output of a workload's pods."""
+    """Show the output of a workload's pods.
+
+    That of its newest run, or with --previous of an earlier one, which had another admission.
+    Runners delete the output of old runs.
+    """
     from admittance.cli import logs
 
-    run(logs.logs(on.call, on.name, pod, follow=follow, tail=tail))
+    run(logs.logs(on.call, on.name, pod, follow=follow, tail=tail, previous=previous))
 
 
 def register(app: typer.Typer) -> None:
