@@ -9,9 +9,9 @@ import pytest
 from admittance.quota.cell import Cell
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.preemption import fair_sharing
+from admittance.scheduling.preemption.candidates import allows, leaving_first
 from admittance.scheduling.preemption.classical import search
-from admittance.scheduling.preemption.targets import Targets
-from admittance.scheduling.preemption.victims import allows, leaving_first
+from admittance.scheduling.preemption.fair_sharing import Targets
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from conformance.differences import ORDERING, POLICIES

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events.facts import Assigned, Decision
-from admittance.scheduling.families import siblings
+from admittance.scheduling import families
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.queue import age_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -198,7 +198,7 @@ class Families(RuleBasedStateMachine):
                 seen.append(uid)
                 places = {}
             if family is not None:
-                mine = siblings.place(member)
+                mine = families.variant_place(member)
                 assert all(other < mine for other in places.values())
                 places[name] = mine
 
@@ -218,7 +218,7 @@ class Families(RuleBasedStateMachine):
         world, queue = self.world(), self.queue()
         for one in self.members():
             if one.inadmissible is not None and one.inadmissible.ignores_flush:
-                assert siblings.hindrance(world, queue, one) is not None or world.timers
+                assert families.why_not_tried(world, queue, one) is not None or world.timers
 
     def teardown(self) -> None:
         """Left alone, everybody whom policy and room let in is let in."""

@@ -18,7 +18,7 @@ from admittance.quota.cell import available
 from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kueue, settle_result
 from admittance.replay.scenario import perform_step, settle
 from admittance.scheduling.cycle.outcomes import Decided
-from admittance.scheduling.preemption.victims import allows
+from admittance.scheduling.preemption.candidates import allows
 from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
 
 from side_by_side import in_shape

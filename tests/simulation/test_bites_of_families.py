@@ -13,7 +13,7 @@ import pytest
 
 from admittance.events.facts import Deleted, Submitted
 from admittance.family.gates import Opening, Sibling
-from admittance.scheduling.families import siblings
+from admittance.scheduling import families as family_rules
 from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.variants import required_acts
 from admittance.workload.families import member_transitions
@@ -49,8 +49,8 @@ def deleted(rng: Random) -> Scenario:
     ("where", "name", "instead", "plot", "breach"),
     [
         pytest.param(
-            siblings,
-            "_first",
+            family_rules,
+            "_last_to_try",
             lambda *_: None,
             exclusive,
             "had no chance|victims have not stopped",

@@ -29,10 +29,10 @@ from admittance.events.facts import (
 )
 from admittance.events.reader import BucketEntry
 from admittance.events.shapes import Refusal
+from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.outcomes import Decided, assume_assigned
 from admittance.scheduling.cycle.refusals import standing_of, with_all_flavors
-from admittance.scheduling.families import migration
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.assignment import Cursor, charges_of
@@ -227,7 +227,7 @@ class DecisionReplay(Scheduler):
         giver = state.workloads.get((source.namespace, source.name)) if source is not None else None
         if giver is not None and giver.charge is None:
             giver = None
-        migration.gives_way(state, workload, queue.name, decision.admission)
+        families.sibling_to_replace(state, workload, queue.name, decision.admission)
         assume_assigned(
             state,
             domain,

@@ -11,9 +11,8 @@ from typing import Any, Final
 from admittance.api.queues import ClusterQueue
 from admittance.family.policy import rules_of
 from admittance.quota.catalog import domain_of_node
-from admittance.scheduling import workload_updates
+from admittance.scheduling import families, workload_updates
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.families import siblings
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Key, Lanes
@@ -162,7 +161,7 @@ def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> Non
         if one.family is not None
     }
     for family in found.values():
-        siblings.touched(state, family, now)
+        families.family_changed(state, family, now)
 
 
 def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:

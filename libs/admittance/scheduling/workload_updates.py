@@ -9,8 +9,8 @@ from datetime import datetime
 import msgspec
 
 from admittance.api.units import BadQuantity
+from admittance.scheduling import families
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.families import families, migration, siblings
 from admittance.scheduling.preemption import quota_handover
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state import charging, in_flight, planned
@@ -35,7 +35,7 @@ def apply_workload(
     after = workload.family if workload is not None else None
     for family in (before, after) if before is not after else (after,):
         if family is not None:
-            siblings.touched(state, family, now)
+            families.family_changed(state, family, now)
 
 
 def _apply(
@@ -75,7 +75,7 @@ def _apply(
     domain = _domain_of(state, workload)
     given = _land(state, workload, taken=facts.promised is not None)
     if facts.parent is not None or facts.variant is not None or workload.family is not None:
-        families.keep(state, workload, facts)
+        families.join_family(state, workload, facts)
     workload.status_reason = facts.status_reason
     state.note_pods_ready(workload, facts.awaits_pods_ready)
     workload.checks = facts.checks
@@ -162,7 +162,7 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
         waited.forget_preemptor(workload)
     state.dequeue(workload)
     if workload.family is not None:
-        families.leave(state, workload)
+        families.leave_family(state, workload)
     # Upstream wakes the tree for any workload that goes; one that waited held nothing back, but
     # heads that lost to it may go on.
     local = state.catalog.local_queues.get(workload.local_queue)
@@ -184,7 +184,7 @@ def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queu
         return None
     state.clear_in_flight(workload, _domain_of(state, workload))
     if workload.family is not None:
-        migration.end(state, workload, taken=taken)
+        families.end_migration(state, workload, taken=taken)
     joint = state.handover_of.get(workload)
     if joint is None:
         return None
@@ -272,7 +272,7 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
     joint = state.handover_of.get(workload)
     if joint is not None:
         workload = joint.receiver
-    workload = migration.taker(workload)
+    workload = families.decided_with(workload)
     was = workload.in_flight
     if not was:
         return
@@ -285,7 +285,7 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
         joint = state.handover_of.get(workload)
         if joint is not None:
             quota_handover.end(state, joint)
-        migration.end(state, workload, taken=False)
+        families.end_migration(state, workload, taken=False)
         state.flush(domain)
         state.requeue(workload, now)
     elif was in (InFlight.CONFIRMED, InFlight.PLANNED):
@@ -302,4 +302,4 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
         schedule_refusal(workload.queue, workload, now)
         state.queue_changed(workload.queue)
     if workload.family is not None:
-        siblings.touched(state, workload.family, now)
+        families.family_changed(state, workload.family, now)

@@ -95,7 +95,7 @@ def test_who_waits_for_its_delay_says_until_when() -> None:
     found = story.why("a-fast")
     assert (found.reason, found.message) == (
         "WaitingForFamily",
-        "Its createDelaySeconds are not over",
+        "Its createDelaySeconds have not passed",
     )
     (way,) = found.unblocked_by
     assert way.startswith("activation by the policy of its family at 2026-01-01T12:01:40Z")
@@ -110,7 +110,7 @@ def test_who_stands_behind_a_better_one_says_so() -> None:
     story.settle()
     better, worse = story.why("a").variants
     assert better.explained.reason == "AdmissionGated"
-    assert worse.set_aside == "The better variant best needs others to go, and goes first"
+    assert worse.set_aside == "The better variant best needs preemption and is tried first"
     assert "the turn of its better sibling" in worse.explained.unblocked_by[0]
     story.opens("a-best")
     assert story.why("a").variants[0].gate == "Open"
@@ -124,7 +124,7 @@ def test_a_family_in_backoff_says_so() -> None:
     story.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
     found = story.why("a")
     assert (found.phase, found.reason) == ("Backoff", "Backoff")
-    assert story.why("a-best").message == "The family waits out its backoff"
+    assert story.why("a-best").message == "The family waits until its backoff ends"
 
 
 def test_a_parent_without_variants_says_what_it_waits_for() -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from admittance.scheduling.preemption import candidates, classical
-from admittance.scheduling.preemption.room import Taken
+from admittance.scheduling.preemption.room import RemovedVictim
 from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups
@@ -39,7 +39,7 @@ def told(story: Story) -> set[tuple[str, str, str]]:
     return {(one.name, one.reason, one.by) for one in story.told}
 
 
-def nobody(*_: object) -> list[Taken]:
+def nobody(*_: object) -> list[RemovedVictim]:
     return []
 
 
@@ -48,7 +48,7 @@ def test_the_victims_are_those_of_a_search_that_takes_everybody_first(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = told(a_crowd(seed))
-    monkeypatch.setattr(classical._Hunt, "come_within", nobody)
+    monkeypatch.setattr(classical._Search, "come_within", nobody)
     assert told(a_crowd(seed)) == short
 
 
@@ -56,7 +56,7 @@ def test_those_that_would_be_spared_are_not_taken(monkeypatch: pytest.MonkeyPatc
     taken: list[int] = []
     fill_back = classical.fill_back
 
-    def counted(out: list[Taken], *rest: object, **more: bool) -> object:
+    def counted(out: list[RemovedVictim], *rest: object, **more: bool) -> object:
         taken.append(len(out))
         return fill_back(out, *rest, **more)  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
+from admittance.scheduling import families
 from admittance.scheduling.cycle.nominate import (
     Nominator,
     Search,
@@ -30,7 +31,6 @@ from admittance.scheduling.cycle.process import (
 from admittance.scheduling.cycle.reasons import refusal_of
 from admittance.scheduling.cycle.refusals import stand
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
-from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.preemption.loop_guard import REASON as LOOP
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, admission_of
@@ -134,7 +134,7 @@ class Cycle:
                 is_blocked,
                 self._checks_of,
                 self._joint_of,
-                migration.may_begin,
+                families.may_reserve,
                 as_kueue=self._as_kueue,
                 by_shares=self._shares_count,
             )
@@ -164,7 +164,7 @@ class Cycle:
         search = self._nominator.search(queue, workload)
         hindrance = self._hindrance(queue, workload)
         if hindrance is None and workload.family is not None:
-            hindrance = siblings.hindrance(self._state, queue, workload)
+            hindrance = families.why_not_tried(self._state, queue, workload)
         domain = queue.domain
         cursor = None
         if hindrance is None and domain is not None and queue in domain.ready:
@@ -205,7 +205,7 @@ class Cycle:
             return False
         if outcome is EntryOutcome.GATED:
             if entry.workload.family is not None:
-                siblings.hurry(self._state, entry.workload.family)
+                families.refuse_siblings_at_once(self._state, entry.workload.family)
             return park_behind_gate(entry, now)
         keep_place(entry)
         if not (self._as_kueue or self._shares_count):
@@ -239,11 +239,11 @@ class Cycle:
         without a word, so that they keep nobody back."""
         found: WorkloadInfo | None = head
         while found is not None and not found.in_flight:
-            hindrance = siblings.hindrance(self._state, queue, found)
+            hindrance = families.why_not_tried(self._state, queue, found)
             if hindrance is None:
                 return found
             park_workload(queue, found, hindrance, now)
-            siblings.wait(self._state, queue, found)
+            families.wake_on_policy_change(self._state, queue, found)
             found = queue.head()
         domain.update_queue(queue)
         return None

@@ -13,7 +13,7 @@ from admittance.scheduling.cycle.flavor_assigner import Only, assign
 from admittance.scheduling.preemption import classical
 from admittance.scheduling.preemption import fair_sharing as fair
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.preemption.room import fits, is_indifferent
+from admittance.scheduling.preemption.room import affects_no_other, fits
 from admittance.scheduling.state.assignment import (
     FIT,
     NO_CANDIDATES,
@@ -212,7 +212,7 @@ class Search:
         if len(need) != 1:
             scarce = {cell: amount for cell, amount in need.items() if cell.fr in contested}
             if len(scarce) != 1 or not all(
-                cell in scarce or is_indifferent(cell, amount) for cell, amount in need.items()
+                cell in scarce or affects_no_other(cell, amount) for cell, amount in need.items()
             ):
                 return self._search(need, contested)
             # The same search was made for the flavor alone, as a rule.

@@ -20,11 +20,11 @@ from admittance.events.shapes import (
     Taken,
 )
 from admittance.quota.cell import Cell
+from admittance.scheduling import families
 from admittance.scheduling.cycle.reasons import shortfall
-from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.preemption import decision_inputs
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.preemption.quota_handover import hand_on
+from admittance.scheduling.preemption.quota_handover import begin
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
 from admittance.scheduling.state.equivalence import Key
@@ -84,7 +84,7 @@ class Outcomes:
         elif victims:
             preempts = self._handed_on(queue, workload, victims, assignment)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
-        giver = migration.gives_way(state, workload, queue.name, admission)
+        giver = families.sibling_to_replace(state, workload, queue.name, admission)
         if giver is not None:
             message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
         migrates_from = assume_assigned(
@@ -115,7 +115,7 @@ class Outcomes:
             )
         )
         if workload.family is not None:
-            siblings.touched(state, workload.family, self._now)
+            families.family_changed(state, workload.family, self._now)
 
     def is_blocked(self) -> bool:
         """Nobody may get quota afresh now."""
@@ -233,12 +233,12 @@ def assume_assigned(
     """Charges the workload for an assignment in flight. The quota of ``givers`` passes to it;
     ``migrates_from``: the sibling that it replaces. Returns what the decision says of that one."""
     if givers:
-        hand_on(state, domain, workload, givers)
+        begin(state, domain, workload, givers)
     charging.charge(state, workload, queue, admission, cells)
     set_plan(state, workload, plan)
     handed_on: HandedOn | None = None
     if migrates_from is not None:
-        handed_on = migration.begin(state, domain, workload, migrates_from)
+        handed_on = families.begin_migration(state, domain, workload, migrates_from)
     else:
         state.assume_admitted(workload, queue, admission)
         state.add_candidate(workload, now)

@@ -18,10 +18,10 @@ from admittance.events.shapes import PendingPreemption, Shortfall, Taken
 from admittance.quota.cell import available
 from admittance.scheduling.cycle.cycle import DEFERS, Cycle
 from admittance.scheduling.cycle.outcomes import reasons
+from admittance.scheduling.preemption.candidates import allows, is_over_any
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, burdened
-from admittance.scheduling.preemption.room import Need, fits, lacking
-from admittance.scheduling.preemption.victims import allows, is_over_any
+from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, exceeded_cell
+from admittance.scheduling.preemption.room import Need, fits, shortfalls
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
@@ -125,7 +125,7 @@ def _sought(
     planned.remove_planner_usage(state, domain, workload)
     if workload.family_quota is not None:
         need = workload.family_quota.adds(need)
-    lack = lacking(need)
+    lack = shortfalls(need)
     short = tuple(
         [
             Taken(
@@ -160,7 +160,7 @@ def _still_good(state: SchedulerState, workload: WorkloadInfo) -> list[Victim]:
     # Asked as it will be: there may be more in use than there is, until they have gone.
     going = [one.workload for one in found]
     held = remove_all_usage(going)
-    enough = burdened(workload, guilty=False) is None
+    enough = exceeded_cell(workload, guilty=False) is None
     restore_all_usage(going, held)
     return found if enough else []
 

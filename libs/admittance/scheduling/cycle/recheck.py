@@ -14,10 +14,10 @@ from datetime import datetime
 from admittance.events.facts import Confirmed
 from admittance.events.shapes import PendingPreemption
 from admittance.quota.catalog import Catalog
+from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import Cycle
 from admittance.scheduling.cycle.outcomes import Decided
 from admittance.scheduling.cycle.pursuit import READY, pursue, replan
-from admittance.scheduling.families import siblings
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -109,10 +109,10 @@ def due(
                 stated.append(replan(state, domain, workload, PendingPreemption(), now))
         if not passed:
             continue
-        if workload.family is not None and not siblings.may_be_admitted(state, workload):
+        if workload.family is not None and not families.may_be_admitted(state, workload):
             # Whatever changes that lets it be looked at again.
             continue
-        if quota_reduction.offered_no_more(workload) or is_too_much(workload):
+        if quota_reduction.flavors_not_offered(workload) or is_too_much(workload):
             unsure = True
             waiting.append(workload)
         else:
@@ -136,7 +136,7 @@ def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
         found.sort(
             key=lambda one: (
                 first[one.family.uid if one.family is not None else one.uid],
-                siblings.place(one),
+                families.variant_place(one),
             )
         )
     return found
@@ -153,7 +153,7 @@ def is_too_much(workload: WorkloadInfo) -> bool:
             if one is not workload and one.state == "QuotaReserved"
         ]
     held = remove_all_usage(rivals)
-    found = quota_reduction.burdened(workload, guilty=False)
+    found = quota_reduction.exceeded_cell(workload, guilty=False)
     restore_all_usage(rivals, held)
     return found is not None
 
@@ -165,5 +165,5 @@ def _confirmed(
     state.pods_ready.assume_admitted(workload, domain)
     planned.assume_plan(state, workload, None)
     if workload.family is not None:
-        siblings.touched(state, workload.family, now)
+        families.family_changed(state, workload.family, now)
     return Confirmed(**state.decision_fields(workload, domain, now))

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from admittance.events.requests import ExplainReply, VariantVerdict
 from admittance.events.shapes import Refusal
 from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
+from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.reasons import SEVERITY
 from admittance.scheduling.cycle.refusals import standing_of
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.remedies import REMEDIES_MAX
-from admittance.scheduling.families import migration, siblings
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -114,7 +114,7 @@ def _verdict(
     workload = one.workload
     family = workload.family
     assert family is not None and family.state is not None
-    hindrance = siblings.hindrance(state, queue, workload) if workload.charge is None else None
+    hindrance = families.why_not_tried(state, queue, workload) if workload.charge is None else None
     if workload.charge is None and not workload.competes and not one.desired.active:
         phase = "Rejected" if one.desired.why is ActivityReason.REJECTED else "Deactivated"
         explained = replace(explained, phase=phase)
@@ -175,13 +175,13 @@ def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInf
     if family.state is None:
         yield "its parent workload, which is not known yet"
         return
-    hindrance = siblings.hindrance(state, queue, workload)
+    hindrance = families.why_not_tried(state, queue, workload)
     if hindrance is None:
         return
-    desired = siblings.wish_of(state, queue, workload)
+    desired = families.desired_state(state, queue, workload)
     if desired is None:
         yield f"a variant {family.tag(workload)} in ClusterQueue {queue.name}"
-    elif migration.busy(family):
+    elif families.why_busy(family):
         yield f"a change of its family: {hindrance.message}"
     elif not desired.active:
         at = changes_next(family.state, family.variant_states(), queue.rules, state.now)
@@ -210,7 +210,7 @@ def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> 
     if family.state is None or queue is None:
         return []
     by_name = {one.key[1]: one for one in family.variants}
-    wanted = siblings.wishes(state, queue, family)
+    wanted = families.desired_states(state, queue, family)
     return [
         JudgedVariant(by_name[name], family.tag(by_name[name]), desired)
         for name, desired in wanted.items()
@@ -284,7 +284,7 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
         elif one.desired.why is ActivityReason.REJECTED and workload.problem is not None:
             message += f": {workload.problem.message}"
         return _VariantLine(
-            one.tag, siblings.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
+            one.tag, families.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
         )
     if not workload.is_due(now):
         because = f": {workload.problem.message}" if workload.problem is not None else ""

@@ -17,10 +17,10 @@ from admittance.quota.cell import Cell, borrow_level, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.preemption import loop_guard
+from admittance.scheduling.preemption.candidates import allows
 from admittance.scheduling.preemption.decision_inputs import number, share
 from admittance.scheduling.preemption.fair_sharing import almost_common
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.preemption.victims import allows
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, Policy
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo

@@ -5,17 +5,24 @@ Source: `docs/spec/scheduling.md#6.1, #6.3`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.preemption.room import Need
-from admittance.scheduling.preemption.victims import candidates_of, leaving_of, lenders_below
-from admittance.scheduling.state.workload_info import CandidateEntry, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_info import (
+    CandidateCache,
+    CandidateEntry,
+    Charge,
+    InFlight,
+    Queue,
+    WorkloadInfo,
+)
 
 
-class Lists(NamedTuple):
+class CandidateLists(NamedTuple):
     """Candidates whose cohort owes it to the preemptor, those that only a policy gives up, and
     those of its own queue; each in order. ``commons``: of every queue that they are of, but for
     the preemptor's, the cohort that both share."""
@@ -32,7 +39,7 @@ class Lists(NamedTuple):
         leaving: list[tuple[list[CandidateEntry], bool, bool]] = []
         staying: list[tuple[list[CandidateEntry], bool, bool]] = []
         for ranked, elsewhere, owed in kinds:
-            going = leaving_of(ranked)
+            going = leaving_candidates(ranked)
             rest = ranked
             if going:
                 leaving.append((going, elsewhere, owed))
@@ -41,7 +48,7 @@ class Lists(NamedTuple):
         return leaving + staying
 
 
-class Offer(NamedTuple):
+class QueueCandidates(NamedTuple):
     """What a policy gives up of one other queue; ``owed``: the cohort that it shares with the
     preemptor, ``cohort``, owes it."""
 
@@ -51,14 +58,14 @@ class Offer(NamedTuple):
     ranked: list[CandidateEntry]
 
 
-def offers(
+def candidates_in_cohort(
     queues: Mapping[str, Queue],
     queue: Queue,
     preemptor: WorkloadInfo,
     need: Need,
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo],
-) -> Iterator[Offer]:
+) -> Iterator[QueueCandidates]:
     """Of every other queue that takes more than its own, those that the policy gives up: from the
     nearest cohort to the root. The state must not be moved while this is read."""
     assert queue.plan is not None and queue.node is not None
@@ -66,37 +73,39 @@ def offers(
     if policy.reclaim == "Never":
         return
     below = queue.node
-    for cohort, owed in _rights(below, need):
-        for node in lenders_below(cohort, below, contested):
+    for cohort, owed in _entitlements(below, need):
+        for node in borrowing_queues_below(cohort, below, contested):
             other = queues.get(node.name)
             if other is None or not other.activity.active:
                 continue
             found = candidates_of(other, policy.reclaim, preemptor, contested, gone)
             if found:
-                yield Offer(other, cohort, owed, found)
+                yield QueueCandidates(other, cohort, owed, found)
         below = cohort
 
 
-def is_owed(queue: Queue, need: Need) -> bool:
+def is_entitled(queue: Queue, need: Need) -> bool:
     """Some cohort owes it to the queue, so that others have to give it back."""
     assert queue.node is not None
-    return any(owed for _, owed in _rights(queue.node, need))
+    return any(owed for _, owed in _entitlements(queue.node, need))
 
 
-def _rights(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
+def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
     """The cohorts above the node up to the root, and whether what is asked for is owed there."""
     cohort = node.parent
     has_right = all(not is_over(cell, amount) for cell, amount in need.items())
-    rest = _above(list(need.items()))
+    rest = _from_parents(list(need.items()))
     while cohort is not None:
         yield cohort, has_right
         if not has_right:
             has_right = all(not is_over(cell, amount) for cell, amount in rest)
-        rest = _above(rest)
+        rest = _from_parents(rest)
         cohort = cohort.parent
 
 
-def lists_of(own: list[CandidateEntry], offered: Iterable[Offer]) -> Lists:
+def candidate_lists(
+    own: list[CandidateEntry], offered: Iterable[QueueCandidates]
+) -> CandidateLists:
     """The lists of a search from what is offered."""
     entitled: list[CandidateEntry] = []
     others: list[CandidateEntry] = []
@@ -110,11 +119,11 @@ def lists_of(own: list[CandidateEntry], offered: Iterable[Offer]) -> Lists:
         for candidates in (entitled, others):
             candidates.sort()
             if by_usage:
-                used_most_first(candidates)
-    return Lists(entitled, others, own, commons)
+                highest_usage_first(candidates)
+    return CandidateLists(entitled, others, own, commons)
 
 
-def way_to(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
+def path_below(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
     """The contested cells of the node and its cohorts below the common one."""
     way: list[list[Cell]] = []
     here: Node | None = node
@@ -124,7 +133,7 @@ def way_to(node: Node, common: Node, contested: Collection[FlavorResource]) -> l
     return way
 
 
-def used_most_first(candidates: list[CandidateEntry]) -> None:
+def highest_usage_first(candidates: list[CandidateEntry]) -> None:
     """Usage only counts among those of one queue: the places that they have in the order of all
     are theirs, and there those of LocalQueues that used more come first."""
     places: dict[Queue, list[int]] = {}
@@ -139,10 +148,146 @@ def used_most_first(candidates: list[CandidateEntry]) -> None:
             candidates[at] = entry
 
 
-def _above(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
+def _from_parents(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
     """What of the amounts has to come from the parents."""
     return [
         (cell.parent, max(0, amount - cell.local_free()))
         for cell, amount in amounts
         if cell.parent is not None
     ]
+
+
+IN_CLUSTER_QUEUE: Final = "InClusterQueue"
+RECLAMATION: Final = "InCohortReclamation"
+RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
+FAIR_SHARING: Final = "InCohortFairSharing"
+
+_GOING: Final[int] = InFlight.PREEMPTED
+
+
+def allows(policy: str, preemptor: WorkloadInfo, other: WorkloadInfo) -> bool:
+    """The policy lets the preemptor take quota from the other, by priority and age alone."""
+    if policy == "LowerPriority":
+        return other.priority < preemptor.priority
+    if policy == "LowerOrNewerEqualPriority":
+        if other.priority != preemptor.priority:
+            return other.priority < preemptor.priority
+        assert preemptor.queued_at is not None and other.queued_at is not None
+        return preemptor.queued_at < other.queued_at
+    return policy == "Any"
+
+
+def candidates_of(
+    queue: Queue,
+    policy: str,
+    preemptor: WorkloadInfo,
+    contested: Collection[FlavorResource],
+    gone: Collection[WorkloadInfo] = (),
+) -> list[CandidateEntry]:
+    """Those of one queue that the policy gives up and that hold something contested, in order:
+    where usage counts, those of LocalQueues that used more first. ``gone``: whom not to take into
+    account.
+
+    Judged by the assigned flavor: holding an amount of nothing counts.
+    """
+    if queue.node is None or not queue.candidates or policy == "Never":
+        return []
+    cells = queue.node.cells
+    wanted = tuple([cell for fr in contested if (cell := cells.get(fr)) is not None])
+    found = _preemptible(_holders(queue, wanted), policy, preemptor)
+    if gone:
+        found = [entry for entry in found if entry[4] not in gone]
+    return found if queue.lanes is None else queue.lanes.used_most_first(found)
+
+
+def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
+    """By rank, those of the queue that hold any of the cells: found once for all heads of a domain
+    that ask before anything moves there. Not to be changed."""
+    domain, known = queue.domain, queue.candidate_cache
+    version = domain.version if domain is not None else 0
+    if known is not None and known.same(domain, version, wanted):
+        return known.found
+    if len(wanted) == 1:
+        # A charge names each cell once.
+        only = wanted[0]
+        found = [
+            entry
+            for entry in queue.candidates
+            for charge in (entry[4].charge,)
+            if charge is not None
+            for cell, _ in charge.cells
+            if cell is only
+        ]
+    else:
+        found = [entry for entry in queue.candidates if _holds_any(entry[4].charge, wanted)]
+    if domain is not None:
+        queue.candidate_cache = CandidateCache(domain, version, wanted, found)
+    return found
+
+
+def _preemptible(
+    ranked: list[CandidateEntry], policy: str, preemptor: WorkloadInfo
+) -> list[CandidateEntry]:
+    """By rank. Those of lower priority come first, and then those of the same, so that nobody has
+    to be asked but where age decides."""
+    priority = preemptor.priority
+    if policy == "Any":
+        return ranked
+    if policy == "LowerPriority":
+        return ranked[: bisect_left(ranked, (priority,))]
+    if policy == "LowerOrNewerEqualPriority":
+        lower = bisect_left(ranked, (priority,))
+        equal = ranked[lower : bisect_left(ranked, (priority + 1,))]
+        newer = [entry for entry in equal if allows(policy, preemptor, entry[4])]
+        return ranked[:lower] + newer
+    return []
+
+
+def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
+    if held is not None:
+        for cell, _ in held.cells:
+            if cell in cells:
+                return True
+    return False
+
+
+def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
+    """Those on their way out already, in order: `WorkloadInfo.is_leaving`, asked of very many."""
+    return [
+        entry
+        for entry in ranked
+        for workload in (entry[4],)
+        if workload.in_flight >= _GOING or workload.state == "Evicting"
+    ]
+
+
+def leaving_first(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
+    """In order, but those on their way out already before all others."""
+    leaving: list[CandidateEntry] = []
+    staying: list[CandidateEntry] = []
+    for entry in ranked:
+        (leaving if entry[4].is_leaving else staying).append(entry)
+    return leaving + staying
+
+
+def is_over_any(node: Node, contested: Iterable[FlavorResource]) -> bool:
+    """The node takes from its parent in something contested."""
+    cells = node.cells
+    for fr in contested:
+        cell = cells.get(fr)
+        if cell is not None and is_over(cell):
+            return True
+    return False
+
+
+def borrowing_queues_below(
+    cohort: Node, skip: Node, contested: Collection[FlavorResource]
+) -> Iterator[Node]:
+    """The ClusterQueues below the cohort, but for those at or below skip, that take more of
+    something contested than they have, and so does every cohort in between."""
+    for node in cohort.members.values():
+        if node is not skip and is_over_any(node, contested):
+            yield node
+    for below in cohort.cohorts.values():
+        if below is not skip and is_over_any(below, contested):
+            yield from borrowing_queues_below(below, skip, contested)

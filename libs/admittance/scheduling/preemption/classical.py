@@ -10,23 +10,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
-from admittance.scheduling.preemption.candidates import Offer, is_owed, lists_of, offers, way_to
-from admittance.scheduling.preemption.room import (
-    Need,
-    Taken,
-    away,
-    back,
-    exceeding,
-    fill_back,
-    fits,
-    lacking,
-    may_serve,
-)
-from admittance.scheduling.preemption.victims import (
+from admittance.scheduling.preemption.candidates import (
     IN_CLUSTER_QUEUE,
     RECLAIM_WHILE_BORROWING,
     RECLAMATION,
+    QueueCandidates,
+    candidate_lists,
+    candidates_in_cohort,
     candidates_of,
+    is_entitled,
+    path_below,
+)
+from admittance.scheduling.preemption.room import (
+    Need,
+    RemovedVictim,
+    above_nominal,
+    can_free,
+    fill_back,
+    fits,
+    remove_victim,
+    restore_victim,
+    shortfalls,
 )
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.shared_quota import exclude
@@ -46,19 +50,21 @@ def search(
     assert queue.plan is not None
     policy = queue.plan.policy
     own = candidates_of(queue, policy.within, preemptor, contested, gone)
-    offered: Iterable[Offer] = offers(queues, queue, preemptor, need, contested, gone)
+    offered: Iterable[QueueCandidates] = candidates_in_cohort(
+        queues, queue, preemptor, need, contested, gone
+    )
     under = all(cell.usage < cell.nominal for cell in need if cell.fr in contested)
-    over = exceeding(need)
-    within = under and may_serve(own, over)
-    if over and not within and not policy.borrow and not is_owed(queue, need):
+    over = above_nominal(need)
+    within = under and can_free(own, over)
+    if over and not within and not policy.borrow and not is_entitled(queue, need):
         # Others may only go for a preemptor that comes within its own quota, and what goes
         # elsewhere does not bring it there.
         offered = ()
-    lists = lists_of(own, offered)
+    lists = candidate_lists(own, offered)
     if not (own or lists.entitled or lists.others):
         return []
-    short = lacking(need)
-    if not may_serve([*own, *lists.entitled, *lists.others], short):
+    short = shortfalls(need)
+    if not can_free([*own, *lists.entitled, *lists.others], short):
         return []
     if not (lists.entitled or lists.others) or (not policy.borrow and not under):
         tries: tuple[bool, ...] = (True,)
@@ -66,7 +72,7 @@ def search(
         tries = (False, True)
     else:
         tries = (True, False)
-    hunt = _Hunt(policy, preemptor, need, contested, lists.commons)
+    hunt = _Search(policy, preemptor, need, contested, lists.commons)
     ordered = lists.in_order()
     if over and not tries[0]:
         taken = hunt.come_within(ordered, over)
@@ -79,7 +85,7 @@ def search(
     return []
 
 
-class _Hunt:
+class _Search:
     """The attempts of one search."""
 
     def __init__(
@@ -104,11 +110,11 @@ class _Hunt:
         lack: dict[FlavorResource, int],
         *,
         borrowing: bool,
-    ) -> list[Taken]:
+    ) -> list[RemovedVictim]:
         """Takes one after the other until there is room enough; else puts all back, and the answer
         is empty."""
         need = self._need
-        taken: list[Taken] = []
+        taken: list[RemovedVictim] = []
         closed: set[Queue] = set()
         for ranked, elsewhere, owed in ordered:
             for entry in ranked:
@@ -147,25 +153,25 @@ class _Hunt:
                 if not lack and fits(need, borrowing=borrowing):
                     return taken
         for one in taken:
-            back(one)
+            restore_victim(one)
         return []
 
     def come_within(
         self,
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: Mapping[FlavorResource, int],
-    ) -> list[Taken]:
+    ) -> list[RemovedVictim]:
         """The same without borrowing, where the preemptor comes within its own quota only by what
         its own queue gives up, the last of all. Then `run` would take all others before that, and
         all but the first few would be spared: nobody behind those is even taken here. Empty: that
         cannot be told so, and `run` may find somebody still."""
         need = self._need
         own = self._least_of_own(ordered, dict(over))
-        taken: list[Taken] = []
+        taken: list[RemovedVictim] = []
         if not own:
             return taken
         for one in own:
-            away(one)
+            remove_victim(one)
         others = self._others(ordered)
 
         def has_room() -> bool:
@@ -178,26 +184,26 @@ class _Hunt:
 
         if not has_room():
             for one in (*taken, *own):
-                back(one)
+                restore_victim(one)
             return []
         # Who may stay of its own queue is asked with all others gone: with as many as that needs.
         for index in range(len(own) - 2, -1, -1):
-            back(own[index])
-            if not exceeding(need) and has_room():
+            restore_victim(own[index])
+            if not above_nominal(need) and has_room():
                 own[index] = own[-1]
                 own.pop()
             else:
-                away(own[index])
+                remove_victim(own[index])
         return taken + own
 
     def _least_of_own(
         self,
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: dict[FlavorResource, int],
-    ) -> list[Taken]:
+    ) -> list[RemovedVictim]:
         """The first of its own queue that bring it within its quota; empty: some of those are on
         their way out already, so that they are not the last."""
-        own: list[Taken] = []
+        own: list[RemovedVictim] = []
         for ranked, elsewhere, _ in ordered:
             for entry in () if elsewhere else ranked:
                 workload = entry[4]
@@ -218,7 +224,7 @@ class _Hunt:
 
     def _others(
         self, ordered: Sequence[tuple[list[CandidateEntry], bool, bool]]
-    ) -> Iterator[Taken]:
+    ) -> Iterator[RemovedVictim]:
         """Takes those of other queues one after the other, as they are asked for."""
         for ranked, elsewhere, _ in ordered:
             for entry in ranked if elsewhere else ():
@@ -229,7 +235,7 @@ class _Hunt:
                     asked = self._asked_of(held.queue)
                     amounts = [one for one in held.cells if one[0] in asked]
                     found = Victim(workload, RECLAMATION), amounts
-                    away(found)
+                    remove_victim(found)
                     yield found
 
     def _asked_of(self, queue: Queue) -> set[Cell]:
@@ -257,7 +263,7 @@ class _Hunt:
         if way is None:
             assert queue.node is not None
             common = self._commons[queue]
-            way = self._ways[queue] = way_to(queue.node, common, self._contested)
+            way = self._ways[queue] = path_below(queue.node, common, self._contested)
         for cells in way:
             for cell in cells:
                 if cell.subtree < cell.usage and is_over(cell):

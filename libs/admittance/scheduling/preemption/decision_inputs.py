@@ -9,7 +9,7 @@ from admittance.events.shapes import Grounds, Shares, Taken
 from admittance.quota.amounts import UNLIMITED, plus
 from admittance.quota.cell import available
 from admittance.scheduling.fairsharing.shares import Standing
-from admittance.scheduling.preemption.victims import IN_CLUSTER_QUEUE, RECLAIM_WHILE_BORROWING
+from admittance.scheduling.preemption.candidates import IN_CLUSTER_QUEUE, RECLAIM_WHILE_BORROWING
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo

@@ -35,7 +35,7 @@ from admittance.scheduling.state.workload_info import (
 )
 
 REASON: Final = "PreemptionLoop"
-NOBODY: Final[frozenset[WorkloadInfo]] = frozenset()
+NO_WORKLOADS: Final[frozenset[WorkloadInfo]] = frozenset()
 
 
 class LoopGuard:
@@ -87,7 +87,7 @@ class LoopGuard:
         """Whom the preemptor may not take any more for a while: they matter as much as it does."""
         pairs = self._taken.get(preemptor.uid)
         if pairs is None or self._rule is None:
-            return NOBODY
+            return NO_WORKLOADS
         return frozenset(
             victim
             for victim, count in pairs.items()

@@ -19,7 +19,7 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
 
 
-def hand_on(
+def begin(
     state: SchedulerState, domain: Domain, workload: WorkloadInfo, givers: Iterable[WorkloadInfo]
 ) -> None:
     """Releases the quota of the givers for the receiver. To be called before it is charged."""

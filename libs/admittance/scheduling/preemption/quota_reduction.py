@@ -52,7 +52,7 @@ class Overload(NamedTuple):
     usage: int
 
 
-class Loss(NamedTuple):
+class Revocation(NamedTuple):
     """Who loses its reservation, and why."""
 
     workload: WorkloadInfo
@@ -68,7 +68,7 @@ def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
     if state.config.as_kueue:
         return []
     stated: list[Revoked] = []
-    for loss in losses(state, domain):
+    for loss in workloads_to_revoke(state, domain):
         workload = loss.workload
         state.set_in_flight(workload, domain, InFlight.REVOKED)
         state.bump_version(domain)
@@ -86,14 +86,14 @@ def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
     return stated
 
 
-def losses(state: SchedulerState, domain: Domain) -> list[Loss]:
+def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocation]:
     """Who has to go as the quotas are now: no more than need be. The state is as before."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
         return []  # The sums of a cycle mean nothing: whoever holds quota keeps it.
     root = queues[0].node.root()
     out: list[WorkloadInfo] = []
-    found: list[Loss] = []
+    found: list[Revocation] = []
     for queue in queues:
         for loss in _without_flavor(state, queue):
             found.append(loss)
@@ -118,7 +118,7 @@ def losses(state: SchedulerState, domain: Domain) -> list[Loss]:
 # Flavors. -----------------------------------------------------------------------------------
 
 
-def offered_no_more(workload: WorkloadInfo) -> list[FlavorResource]:
+def flavors_not_offered(workload: WorkloadInfo) -> list[FlavorResource]:
     """Flavors and resources that the workload holds quota of and its ClusterQueue does not list."""
     charge = workload.charge
     if charge is None or charge.queue.node is None:
@@ -126,15 +126,15 @@ def offered_no_more(workload: WorkloadInfo) -> list[FlavorResource]:
     return [cell.fr for cell, _ in charge.cells if not cell.named]
 
 
-def _without_flavor(state: SchedulerState, queue: Queue) -> Iterator[Loss]:
+def _without_flavor(state: SchedulerState, queue: Queue) -> Iterator[Revocation]:
     assert queue.node is not None
     if all(cell.named for cell in queue.node.cells.values()):
         return
     for workload in queue.holding:
-        if _may_go(state, queue, workload) and (missing := offered_no_more(workload)):
+        if _may_go(state, queue, workload) and (missing := flavors_not_offered(workload)):
             names = ", ".join(f"{resource} in flavor {flavor}" for flavor, resource in missing)
             message = f"ClusterQueue {queue.name} no longer offers {names}"
-            yield Loss(workload, FLAVORS_CHANGED, message, ())
+            yield Revocation(workload, FLAVORS_CHANGED, message, ())
 
 
 def _may_go(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> bool:
@@ -179,7 +179,7 @@ def overloaded(node: Node) -> Iterator[Overload]:
         yield from overloaded(cohort)
 
 
-def burdened(workload: WorkloadInfo, *, guilty: bool) -> Cell | None:
+def exceeded_cell(workload: WorkloadInfo, *, guilty: bool) -> Cell | None:
     """What is exceeded and would be less so without the workload; None: nothing. guilty: only where
     its queue, and every cohort in between, takes more than is its own."""
     assert workload.charge is not None
@@ -205,10 +205,10 @@ def _exceeds(
     """The same, of one that plans to preempt as it will be when its victims have gone: what they
     use above the limit is not the planner's. ``away``: who is taken out already."""
     if workload.pending_preemption is None:
-        return burdened(workload, guilty=guilty)
+        return exceeded_cell(workload, guilty=guilty)
     going = [one for one in planned.outstanding_victims(state, workload) if one not in away]
     held = remove_all_usage(going)
-    found = burdened(workload, guilty=guilty)
+    found = exceeded_cell(workload, guilty=guilty)
     restore_all_usage(going, held)
     return found
 
@@ -242,7 +242,7 @@ def _make_fit(
         evicts = _evicts(state, queue)
         for entry in queue.candidates:
             workload = entry[4]
-            if workload.in_flight or offered_no_more(workload):
+            if workload.in_flight or flavors_not_offered(workload):
                 continue
             if workload.state == "QuotaReserved":
                 reserved.append(workload)
@@ -252,7 +252,7 @@ def _make_fit(
             reserved += [
                 one
                 for one in queue.holding
-                if one.state == PROMISED and not one.in_flight and not offered_no_more(one)
+                if one.state == PROMISED and not one.in_flight and not flavors_not_offered(one)
             ]
     reserved.sort(key=_rank)
     admitted.sort(key=_rank)
@@ -283,7 +283,7 @@ def _make_fit(
     for index in range(len(taken) - 2, -1, -1):
         workload = taken[index][0]
         restore_usage(workload)
-        if burdened(workload, guilty=False) is None:
+        if exceeded_cell(workload, guilty=False) is None:
             del taken[index]
         else:
             remove_usage(workload)
@@ -299,7 +299,7 @@ def _rank(workload: WorkloadInfo) -> tuple[int, float, str]:
 
 def _loss(
     workload: WorkloadInfo, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
-) -> Loss:
+) -> Revocation:
     assert workload.charge is not None
     held = sum(amount for one, amount in workload.charge.cells if one.fr == cell.fr)
     found = overloads.get((cell.node, cell.fr))
@@ -321,4 +321,4 @@ def _loss(
         reason=QUOTA_CHANGED,
         message=message,
     )
-    return Loss(workload, QUOTA_CHANGED, message, (short,))
+    return Revocation(workload, QUOTA_CHANGED, message, (short,))

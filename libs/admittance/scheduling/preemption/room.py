@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from admittance.quota.amounts import minus, plus
 from admittance.quota.cell import Cell, FlavorResource, available, is_over
-from admittance.scheduling.preemption.victims import hold
 from admittance.scheduling.state.shared_quota import exclude, include
 from admittance.scheduling.state.workload_info import CandidateEntry, Victim
 
@@ -17,7 +16,7 @@ Need = Mapping[Cell, int]
 """What a preemptor asks for in all, per cell of its queue."""
 
 
-Taken = tuple[Victim, Sequence[tuple[Cell, int]]]
+RemovedVictim = tuple[Victim, Sequence[tuple[Cell, int]]]
 """A victim, and the amounts that were taken out of the state for it."""
 
 
@@ -33,7 +32,7 @@ def fits(need: Need, *, borrowing: bool) -> bool:
     return True
 
 
-def lacking(need: Need) -> dict[FlavorResource, int]:
+def shortfalls(need: Need) -> dict[FlavorResource, int]:
     """Of what there is too little, and by how much: no less has to be given up of it, since what
     goes makes at most as much room as it held."""
     lack: dict[FlavorResource, int] = {}
@@ -44,7 +43,7 @@ def lacking(need: Need) -> dict[FlavorResource, int]:
     return lack
 
 
-def exceeding(need: Need) -> dict[FlavorResource, int]:
+def above_nominal(need: Need) -> dict[FlavorResource, int]:
     """Of what more would be used than the nominal quota, and by how much."""
     return {
         cell.fr: more
@@ -53,7 +52,7 @@ def exceeding(need: Need) -> dict[FlavorResource, int]:
     }
 
 
-def is_indifferent(cell: Cell, amount: int) -> bool:
+def affects_no_other(cell: Cell, amount: int) -> bool:
     """There is room for it, and no node on its way to the root takes from its parent for it.
 
     Then it changes nothing about who has to go for something else: it gives no right and takes
@@ -70,15 +69,15 @@ def is_indifferent(cell: Cell, amount: int) -> bool:
     return False
 
 
-def may_serve(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource, int]) -> bool:
+def can_free(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource, int]) -> bool:
     """Nothing is short of which there were too little even without all candidates."""
-    return all(hold(candidates, fr, amount) for fr, amount in short.items())
+    return all(_hold_together(candidates, fr, amount) for fr, amount in short.items())
 
 
-def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim]:
+def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> list[Victim]:
     """Spares whoever need not go, the last ones taken first; the very last always goes. All are
     put back."""
-    spare = _spare(need)
+    spare = _spare_quota(need)
     shared: dict[Cell, bool] = {}
     index = len(taken) - 2
     many = index + 1
@@ -102,7 +101,7 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
                 taken.pop()
             index -= many
             many *= 2
-            spare = _spare(need)
+            spare = _spare_quota(need)
         else:
             for cell, amount in total.items():
                 cell.charge(-amount)
@@ -114,11 +113,11 @@ def fill_back(taken: list[Taken], need: Need, *, borrowing: bool) -> list[Victim
             else:
                 many //= 2
     for one in taken:
-        back(one)
+        restore_victim(one)
     return [victim for victim, _ in taken]
 
 
-def away(taken: Taken) -> None:
+def remove_victim(taken: RemovedVictim) -> None:
     """Takes the victim out of the state."""
     victim, amounts = taken
     for cell, amount in amounts:
@@ -127,7 +126,7 @@ def away(taken: Taken) -> None:
         exclude(victim.workload)
 
 
-def back(taken: Taken) -> None:
+def restore_victim(taken: RemovedVictim) -> None:
     """Undoes `away`."""
     victim, amounts = taken
     for cell, amount in amounts:
@@ -136,7 +135,7 @@ def back(taken: Taken) -> None:
         include(victim.workload)
 
 
-def _total(taken: Iterable[Taken]) -> dict[Cell, int]:
+def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
     """What was taken out for all of these, per cell: charging is additive."""
     total: dict[Cell, int] = {}
     for _, amounts in taken:
@@ -145,7 +144,7 @@ def _total(taken: Iterable[Taken]) -> dict[Cell, int]:
     return total
 
 
-def _spare(need: Need) -> dict[FlavorResource, int]:
+def _spare_quota(need: Need) -> dict[FlavorResource, int]:
     """By how much the root of the tree, and what is private on the way to it, exceeds what is
     asked: no less than what is left over at the preemptor's queue."""
     spare: dict[FlavorResource, int] = {}
@@ -178,3 +177,16 @@ def _cannot_stay(
             if known:
                 return True
     return False
+
+
+def _hold_together(candidates: Iterable[CandidateEntry], fr: FlavorResource, amount: int) -> bool:
+    """These hold at least so much of the flavor and resource together."""
+    for entry in candidates:
+        held = entry[4].charge
+        if held is not None:
+            for cell, much in held.cells:
+                if cell.fr == fr:
+                    amount -= much
+            if amount <= 0:
+                return True
+    return amount <= 0

@@ -1,0 +1,393 @@
+"""The variants of a family in the scheduler: membership, which may be tried now, and migration.
+Source: `docs/spec/lifecycle.md#4.3, #4.4, #4.5, #4.6, #4.7, #4.8, #T03`.
+
+A parent holds no quota and is never tried. A variant is a workload like any other, except for the
+rules here. They apply policy to the state with decisions in flight, so that a variant that policy
+has just ruled out gets no reservation. A variant that may not be tried is inadmissible without a
+refusal, until its family changes or its time comes.
+
+Migration: a better variant without checks gets quota and replaces the admitted one in one decision.
+Until the job of the admitted variant has stopped, the quota of the better one is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from heapq import heappush
+from sys import intern
+from typing import Final
+
+from admittance.events.shapes import Admission, HandedOn
+from admittance.family.gates import Sibling, first_choice
+from admittance.family.policy import (
+    ActivityReason,
+    DesiredState,
+    Tag,
+    changes_next,
+    desired_variants,
+)
+from admittance.scheduling.state import charging, planned
+from admittance.scheduling.state.queue import is_in_place
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import (
+    LAST_PLACE,
+    Domain,
+    FamilyInfo,
+    Inadmissible,
+    InFlight,
+    Queue,
+    VariantInfo,
+    WorkloadInfo,
+)
+from admittance.scheduling.state.workload_view import GATED, WorkloadView
+
+MIGRATION: Final = "FlavorMigration"
+
+
+def why_busy(family: FamilyInfo) -> str:
+    """Why no variant of the family may be tried or confirmed now; "": some may."""
+    state = family.state
+    assert state is not None
+    if state.waits:
+        return "The family waits until its backoff ends"
+    if state.stopping or state.migrating_to:
+        return "The family's job is being stopped"
+    admitted = family.admitted()
+    if state.admitted and (admitted is None or admitted.state != "Admitted" or admitted.is_leaving):
+        return "The family's job is being stopped"
+    if state.admitted and any(one is not admitted and _is_admitted(one) for one in family.variants):
+        return "A sibling is about to take over"
+    return ""
+
+
+def admitted_name(family: FamilyInfo) -> str:
+    """The name of the variant that is admitted or whose admission is in flight; "": none. Not
+    defined while `why_busy`."""
+    assert family.state is not None
+    if family.state.admitted:
+        return family.state.admitted
+    return next((one.key[1] for one in family.variants if _is_admitted(one)), "")
+
+
+def _is_admitted(workload: WorkloadInfo) -> bool:
+    """Whether the variant is admitted, or a decision in flight admits it."""
+    if workload.charge is None:
+        return False
+    if workload.state == "Admitted" or workload.in_flight is InFlight.CONFIRMED:
+        return True
+    family = workload.family
+    return (
+        workload.in_flight is InFlight.ASSIGNED
+        and family is not None
+        and family.assumed_admitted is workload
+    )
+
+
+def sibling_to_replace(
+    state: SchedulerState, workload: WorkloadInfo, queue: str, admission: Admission
+) -> WorkloadInfo | None:
+    """The admitted sibling that has to stop before the variant with this admission starts; None:
+    there is none, or the variant has to pass checks first."""
+    family = workload.family
+    if family is None:
+        return None
+    family.assumed_admitted = None
+    if state.catalog.checks_to_pass(queue, admission):
+        return None
+    admitted = family.admitted()
+    if admitted is None:
+        family.assumed_admitted = workload
+    return admitted
+
+
+def may_reserve(workload: WorkloadInfo) -> bool:
+    """Whether no other variant of the family was reserved or admitted in this cycle."""
+    family = workload.family
+    return family is None or (family.state is not None and not why_busy(family))
+
+
+def begin_migration(
+    state: SchedulerState, domain: Domain, workload: WorkloadInfo, giver: WorkloadInfo
+) -> HandedOn:
+    """Marks the migration from the giver to the workload as in flight. Returns its part of the
+    decision."""
+    family = workload.family
+    assert family is not None and giver.charge is not None
+    handed_on = HandedOn(
+        namespace=giver.key[0],
+        name=giver.key[1],
+        uid=giver.uid,
+        revision=giver.revision,
+        reason=MIGRATION,
+        message=f"Migrates to variant {family.tag(workload)}",
+    )
+    family.migration = (workload, giver)
+    state.set_in_flight(giver, domain, InFlight.MIGRATED)
+    return handed_on
+
+
+def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> None:
+    """Ends the migration to the workload: the decision was stored (``taken``), or refused or lost.
+    If it was stored, the giver stays in flight until its new stored state arrives."""
+    family = workload.family
+    if family is None or family.migration is None or family.migration[0] is not workload:
+        return
+    giver = family.migration[1]
+    family.migration = None
+    if not taken and giver.in_flight is InFlight.MIGRATED:
+        domain = giver.charge.queue.domain if giver.charge is not None else None
+        state.clear_in_flight(giver, domain)
+
+
+def decided_with(workload: WorkloadInfo) -> WorkloadInfo:
+    """The workload that the decision in flight names: the successor in a migration, else itself."""
+    family = workload.family
+    if (
+        workload.in_flight is InFlight.MIGRATED
+        and family is not None
+        and family.migration is not None
+    ):
+        return family.migration[0]
+    return workload
+
+
+WAITS: Final = "WaitingForFamily"
+"""Reason of a variant that waits only for its family."""
+
+SENTENCES: Final = {
+    ActivityReason.PARENT: "Its parent is deactivated or has finished",
+    ActivityReason.REJECTED: "One of its checks rejected it",
+    ActivityReason.USER: "A user stopped it",
+    ActivityReason.REQUEUING_LIMIT: "Its pods failed to get ready in time too often",
+    ActivityReason.CREATE_DELAY: "Its createDelaySeconds have not passed",
+    ActivityReason.NO_MIGRATION: "A sibling is admitted, and the ClusterQueue has NoMigration",
+    ActivityReason.LOWER_THAN_ADMITTED: "A better sibling is admitted",
+    ActivityReason.BELOW_MIN: "A sibling is admitted, and this variant is worse than the minimum",
+    ActivityReason.DELETE_DELAY: "Its deleteDelaySeconds have passed",
+}
+
+
+def why_not_tried(
+    state: SchedulerState, queue: Queue, workload: WorkloadInfo
+) -> Inadmissible | None:
+    """Why the variant may not be tried now; None: it may, or it is a regular workload."""
+    family = workload.family
+    if family is None:
+        return None
+    parent_state = family.state
+    if parent_state is None:
+        return _inadmissible("Its parent is not known")
+    busy = why_busy(family)
+    if busy:
+        return _inadmissible(busy)
+    desired_by_name = desired_states(state, queue, family)
+    desired = desired_by_name.get(workload.key[1])
+    if desired is None:
+        return _inadmissible(f"ClusterQueue {queue.name} has no variant {family.tag(workload)}")
+    if not desired.active:
+        return _inadmissible(SENTENCES.get(desired.why, str(desired.why)))
+    if admitted_name(family):
+        return None
+    first = _last_to_try(state, queue, family, desired_by_name)
+    if first is not None and queue.tags[family.tag(workload)].place > first.place:
+        message = f"The better variant {first.name} needs preemption and is tried first"
+        return Inadmissible(WAITS, message, is_silent=True)
+    return None
+
+
+def may_be_admitted(state: SchedulerState, workload: WorkloadInfo) -> bool:
+    """Whether a variant with a reservation and Ready checks may be admitted, or replace the
+    admitted variant."""
+    family = workload.family
+    assert family is not None and workload.charge is not None
+    if family.state is None or why_busy(family):
+        return False
+    desired = desired_state(state, workload.charge.queue, workload)
+    return desired is not None and desired.active
+
+
+def variant_place(workload: WorkloadInfo) -> int:
+    """The place in the order of preference, 0 is the best; LAST_PLACE: the queue has no such
+    variant."""
+    family = workload.family
+    if family is None or workload not in family.variants:
+        return 0
+    queue = workload.charge.queue if workload.charge is not None else workload.queue
+    tag = queue.tags.get(family.tag(workload)) if queue is not None else None
+    return tag.place if tag is not None else LAST_PLACE
+
+
+def desired_state(
+    state: SchedulerState, queue: Queue, workload: WorkloadInfo
+) -> DesiredState | None:
+    """The desired state of the variant now; None: the queue has no such variant."""
+    family = workload.family
+    assert family is not None
+    return desired_states(state, queue, family).get(workload.key[1])
+
+
+def desired_states(
+    state: SchedulerState, queue: Queue, family: FamilyInfo
+) -> dict[str, DesiredState]:
+    """The desired state of each variant now by name, best first."""
+    assert family.state is not None
+    parent_state = family.state
+    admitted = admitted_name(family)
+    if admitted != parent_state.admitted:
+        parent_state = parent_state._replace(
+            admitted=admitted, first_admitted=parent_state.first_admitted or state.now
+        )
+    return desired_variants(parent_state, family.variant_states(), queue.rules, state.now)
+
+
+def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> None:
+    """Sets a timer for the time when policy changes although nothing happens."""
+    family = workload.family
+    if family is None or family.state is None:
+        return
+    if not any(one.create_delay or one.delete_delay is not None for one in queue.tags.values()):
+        return
+    at = changes_next(family.state, family.variant_states(), queue.rules, state.now)
+    if at is not None:
+        heappush(state.timers, (at, workload.key))
+
+
+def family_changed(state: SchedulerState, family: FamilyInfo, now: datetime) -> None:
+    """Requeues the variants that waited for the family, orders all variants like the parent, and
+    schedules a recheck of reservations with Ready checks."""
+    stamp = family.parent.queued_at if family.parent is not None else None
+    for one in list(family.variants):
+        if stamp is not None:
+            one.queued_at = stamp
+        queue = one.queue
+        if one.charge is not None:
+            passed = all(check_state == "Ready" for _, check_state in one.checks)
+            if one.state == "QuotaReserved" and passed and not state.config.as_kueue:
+                state.schedule_recheck(one)
+        elif queue is not None and (is_set_aside(one) or not is_in_place(one)):
+            state.requeue(one, now)
+
+
+def is_set_aside(workload: WorkloadInfo) -> bool:
+    """Whether the variant waits for its family."""
+    return workload.inadmissible is not None and workload.inadmissible.reason == WAITS
+
+
+def refuse_siblings_at_once(state: SchedulerState, family: FamilyInfo) -> None:
+    """Publishes the refusals of the family's variants without delay. A variant waits for its
+    preemption gate, and the gate opens only when all better siblings are evaluated."""
+    for one in family.variants:
+        if one.queue is not None:
+            state.urgent_refusals[one] = None
+
+
+def _inadmissible(message: str) -> Inadmissible:
+    return Inadmissible(WAITS, message, is_silent=True, ignores_flush=True)
+
+
+def _last_to_try(
+    state: SchedulerState,
+    queue: Queue,
+    family: FamilyInfo,
+    desired_by_name: Mapping[str, DesiredState],
+) -> Tag | None:
+    """The worst variant that may be tried now; None: all may."""
+    if not any(is_blocked(one) or _is_waited_for(state, one) for one in family.variants):
+        return None
+    known: list[Sibling] = []
+    stopping: list[str] = []
+    for one, info in family.variants.items():
+        name, tag = one.key[1], queue.tags.get(info.tag)
+        desired = desired_by_name.get(name)
+        if tag is None or desired is None or not desired.active or not info.active:
+            continue
+        known.append(Sibling(name, tag.place, True, is_blocked(one), info.is_open))
+        if _is_waited_for(state, one):
+            stopping.append(name)
+    place = first_choice(known, stopping)
+    return next((one for one in queue.tags.values() if one.place == place), None)
+
+
+def is_blocked(workload: WorkloadInfo) -> bool:
+    """Whether the variant needs preemption behind a closed gate. Before this scheduler has tried
+    it, its stored status tells."""
+    if not workload.closed_gate or workload.queue is None:
+        return False
+    if workload.inadmissible is not None:
+        return workload.inadmissible.reason == GATED
+    return workload.status_reason == GATED and (workload.cls is None or workload.cls.parked is None)
+
+
+def _is_waited_for(state: SchedulerState, workload: WorkloadInfo) -> bool:
+    """Whether workloads are being preempted for the variant."""
+    givers = state.victims_by_preemptor.get(workload.uid)
+    if givers and any(one.charge is not None and one.is_leaving for one in givers):
+        return True
+    if workload.pending_preemption is None or not workload.pending_preemption.issued:
+        return False
+    return any(True for _ in planned.outstanding_victims(state, workload))
+
+
+def join_family(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) -> None:
+    """Puts the workload into its family, which is found by the uid of the parent. Parent and
+    variants may arrive in any order. A regular workload has no family."""
+    uid = ""
+    if facts.parent is not None:
+        uid = workload.uid
+    elif facts.variant is not None:
+        uid = facts.variant.parent_uid
+    family = workload.family
+    if family is not None and (
+        family.uid != uid or (family.parent is workload) != bool(facts.parent)
+    ):
+        _leave_queue(state, workload)
+        leave_family(state, workload)
+        family = None
+    if not uid:
+        return
+    if family is None:
+        _leave_queue(state, workload)
+        family = state.families.get(uid)
+        if family is None:
+            family = state.families[uid] = FamilyInfo(uid)
+        workload.family = family
+    if facts.parent is not None:
+        # Strings that all variants share are stored once.
+        family.parent = workload
+        family.state = facts.parent._replace(
+            namespace=workload.key[0],
+            name=workload.key[1],
+            uid=workload.uid,
+            queue=intern(facts.parent.queue),
+        )
+    elif facts.variant is not None:
+        tag, stopped_by = intern(facts.variant.tag), intern(facts.variant.stopped_by)
+        found = VariantInfo(tag, stopped_by, facts.variant.active, facts.gate_open)
+        family.variants[workload] = state.variant_infos.setdefault(found, found)
+
+
+def _leave_queue(state: SchedulerState, workload: WorkloadInfo) -> None:
+    """Takes the workload out of its queue before its family changes, because its place in the queue
+    depends on the family."""
+    if workload.queue is not None:
+        state.dequeue(workload)
+        workload.signature = 0
+
+
+def leave_family(state: SchedulerState, workload: WorkloadInfo) -> FamilyInfo | None:
+    """Takes the workload out of its family. Returns the family unless it is empty now."""
+    family = workload.family
+    if family is None:
+        return None
+    if workload.family_quota is not None:
+        charging.family_quota_changed(state, charging.leave_family_quota(workload))
+    workload.family = None
+    if family.parent is workload:
+        family.parent = family.state = None
+    else:
+        family.variants.pop(workload, None)
+    if family.parent is None and not family.variants:
+        state.families.pop(family.uid, None)
+        return None
+    return family

@@ -1,1 +1,0 @@
-"""Variants of a family: which may be tried, what they hold together, and migration."""
