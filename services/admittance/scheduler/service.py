@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from admittance.api.kinds import KINDS
-from admittance.events.base import HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import Decision
 from admittance.events.names import plain, token
@@ -35,7 +35,7 @@ from admittance.events.requests import (
 )
 from admittance.events.subjects import BUCKET, USAGE, subject_of
 from admittance.events.system import BarrierEcho
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -279,7 +279,12 @@ class Shell:
                 self._core.disown(decision.domain)
                 continue
             trace = self._traces.get((decision.namespace, decision.name), "")
-            headers = {**fence(decision.domain, epoch), HEADER_SCHEMA: SCHEMA_VERSION}
+            headers = {
+                **fence(decision.domain, epoch),
+                HEADER_SCHEMA: SCHEMA_VERSION,
+                # Unguessable: a foreign message with the same id would suppress the decision.
+                HEADER_MSG_ID: chance.token_hex(12),
+            }
             if trace:
                 headers[HEADER_TRACE] = follow(trace)
             log.info(

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from admittance.runtime.bus import bucket
+from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _PendingAcks
 from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
@@ -179,3 +180,35 @@ async def test_without_an_id_a_lost_connection_leaves_the_outcome_unknown(
     await nats_server.kill()
     with pytest.raises(Unavailable):
         await within(publishing)
+
+
+@pytest.fixture
+def _lost_at_first(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first write is lost, as with a server that dies; messages are sent again soon."""
+    monkeypatch.setattr(bus_module, "RESEND_SECONDS", 0.1)
+    send, lost = bus.nc.send, [True]
+
+    async def dropping(data: bytes) -> None:
+        if lost:
+            lost.clear()
+        else:
+            await send(data)
+
+    monkeypatch.setattr(bus.nc, "send", dropping)
+
+
+@pytest.mark.usefixtures("_lost_at_first")
+async def test_a_message_with_an_id_is_sent_again_without_an_answer(bus: Bus) -> None:
+    assert await bus.publish(submitted("one", **{MESSAGE_ID: "x"})) == 1
+
+
+@pytest.mark.usefixtures("_lost_at_first")
+async def test_a_message_without_an_id_is_not_sent_again(bus: Bus) -> None:
+    with pytest.raises(Unavailable, match="in time"):
+        await bus.publish(submitted("one"), timeout=0.3)
+
+
+@pytest.mark.usefixtures("_lost_at_first")
+async def test_a_put_is_sent_again_for_a_caller_that_reads_stale_keys(bus: Bus) -> None:
+    put = bucket.put_message("workload.a.b", b"1", expected=0)
+    assert await bus.publish_all([put], repeat_puts=True) == [1]

@@ -41,11 +41,13 @@ class Cut:
     def __getattr__(self, name: str) -> object:
         return getattr(self._bus, name)
 
-    async def publish_all(self, messages: Sequence[Outgoing]) -> list[int | Refused]:
+    async def publish_all(
+        self, messages: Sequence[Outgoing], *, repeat_puts: bool = False
+    ) -> list[int | Refused]:
         if any(self._before in message.subject for message in messages):
             self.died.set()
             raise Killed
-        return await self._bus.publish_all(messages)
+        return await self._bus.publish_all(messages, repeat_puts=repeat_puts)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -41,6 +42,9 @@ BATCH_MAX: Final = 1000
 WINDOW: Final = 1000
 """Messages of one call in flight at once. More is not faster, and the server's queue per stream
 holds 10,000 messages of all clients together."""
+RESEND_SECONDS: Final = 2.0
+"""Longest wait for an acknowledgement before a message is sent again. A message on its way to a
+server that dies is never acknowledged; the next leader of the stream, 5 to 8 s later, answers."""
 NOT_PERMITTED: Final = 403
 """The code of a refusal that the server reports to the connection instead of in an answer."""
 HEARTBEAT_SECONDS: Final = 0.3
@@ -186,7 +190,7 @@ class Bus:
                 raise Unavailable("no connection to the bus") from None
 
     async def publish_all(
-        self, messages: Sequence[Outgoing], *, timeout: float = 10.0
+        self, messages: Sequence[Outgoing], *, timeout: float = 10.0, repeat_puts: bool = False
     ) -> list[int | Refused]:
         """Publishes in order, pipelined. Returns the sequence of each message, or its refusal.
 
@@ -194,7 +198,12 @@ class Bus:
         because no stream listens yet, is sent again until ``timeout``, so it may come behind later
         messages of this call. When the connection breaks, messages with a message id are sent
         again, except those that expect a revision: a repeated put would be refused as stale.
-        Raises Unavailable if such a message was in flight: its outcome is unknown.
+        Raises Unavailable if such a message was in flight: its outcome is unknown. When all
+        messages of the call may be repeated, those without an answer are sent again every
+        `RESEND_SECONDS`.
+
+        ``repeat_puts``: puts may be repeated. A StaleRevision can then mean that the first copy of
+        this put was stored, so the caller must read the key.
         """
         outcomes: list[int | Refused] = [0] * len(messages)
         todo = list(range(len(messages)))
@@ -205,10 +214,10 @@ class Bus:
             for start in range(0, len(todo), WINDOW):
                 part = todo[start : start + WINDOW]
                 await self.connected(max(0.0, deadline - clock.monotonic()))
-                answers = await self._send([messages[i] for i in part], deadline)
+                answers = await self._send([messages[i] for i in part], deadline, repeat_puts)
                 for i, answer in zip(part, answers, strict=True):
                     if answer is None:
-                        if not _repeatable(messages[i]):
+                        if not (repeat_puts or _repeatable(messages[i])):
                             raise Unavailable(
                                 f"the connection broke; it is unknown whether {messages[i][0]} "
                                 "was stored"
@@ -272,9 +281,12 @@ class Bus:
                 pause = min(pause * 2, 0.2)
 
     async def _send(
-        self, messages: Sequence[Outgoing], deadline: float
+        self, messages: Sequence[Outgoing], deadline: float, repeat_puts: bool
     ) -> list[int | Refused | None]:
         acks = _PendingAcks(messages)
+        again = clock.monotonic() + RESEND_SECONDS
+        if again < deadline and (repeat_puts or all(map(_repeatable, messages))):
+            acks.give_up_at = again
         blobs: list[bytes] = []
         for index, message in enumerate(messages):
             blob = self._frame(acks, index, message, message.headers)
@@ -332,9 +344,12 @@ class Bus:
             if blobs:
                 await self.nc.send(b"".join(blobs))
             # `wait_for` of Python 3.11 drops a cancellation that comes with the last answer.
-            async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
+            until = min(deadline, acks.give_up_at)
+            async with asyncio.timeout(max(0.0, until - clock.monotonic())):
                 await acks.done
         except TimeoutError:
+            if acks.give_up_at < deadline:
+                return acks.outcomes
             raise Unavailable("the bus did not acknowledge in time") from None
         except nats.errors.Error as error:
             raise Unavailable(str(error)) from None
@@ -388,15 +403,16 @@ class Bus:
 
 class _PendingAcks:
     """The acknowledgements that one call waits for. An outcome stays None if the connection broke
-    before the answer."""
+    before the answer, or if there was no answer before ``give_up_at`` (monotonic seconds)."""
 
-    __slots__ = ("done", "fenced", "keys", "left", "messages", "outcomes")
+    __slots__ = ("done", "fenced", "give_up_at", "keys", "left", "messages", "outcomes")
 
     def __init__(self, messages: Sequence[Outgoing], *, fenced: bool | None = None) -> None:
         self.messages = messages
         self.fenced = fenced
         self.outcomes: list[int | Refused | None] = [None] * len(messages)
         self.left = len(messages)
+        self.give_up_at = inf
         self.keys: list[bytes] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
