@@ -43,7 +43,7 @@ from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.telemetry.logger import log_set_aside
+from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.simulating import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
@@ -197,6 +197,7 @@ class Shell:
         """Takes the domains that nobody alive leads, as they appear and fall vacant."""
         await self._loaded.wait()
         await self._leading.watching.wait()
+        throttle = LogThrottle()
         while True:
             self._leading.changed.clear()
             domains = self._core.domains()
@@ -209,7 +210,8 @@ class Shell:
                 # The picture is right all the same: nothing to begin anew for.
                 if not passes(error):
                     raise
-                log.warning("domains_not_taken", error=str(error))
+                if throttle.due(clock.monotonic()):
+                    log.warning("domains_not_taken", error=str(error))
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)
                 self._leading.changed.set()
             for domain in self._leading.lease.leads():

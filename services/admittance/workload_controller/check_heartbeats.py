@@ -27,6 +27,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Superseded
 from admittance.runtime.tasks import raise_if_cancelled
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.workload_controller.manifest_writer import ManifestWriter
 
 PAUSE_SECONDS: Final = 0.5
@@ -139,6 +140,7 @@ class HeartbeatListener:
 
     async def _keep_conditions(self) -> None:
         await self._manifests.caught_up.wait()
+        throttle = LogThrottle()
         while True:
             raise_if_cancelled()
             self._dirty.clear()
@@ -146,10 +148,12 @@ class HeartbeatListener:
             try:
                 await self._bus.connected()
                 await self._write()
+                throttle = LogThrottle()
             except Superseded:
                 return
             except AdmittanceError as error:
-                log.info("heartbeats_not_written", error=str(error))
+                if throttle.due(clock.monotonic()):
+                    log.info("heartbeats_not_written", error=str(error))
                 self._dirty.set()
             # Many heartbeats at once are one write.
             await asyncio.sleep(PAUSE_SECONDS)

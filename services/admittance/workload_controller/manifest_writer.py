@@ -14,6 +14,7 @@ from admittance.control.controller import Controller
 from admittance.control.manifest_changes import PlannedWrite, learn, statement, unneeded
 from admittance.control.objects import StoredObject
 from admittance.events.requests import Applied
+from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.bus.messages import with_retries
@@ -25,6 +26,7 @@ from admittance.runtime.errors import (
     Unavailable,
 )
 from admittance.runtime.tasks import raise_if_cancelled, set_within
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.workload_controller.commit_writer import WriteGuard, publish_messages
 from admittance.workload_controller.durables import Durables
 
@@ -155,6 +157,7 @@ class Deletions:
         await self._manifests.caught_up.wait()
         # A previous leader may have ended before it removed them all.
         self.look()
+        throttle = LogThrottle()
         while True:
             raise_if_cancelled()
             await set_within(self._dirty, TIDY_SECONDS)
@@ -162,10 +165,12 @@ class Deletions:
             try:
                 await self._remove()
                 await self._tidy()
+                throttle = LogThrottle()
             except Superseded:
                 return
             except AdmittanceError as error:
-                log.info("deletion_not_written", error=str(error))
+                if throttle.due(clock.monotonic()):
+                    log.info("deletion_not_written", error=str(error))
                 self._dirty.set()
             await asyncio.sleep(PAUSE_SECONDS)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Superseded
+from admittance.runtime.errors import Superseded, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import end
 
 from processes import eventually, health
-from servers import until
+from servers import until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
@@ -95,3 +99,67 @@ async def test_who_is_superseded_stands_by_and_begins_anew_when_it_is_its_turn(b
         assert only.begun[1].epoch > only.begun[0].epoch
     finally:
         await only.end()
+
+
+class LosesOneCancellation:
+    """Work that goes on after the first cancellation, as a client of the bus that flushes."""
+
+    ready = True
+
+    def __init__(self, _: object = None) -> None:
+        self.cancelled = asyncio.Event()
+
+    async def run(self) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        self.cancelled.set()
+        await asyncio.sleep(3600)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_work_that_loses_a_cancellation_ends_with_its_service(bus: Bus) -> None:
+    work = LosesOneCancellation()
+    stop = asyncio.Event()
+    settings = Settings(service="dig", instance="one", lease_seconds=1.0)
+    service = LeaderElectedService(bus, settings, "dig", "hole", lambda _: work)
+    running = asyncio.create_task(service.run(stop))
+    await until(lambda: service.work is not None)
+    stop.set()
+    await within(running)
+    assert work.cancelled.is_set()
+
+
+async def test_a_standby_that_loses_a_cancellation_ends(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LeaderElector, "run", LosesOneCancellation().run)
+    stop = asyncio.Event()
+    settings = Settings(service="dig", instance="one", lease_seconds=1.0)
+    service = LeaderElectedService(bus, settings, "dig", "hole", Digging)
+    running = asyncio.create_task(service.run(stop))
+    await asyncio.sleep(0)
+    stop.set()
+    await within(running)
+
+
+async def test_failing_heartbeats_are_logged_once(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = 0
+
+    async def fails_from_the_second_on(_: LeaderElector) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1:
+            raise Unavailable("the bus is away")
+
+    monkeypatch.setattr(LeaderElector, "_write_heartbeat", fails_from_the_second_on)
+    elector = LeaderElector(bus, "dig", "one", ttl_seconds=0.04)
+    with capture_logs() as lines:
+        running = asyncio.create_task(elector.run())
+        await until(lambda: attempts > 5)
+    with suppress(asyncio.CancelledError):
+        await end(running)
+    assert [line["event"] for line in lines].count("heartbeat_failed") == 1

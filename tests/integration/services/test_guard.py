@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from admittance.events.facts import Deactivated
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision, Superseded
 from admittance.runtime.leader import lease_store
-from admittance.workload_controller.commit_writer import WriteGuard
+from admittance.workload.bucket_reader import read
+from admittance.workload.stored import head
+from admittance.workload_controller.checkpoints import HistoryRecorder, JournalAtTakeover
+from admittance.workload_controller.commit_writer import CommitWriter, WorkloadWriter, WriteGuard
+from admittance.workload_controller.journal import JournalPosition
+from unit.workload_controller.test_fold import KEY as WORKLOAD
+from unit.workload_controller.test_fold import ME, Bench
 
 pytestmark = pytest.mark.bus
 
@@ -52,3 +61,27 @@ async def test_an_epoch_that_no_log_has_supersedes_nothing(bus: Bus) -> None:
     guard = WriteGuard(bus, 1)
     await guard.take()
     await guard.write([bucket.put_message(KEY, b"1", expected=0)])
+
+
+async def test_the_leader_writes_back_a_workload_that_became_unreadable(bus: Bus) -> None:
+    bench = Bench()
+    controller = bench.controller
+    guard = WriteGuard(bus, 1)
+    await guard.take()
+    history = HistoryRecorder(
+        bus,
+        asyncio.Lock(),
+        controller,
+        JournalAtTakeover(JournalPosition(), [], 0),
+        epoch=1,
+        every_seconds=3600.0,
+    )
+    puts = WorkloadWriter(bus, finished_seconds=60.0)
+    writer = CommitWriter(bus, controller, guard, puts, history, None)
+    await writer.perform([bench.submitted()])
+    await bus.publish(bucket.put_message(WORKLOAD, b"junk", expected=None))
+    await writer.perform([bench.heard(Deactivated(**ME))])
+    entry = await bucket.get(bus, WORKLOAD)
+    assert entry is not None
+    assert entry.value is not None
+    assert head(read(WORKLOAD, entry.value)).active is False

@@ -24,6 +24,7 @@ from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.tasks import parts, set_within
+from admittance.runtime.telemetry.logger import LogThrottle
 
 ANSWER_SECONDS: Final = 1.0
 """Longest wait for an answer. Only a start, or a sign of another process, sends the request."""
@@ -355,13 +356,16 @@ class LeaderElector:
         self.changed.set()
 
     async def _beat(self) -> None:
+        throttle = LogThrottle()
         while True:
             await set_within(self._beat_now, self._ttl / RENEWALS)
             self._beat_now.clear()
             try:
                 await self._write_heartbeat()
+                throttle = LogThrottle()
             except (Refused, Unavailable) as error:
-                log.warning("heartbeat_failed", error=str(error))
+                if throttle.due(clock.monotonic()):
+                    log.warning("heartbeat_failed", error=str(error))
 
     async def _check_duplicates(self) -> None:
         while True:
