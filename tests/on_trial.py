@@ -7,44 +7,52 @@ from typing import TypeVar
 
 import pytest
 
-from admittance.conformance.report import FAILED, PASSED, Report
-from admittance.conformance.run import Wanted
+from admittance.conformance.kit import FAILED, PASSED, KitOptions, KitReport
 from admittance.runtime.bus.bus import Bus
 
 from servers import within
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=KitReport)
 
-HURRIED = {"WATCH": 1.0, "QUIET": 0.3, "GRACE": 0.3, "BEAT": 0.0}
+HURRIED = {
+    "WATCH_SECONDS": 1.0,
+    "QUIET_SECONDS": 0.3,
+    "GRACE_SECONDS": 0.3,
+    "HEARTBEAT_SECONDS": 0.0,
+}
 """Seconds that suffice for programs of a few lines on this machine."""
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     """Trials wait no longer than that; what is not named waits as in `HURRIED`."""
     for name, length in {**HURRIED, **seconds}.items():
-        monkeypatch.setattr(f"admittance.conformance.cases.{name}", length)
+        monkeypatch.setattr(f"admittance.conformance.kit.{name}", length)
 
 
 async def on_trial(
-    try_out: Callable[..., Awaitable[R]], bus: Bus, url: str, wanted: Wanted, limit: float = 90.0
+    try_out: Callable[..., Awaitable[R]],
+    bus: Bus,
+    url: str,
+    wanted: KitOptions,
+    limit: float = 90.0,
 ) -> R:
     """The report of a kit; the test fails when it takes longer than limit seconds."""
-    trial = try_out(bus, url, wanted, tell=lambda _: None, ready=lambda: None)
+    trial = try_out(bus, url, wanted, on_case=lambda _: None, on_ready=lambda: None)
     return await within(trial, limit)
 
 
-def words(report: Report, outcome: str) -> dict[str, str]:
+def words(report: KitReport, outcome: str) -> dict[str, str]:
     """The cases that ended so, each with what was said of it."""
     return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
 
 
-def assert_well(report: Report, only: Collection[str]) -> None:
+def assert_well(report: KitReport, only: Collection[str]) -> None:
     """Nothing failed, and those cases passed."""
     assert words(report, FAILED) == {}
     assert words(report, PASSED).keys() >= set(only)
 
 
-def assert_named(report: Report, case: str, sentence: str) -> None:
+def assert_named(report: KitReport, case: str, sentence: str) -> None:
     """That case failed, with that in its words, and nothing else did."""
     failed = words(report, FAILED)
     assert not report.passed

@@ -1,6 +1,6 @@
-"""What the conformance kits have in common: those of check controllers and of providers.
+"""Conformance kits: they drive a check controller or a provider through the protocol on a real bus,
+in their own namespace, and report its faults.
 
-A kit plays Admittance's part on a real bus, in a namespace of its own: `stand` asks and listens,
-`faults` are what one message has wrong, `cases` is what is tried with any program, `program` the
-process under trial and the server it is tried on, `report` what comes out.
+`requester` sends requests and records answers, `faults` and `messages` check single messages, `kit`
+runs the cases and makes the report, `program` starts the tested process and a server.
 """

@@ -23,13 +23,12 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.cli.support.output import Column, Progress, Table
-from admittance.conformance.checks import report as check_report
-from admittance.conformance.checks import run as check_run
+from admittance.conformance.checks import kit as check_kit
+from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED, KitReport
 from admittance.conformance.program import OwnServer, embedded
-from admittance.conformance.providers import report as provider_report
-from admittance.conformance.providers import run as provider_run
-from admittance.conformance.providers.stand import Shape
-from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED, Report
+from admittance.conformance.providers import kit as provider_kit
+from admittance.conformance.providers.provider_cases import TITLES
+from admittance.conformance.providers.requester import RequestShape
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.telemetry import logs
 
@@ -63,10 +62,10 @@ class TestOptions(NamedTuple):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that both tests have."""
-        patience = 60.0 if self.port is not None else self.timeout
+        first_timeout = 60.0 if self.port is not None else self.timeout
         return {
             "timeout": self.timeout,
-            "patience": patience if self.wait is None else self.wait,
+            "first_timeout": first_timeout if self.wait is None else self.wait,
             "command": self.command,
             "only": self.cases,
         }
@@ -79,8 +78,8 @@ async def check_test(options: TestOptions, controller: str, check: str) -> int:
     )
     refuse_name("CONTROLLER", controller, validate(example))
     refuse_name("--check", check, object_name(check, "metadata.name"))
-    options.refuse_unknown_cases(check_report.TITLES)
-    wanted = check_run.Wanted(
+    options.refuse_unknown_cases(check_kit.TITLES)
+    wanted = check_kit.CheckKitOptions(
         controller=controller,
         check=check,
         parameters=parameters_of(options.parameters),
@@ -89,8 +88,8 @@ async def check_test(options: TestOptions, controller: str, check: str) -> int:
 
     async def test(
         bus: Bus, url: str, _: OwnServer | None, on_case: OnCase, on_ready: OnReady
-    ) -> Report:
-        return await check_run.try_out(bus, url, wanted, tell=on_case, ready=on_ready)
+    ) -> KitReport:
+        return await check_kit.run_check_kit(bus, url, wanted, on_case=on_case, on_ready=on_ready)
 
     return await _run(options, "controller", controller, test)
 
@@ -113,16 +112,16 @@ async def provider_test(
     refuse_name(
         "CLASS", provisioning_class, object_name(provisioning_class, "spec.provisioningClassName")
     )
-    options.refuse_unknown_cases(provider_report.TITLES)
+    options.refuse_unknown_cases(TITLES)
     asked = key_values(requests, "--request") or {"cpu": "1"}
     for resource, quantity in asked.items():
         try:
             amount(resource, quantity)
         except BadQuantity as error:
             raise BadInput(f"--request {resource}={quantity}: {error}") from None
-    wanted = provider_run.Wanted(
+    wanted = provider_kit.ProviderKitOptions(
         provisioning_class=provisioning_class,
-        shape=Shape(
+        shape=RequestShape(
             pods=pods,
             requests=asked,
             node_selector=key_values(node_selector, "--node-selector"),
@@ -135,9 +134,9 @@ async def provider_test(
 
     async def test(
         bus: Bus, url: str, server: OwnServer | None, on_case: OnCase, on_ready: OnReady
-    ) -> Report:
-        return await provider_run.try_out(
-            bus, url, wanted, tell=on_case, ready=on_ready, server=server
+    ) -> KitReport:
+        return await provider_kit.run_provider_kit(
+            bus, url, wanted, on_case=on_case, on_ready=on_ready, server=server
         )
 
     return await _run(options, "provider", provisioning_class, test)
@@ -147,7 +146,7 @@ async def _run(
     options: TestOptions,
     role: str,
     name: str,
-    test: Callable[[Bus, str, OwnServer | None, OnCase, OnReady], Awaitable[Report]],
+    test: Callable[[Bus, str, OwnServer | None, OnCase, OnReady], Awaitable[KitReport]],
 ) -> int:
     """Runs the test and prints its report; returns 1 if a case failed. ``role``: controller or
     provider."""
@@ -174,7 +173,7 @@ async def _run(
     return 0 if report.passed else 1
 
 
-def show(report: Report, shape: Output) -> None:
+def show(report: KitReport, shape: Output) -> None:
     """Prints the report in the output format of the call."""
     if output.show_value({**output.plain_of(report), "passed": report.passed}, shape):
         return
@@ -188,7 +187,7 @@ def show(report: Report, shape: Output) -> None:
             output.say(summary(report))
 
 
-def _rows(report: Report) -> list[tuple[str, str, str]]:
+def _rows(report: KitReport) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for one in report.outcomes:
         said = one.details or (one.title,)
@@ -197,7 +196,7 @@ def _rows(report: Report) -> list[tuple[str, str, str]]:
     return rows
 
 
-def summary(report: Report) -> str:
+def summary(report: KitReport) -> str:
     """The last line."""
     counts = ", ".join(
         f"{report.count(word)} {word}"

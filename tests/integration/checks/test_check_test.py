@@ -13,9 +13,8 @@ import pytest
 
 from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
 from admittance.cli.commands.program import invoke
-from admittance.conformance.checks.report import TITLES, Report
-from admittance.conformance.checks.run import Wanted, try_out
-from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED
+from admittance.conformance.checks.kit import TITLES, CheckKitOptions, CheckKitReport, run_check_kit
+from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
 from admittance.runtime.bus.bus import Bus
 from integration.checks import strays
 from integration.checks.strays import STRAY, Stray, at_work
@@ -34,10 +33,10 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
 
 
-async def tried(bus: Bus, url: str, **more: Any) -> Report:
+async def tried(bus: Bus, url: str, **more: Any) -> CheckKitReport:
     fixed = {"controller": STRAY, "check": "c", "parameters": {"limit": 5}}
-    wanted = Wanted(**{**fixed, "timeout": 3.0, "patience": 3.0, **more})
-    return await on_trial(try_out, bus, url, wanted)
+    wanted = CheckKitOptions(**{**fixed, "timeout": 3.0, "first_timeout": 3.0, **more})
+    return await on_trial(run_check_kit, bus, url, wanted)
 
 
 async def test_a_controller_with_the_helper_does_everything_right(
@@ -87,12 +86,12 @@ async def test_a_controller_without_the_helper_and_without_the_durable_may_do_ri
 @pytest.mark.parametrize(
     ("make", "case", "sentence"),
     [
-        pytest.param(strays.Silent, "answers", "silent", id="one that never answers"),
+        pytest.param(strays.Silent, "answers", "no message within", id="one that never answers"),
         pytest.param(
-            strays.Forgetful, "names", "said cycle 1; it was asked about 7", id="a wrong cycle"
+            strays.Forgetful, "names", "sent cycle 1; the request has 7", id="a wrong cycle"
         ),
         pytest.param(strays.Inventive, "state", "'Approved'", id="a state that does not exist"),
-        pytest.param(strays.Garbled, "json", "no JSON", id="JSON that is none"),
+        pytest.param(strays.Garbled, "json", "not JSON", id="JSON that is none"),
         pytest.param(
             strays.Deaf,
             "withdrawn",
@@ -100,7 +99,7 @@ async def test_a_controller_without_the_helper_and_without_the_durable_may_do_ri
             id="judging on when withdrawn",
         ),
         pytest.param(
-            strays.Stubborn, "withdrawn", "said Ready", id="Ready as an answer to a withdrawal"
+            strays.Stubborn, "withdrawn", "sent Ready", id="Ready as an answer to a withdrawal"
         ),
         pytest.param(
             strays.Hoarding, "acknowledges", "not acknowledged", id="one that never acknowledges"
@@ -114,14 +113,17 @@ async def test_a_controller_without_the_helper_and_without_the_durable_may_do_ri
             strays.Doubting, "twice", "Ready, then Retry", id="two minds about one request"
         ),
         pytest.param(
-            strays.Dropping, "late-retry", "said no Retry", id="a late Retry that is dropped"
+            strays.Dropping, "late-retry", "sent no Retry", id="a late Retry that is dropped"
         ),
         pytest.param(
-            strays.Strict, "unknown-parameters", "nothing more", id="dying of unknown parameters"
+            strays.Strict,
+            "unknown-parameters",
+            "did not answer any more",
+            id="dying of unknown parameters",
         ),
         pytest.param(strays.Overwhelmed, "flood", "of 200", id="lost in a flood"),
         pytest.param(
-            strays.Chatty, "repeats", " times about one cycle", id="saying it again and again"
+            strays.Chatty, "repeats", " times for one cycle", id="saying it again and again"
         ),
         pytest.param(
             strays.Overreaching, "updates", "'workers'", id="adding to a pod set that is not there"
@@ -135,7 +137,7 @@ async def test_what_is_wrong_is_named(
     bus: Bus, nats_server: TestServer, make: Callable[[Bus], Stray], case: str, sentence: str
 ) -> None:
     async with at_work(make, nats_server.url):
-        report = await tried(bus, nats_server.url, only=(case,), timeout=1.5, patience=1.5)
+        report = await tried(bus, nats_server.url, only=(case,), timeout=1.5, first_timeout=1.5)
     assert_named(report, case, sentence)
 
 
@@ -160,7 +162,7 @@ def test_the_command_answers_no_where_a_controller_fails(
     call = ["check-test", STRAY, "--embedded", "--timeout", "0.3", "--wait", "0.3"]
     assert invoke(call) == 1
     shown = capfd.readouterr()
-    assert "silent: nothing within 0.3 s, nor did it ask the durable of " in shown.out
+    assert "no message within 0.3 s, and no pull from the durable of " in shown.out
     assert "start the controller now" in shown.err
 
 
@@ -170,7 +172,7 @@ def test_a_controller_that_does_not_start_is_told_at_once(
     call = ["check-test", STRAY, "--embedded", "--timeout", "60", "--case", "ends"]
     assert invoke([*call, "--", sys.executable, "-c", "import nowhere"]) == 1
     shown = capfd.readouterr()
-    assert "it ended before it answered" in shown.out
+    assert "the program ended before it answered" in shown.out
     assert "it ended by itself, with status 1" in shown.out
     assert invoke([*call, "--", "/nowhere/controller"]) == 1
     assert "cannot start /nowhere/controller" in capfd.readouterr().err

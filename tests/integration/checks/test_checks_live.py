@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import CheckState
-from admittance.conformance.checks.run import Wanted, try_out
+from admittance.conformance.checks.kit import CheckKitOptions, run_check_kit
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
@@ -156,7 +156,7 @@ async def test_a_trial_of_a_controller_disturbs_no_live_system(
     replicas: Replicas,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.conformance.cases.BEAT", 0.0)
+    monkeypatch.setattr("admittance.conformance.kit.HEARTBEAT_SECONDS", 0.0)
     await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
     await replicas.start("ready")
     await submit(bus, [a_manifest("before", queue="lq-cq")])
@@ -164,8 +164,12 @@ async def test_a_trial_of_a_controller_disturbs_no_live_system(
     letters = await bus.nc.subscribe("admit.deadletter.>")
     said = await bus.nc.subscribe("admit.workload.>")
     await bus.nc.flush()
-    wanted = Wanted(controller=NAME, check="budget", parameters=None, timeout=5.0, patience=5.0)
-    trial = try_out(bus, nats_server.url, wanted, tell=lambda _: None, ready=lambda: None)
+    wanted = CheckKitOptions(
+        controller=NAME, check="budget", parameters=None, timeout=5.0, first_timeout=5.0
+    )
+    trial = run_check_kit(
+        bus, nats_server.url, wanted, on_case=lambda _: None, on_ready=lambda: None
+    )
     report = await within(trial, 60.0)
     assert report.passed
     while said.pending_msgs:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from admittance.api.reading.manifest import read
-from admittance.conformance.checks.report import Report
-from admittance.conformance.checks.run import Wanted, try_out
+from admittance.conformance.checks.kit import CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.runtime.bus.bus import Bus
 from on_trial import assert_well, on_trial
 
@@ -31,20 +30,20 @@ def block(language: str, number: int = 0) -> str:
     return str(re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[number])
 
 
-async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES) -> Report:
-    wanted = Wanted(
+async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES) -> CheckKitReport:
+    wanted = CheckKitOptions(
         controller=FREEZE,
         check="freeze",
         parameters=None,
         timeout=10.0,
-        patience=10.0,
+        first_timeout=10.0,
         command=command,
         only=only,
     )
-    return await on_trial(try_out, bus, url, wanted)
+    return await on_trial(run_check_kit, bus, url, wanted)
 
 
-def assert_says(report: Report, usual: str, only: tuple[str, ...] = CASES) -> None:
+def assert_says(report: CheckKitReport, usual: str, only: tuple[str, ...] = CASES) -> None:
     assert_well(report, only)
     assert report.usual == usual
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from admittance.cli.commands.program import invoke
-from admittance.conformance.providers.report import TITLES, Report
-from admittance.conformance.providers.run import Wanted, try_out
-from admittance.conformance.providers.stand import Shape
-from admittance.conformance.report import FAILED, NOT_APPLICABLE, PASSED
+from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
+from admittance.conformance.providers.kit import ProviderKitOptions, run_provider_kit
+from admittance.conformance.providers.provider_cases import TITLES, ProviderKitReport
+from admittance.conformance.providers.requester import RequestShape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
 from admittance.runtime.bus.bus import Bus
 from integration.checks.strays import at_work
@@ -33,14 +33,16 @@ RACK = Path(__file__).with_name("rack_provider.py")
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch, WATCH=0.8)
-    monkeypatch.setattr("admittance.conformance.providers.watched.CLEAR_SECONDS", 2.0)
+    hurry(monkeypatch, WATCH_SECONDS=0.8)
+    monkeypatch.setattr("admittance.conformance.providers.provider_cases.CLEAR_SECONDS", 2.0)
 
 
-async def tried(bus: Bus, url: str, shape: Shape | None = None, **more: Any) -> Report:
-    fixed = {"provisioning_class": STRAY_CLASS, "shape": shape or Shape()}
-    wanted = Wanted(**{**fixed, "timeout": 3.0, "patience": 3.0, **more})
-    return await on_trial(try_out, bus, url, wanted)
+async def tried(
+    bus: Bus, url: str, shape: RequestShape | None = None, **more: Any
+) -> ProviderKitReport:
+    fixed = {"provisioning_class": STRAY_CLASS, "shape": shape or RequestShape()}
+    wanted = ProviderKitOptions(**{**fixed, "timeout": 3.0, "first_timeout": 3.0, **more})
+    return await on_trial(run_provider_kit, bus, url, wanted)
 
 
 async def test_a_provider_with_the_helper_does_everything_right(
@@ -88,8 +90,8 @@ async def test_the_pool_of_machines_does_everything_right(
     pool = {"apiVersion": "admittance.dev/v1", "kind": "MachinePool", "spec": spec}
     try:
         await apply(bus, {**pool, "metadata": {"name": "rack"}})
-        shape = Shape(pods=2, requests={"cpu": "1"}, node_selector={"zone": "a"})
-        report = await tried(bus, nats_server.url, shape, room=2, patience=20.0)
+        shape = RequestShape(pods=2, requests={"cpu": "1"}, node_selector={"zone": "a"})
+        report = await tried(bus, nats_server.url, shape, room=2, first_timeout=20.0)
     finally:
         await fleet.stop()
     assert words(report, FAILED) == {}
@@ -110,13 +112,13 @@ async def test_a_provider_without_the_helper_may_do_right_too(
 @pytest.mark.parametrize(
     ("make", "case", "sentence"),
     [
-        pytest.param(strays.Mute, "answers", "silent: nothing within", id="one that never answers"),
+        pytest.param(strays.Mute, "answers", "no message within", id="one that never answers"),
         pytest.param(
-            strays.Promising, "answers", "said accepted", id="one that accepts and never provides"
+            strays.Promising, "answers", "sent accepted", id="one that accepts and never provides"
         ),
-        pytest.param(strays.Mumbling, "json", "no JSON", id="JSON that is none"),
+        pytest.param(strays.Mumbling, "json", "not JSON", id="JSON that is none"),
         pytest.param(strays.Nameless, "json", "left out id", id="an answer without the id"),
-        pytest.param(strays.Mistaken, "names", "said id 'mine/", id="an id of its own"),
+        pytest.param(strays.Mistaken, "names", "sent id 'mine/", id="an id of its own"),
         pytest.param(strays.Inventing, "subject", ".ready.", id="a word that does not exist"),
         pytest.param(
             strays.Unescaping, "subject", "answers_1", id="names that are not escaped in subjects"
@@ -127,15 +129,13 @@ async def test_a_provider_without_the_helper_may_do_right_too(
             strays.Adding, "updates", "'workers'", id="adding to a pod set that is not there"
         ),
         pytest.param(
-            strays.Hurried, "delay", "only failed has one", id="a delay of what has not failed"
+            strays.Hurried, "delay", "only failed can have one", id="a delay of what has not failed"
         ),
         pytest.param(strays.Counting, "seq", "seq 1 after Accepted", id="numbers that fall"),
         pytest.param(
             strays.Backward, "order", "accepted after Provisioned", id="accepting after providing"
         ),
-        pytest.param(
-            strays.Sharing, "message-id", "under the id mine", id="one id for all it says"
-        ),
+        pytest.param(strays.Sharing, "message-id", "have the id mine", id="one id for all it says"),
         pytest.param(
             strays.Doubting, "twice", "provisioned, then failed", id="two minds about one request"
         ),
@@ -147,32 +147,34 @@ async def test_a_provider_without_the_helper_may_do_right_too(
             strays.Forgetting, "attempt", "/2 within", id="requests known by their workload"
         ),
         pytest.param(
-            strays.Protesting, "unknown-id", "said failed", id="complaints about unknown ids"
+            strays.Protesting, "unknown-id", "sent failed", id="complaints about unknown ids"
         ),
         pytest.param(
-            strays.Deafened, "cancelled", "nobody frees that", id="providing what was taken back"
+            strays.Deafened, "cancelled", "never freed", id="providing what was taken back"
         ),
         pytest.param(
-            strays.Trusting, "overtaken", "nobody frees that", id="not minding what was taken back"
+            strays.Trusting, "overtaken", "never freed", id="not minding what was taken back"
         ),
-        pytest.param(strays.Keeping, "frees", "no other one got its room", id="freeing nothing"),
+        pytest.param(
+            strays.Keeping, "frees", "no other request got its capacity", id="freeing nothing"
+        ),
         pytest.param(
             strays.Refusing,
             "unknown-parameters",
             "retryable: false",
             id="failing for now what never changes",
         ),
+        pytest.param(strays.Careless, "wrong-parameters", "sent provisioned", id="taking anything"),
         pytest.param(
-            strays.Careless, "wrong-parameters", "answered provisioned", id="taking anything"
+            strays.Strict, "unknown-fields", "did not answer any more", id="dying of unknown fields"
         ),
-        pytest.param(strays.Strict, "unknown-fields", "nothing more", id="dying of unknown fields"),
         pytest.param(
             strays.Timeless, "deadline", "an hour after", id="providing after the deadline"
         ),
-        pytest.param(strays.Fragile, "garbage", "nothing more", id="dying of garbage"),
+        pytest.param(strays.Fragile, "garbage", "did not answer any more", id="dying of garbage"),
         pytest.param(strays.Overwhelmed, "burst", "of 100", id="lost in a burst"),
         pytest.param(
-            strays.Chattering, "repeats", "times about one request", id="saying it again and again"
+            strays.Chattering, "repeats", "times for one request", id="saying it again and again"
         ),
         pytest.param(
             strays.Hoarding, "acknowledges", "not acknowledged", id="one that never acknowledges"
@@ -180,7 +182,7 @@ async def test_a_provider_without_the_helper_may_do_right_too(
         pytest.param(
             strays.Gasping, "heartbeat", "I am well", id="heartbeats that nobody can read"
         ),
-        pytest.param(strays.Lying, "query", "as if it knew it", id="knowing what nobody asked"),
+        pytest.param(strays.Lying, "query", "known: true", id="knowing what nobody asked"),
     ],
 )
 async def test_what_a_provider_does_wrong_is_named(
@@ -196,7 +198,7 @@ async def test_what_a_provider_does_wrong_is_named(
             nats_server.url,
             only=(case,),
             timeout=1.5,
-            patience=1.5,
+            first_timeout=1.5,
             room=2,
             wrong={"size": "many"},
         )
@@ -237,8 +239,8 @@ def test_the_command_starts_kills_and_restarts_everything_and_tells_all(
     ("how", "room", "sentence"),
     [
         pytest.param("greedy", 2, "booked one twice", id="booking again what it had booked"),
-        pytest.param("forgetful", 2, "room for more than 2", id="bookings in memory only"),
-        pytest.param("bare", 1, "room for more than 1", id="the same without the helper"),
+        pytest.param("forgetful", 2, "capacity for more than 2", id="bookings in memory only"),
+        pytest.param("bare", 1, "capacity for more than 1", id="the same without the helper"),
     ],
 )
 async def test_a_provider_that_does_not_know_its_bookings_after_a_crash_is_told(
@@ -267,8 +269,8 @@ def test_a_command_that_does_not_come_back_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.conformance.providers.mishaps.START_SECONDS", 0.5)
-    monkeypatch.setattr("admittance.conformance.providers.mishaps.ACK_WAIT", 0.5)
+    monkeypatch.setattr("admittance.conformance.providers.failure_cases.START_SECONDS", 0.5)
+    monkeypatch.setattr("admittance.conformance.providers.failure_cases.ACK_WAIT", 0.5)
     once = f"import os, sys; os.path.exists({str(tmp_path / 'once')!r}) and sys.exit(3)\n"
     once += f"open({str(tmp_path / 'once')!r}, 'w').close()\n"
     program = f"{once}import runpy; runpy.run_path({str(RACK)!r})"
@@ -276,5 +278,5 @@ def test_a_command_that_does_not_come_back_is_told(
     call += ["--", sys.executable, "-c", program, STRAY_CLASS, str(a_rack(tmp_path))]
     assert invoke(call) == 1
     shown = capfd.readouterr()
-    assert "what it was asked while it was away was not answered" in shown.out
+    assert "a request from while it was down was not answered" in shown.out
     assert "it ended by itself, with status 3" in shown.out

@@ -11,9 +11,9 @@ import pytest
 
 from admittance.api.reading.manifest import read
 from admittance.cli.commands.program import invoke
-from admittance.conformance.providers.report import TITLES, Report
-from admittance.conformance.providers.run import Wanted, try_out
-from admittance.conformance.providers.stand import Shape
+from admittance.conformance.providers.kit import ProviderKitOptions, run_provider_kit
+from admittance.conformance.providers.provider_cases import TITLES, ProviderKitReport
+from admittance.conformance.providers.requester import RequestShape
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
 from admittance.runtime.bus.bus import Bus
@@ -43,7 +43,7 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    hurry(monkeypatch, GRACE=0.5, QUIET=0.5)
+    hurry(monkeypatch, GRACE_SECONDS=0.5, QUIET_SECONDS=0.5)
     folder = tmp_path / "rack"
     folder.mkdir()
     for number in range(2):
@@ -53,17 +53,19 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES) -> Report:
-    wanted = Wanted(
+async def tried(
+    bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES
+) -> ProviderKitReport:
+    wanted = ProviderKitOptions(
         provisioning_class=RACK,
-        shape=Shape(),
+        shape=RequestShape(),
         timeout=10.0,
-        patience=10.0,
+        first_timeout=10.0,
         room=2,
         command=command,
         only=only,
     )
-    return await on_trial(try_out, bus, url, wanted, 120.0)
+    return await on_trial(run_provider_kit, bus, url, wanted, 120.0)
 
 
 def assert_free(rack: Path) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.conformance.checks.form import Asked, look, subject_for
+from admittance.conformance.checks.messages import CheckRequestKey, parse_verdict, verdict_subject
 from admittance.conformance.faults import heartbeat_faults
 from admittance.events.system import CheckAlive
 
-ASKED = Asked("example.com/c", "ns-1", "train.7", "uid-7", "budget", 7)
+ASKED = CheckRequestKey("example.com/c", "ns-1", "train.7", "uid-7", "budget", 7)
 RIGHT = {
     "namespace": "ns-1",
     "name": "train.7",
@@ -25,7 +25,7 @@ RIGHT = {
 
 
 def test_its_subject_is_made_of_tokens() -> None:
-    assert subject_for(ASKED) == "admit.check.reported.example_com=2Fc.ns-1.train_7"
+    assert verdict_subject(ASKED) == "admit.check.reported.example_com=2Fc.ns-1.train_7"
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_its_subject_is_made_of_tokens() -> None:
 )
 def test_nothing_is_wrong_with(said: dict[str, Any]) -> None:
     found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
-    looked = look(subject_for(ASKED), msgspec.json.encode(found), ASKED)
+    looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(found), ASKED)
     assert looked.faults == ()
-    assert looked.told is not None
+    assert looked.content is not None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_nothing_is_wrong_with(said: dict[str, Any]) -> None:
         pytest.param({"requeueAfterSeconds": "1h"}, "delay", "whole", id="a delay in words"),
         pytest.param({"state": "Ready"}, "delay", "only a Retry", id="a delay of a Ready"),
         pytest.param(
-            {"podSetUpdates": [{"name": "main"}]}, "updates", "lost", id="updates of a Retry"
+            {"podSetUpdates": [{"name": "main"}]}, "updates", "ignored", id="updates of a Retry"
         ),
         pytest.param(
             {"state": "Ready", "podSetUpdates": [{"name": "a"}]},
@@ -92,27 +92,27 @@ def test_nothing_is_wrong_with(said: dict[str, Any]) -> None:
 )
 def test_what_is_wrong_is_said(said: dict[str, Any], case: str, sentence: str) -> None:
     found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
-    looked = look(subject_for(ASKED), msgspec.json.encode(found), ASKED)
+    looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(found), ASKED)
     assert [one for one in looked.faults if one.case == case and sentence in one.sentence]
 
 
 @pytest.mark.parametrize("data", [b"", b"Ready", b'["Ready"]', b"{'state': 1}", b"\xff\xfe"])
 def test_what_is_no_json_object_is_named_as_that(data: bytes) -> None:
-    looked = look(subject_for(ASKED), data, ASKED)
+    looked = parse_verdict(verdict_subject(ASKED), data, ASKED)
     assert [one.case for one in looked.faults] == ["json"]
-    assert looked.told is None
+    assert looked.content is None
 
 
 def test_a_name_that_is_not_escaped_is_the_wrong_subject() -> None:
     subject = "admit.check.reported.example_com=2Fc.ns-1.train.7"
-    [fault] = look(subject, msgspec.json.encode(RIGHT), ASKED).faults
+    [fault] = parse_verdict(subject, msgspec.json.encode(RIGHT), ASKED).faults
     assert fault.case == "subject"
-    assert subject_for(ASKED) in fault.sentence
+    assert verdict_subject(ASKED) in fault.sentence
 
 
 def test_a_verdict_that_nobody_asked_for_is_named() -> None:
-    [fault] = look(subject_for(ASKED), msgspec.json.encode(RIGHT), None).faults
-    assert (fault.case, "not asked" in fault.sentence) == ("names", True)
+    [fault] = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(RIGHT), None).faults
+    assert (fault.case, "not sent" in fault.sentence) == ("names", True)
 
 
 @pytest.mark.parametrize(

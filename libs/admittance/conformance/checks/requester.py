@@ -1,0 +1,146 @@
+"""Sends requests to a check controller, as the workload-controller does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from admittance.conformance.checks.messages import CheckRequestKey, parse_verdict
+from admittance.conformance.faults import ParsedMessage
+from admittance.conformance.requester import (
+    ProgramKind,
+    ReceivedMessage,
+    Requester,
+    workload_in,
+)
+from admittance.events.facts import CheckReported
+from admittance.events.names import token
+from admittance.events.subjects import ALIVE_CHECK
+from admittance.events.system import CheckAlive
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import check_durables
+
+FIRST_CYCLE: Final = 7
+"""Not 1, to detect a controller that always reports cycle 1."""
+
+
+CheckAnswer = ReceivedMessage[CheckRequestKey, CheckReported]
+KIND: Final = ProgramKind(
+    "check-test", check_durables, "admit.check.reported.>", ALIVE_CHECK, CheckAlive
+)
+
+
+class CheckRequester(Requester[CheckRequestKey, CheckReported]):
+    """Sends requests to one controller and records its messages."""
+
+    def __init__(self, bus: Bus, controller: str, check: str, parameters: Any) -> None:
+        super().__init__(bus, KIND, controller)
+        self.check = check
+        self.parameters = parameters
+        self._sent: dict[tuple[str, int], CheckRequestKey] = {}
+        self._newest: dict[str, CheckRequestKey] = {}
+        self._withdrawn: set[CheckRequestKey] = set()
+
+    async def withdraw_all(self) -> None:
+        left = [one for one in self._sent.values() if one not in self._withdrawn]
+        await self.withdraw(left, "Deleted")
+
+    # Requests. ----------------------------------------------------------------------------
+
+    async def send(
+        self, *names: str, cycle: int = FIRST_CYCLE, more: Mapping[str, Any] | None = None
+    ) -> list[CheckRequestKey]:
+        """Sends requests for workloads with these names. ``more``: further fields of the
+        request."""
+        keys = [
+            CheckRequestKey(self.program, self.namespace, name, f"uid-{name}", self.check, cycle)
+            for name in names
+        ]
+        for one in keys:
+            self._sent[one.name, one.cycle] = one
+            self._newest[one.name] = one
+        requests = [(one, {**self._request(one), **(more or {})}) for one in keys]
+        await self._publish("requested", requests)
+        return keys
+
+    async def withdraw(self, requests: Iterable[CheckRequestKey], reason: str) -> None:
+        """Withdraws requests."""
+        taken = list(requests)
+        if reason != "AdmissionCheck":
+            self._withdrawn.update(taken)
+        await self._publish(
+            "withdrawn", [(one, {**self._common(one), "reason": reason}) for one in taken]
+        )
+
+    def _common(self, request: CheckRequestKey) -> dict[str, Any]:
+        return {
+            "namespace": request.namespace,
+            "name": request.name,
+            "uid": request.uid,
+            "time": clock.now(),
+            "controller": request.controller,
+            "check": request.check,
+            "cycle": request.cycle,
+        }
+
+    def _request(self, request: CheckRequestKey) -> dict[str, Any]:
+        template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+        assignment = {
+            "name": "main",
+            "flavors": {"cpu": "default"},
+            "resourceUsage": {"cpu": "1"},
+            "count": 1,
+        }
+        return {
+            **self._common(request),
+            "retryCount": 0,
+            "revision": 1,
+            "parameters": self.parameters,
+            "admission": {"clusterQueue": "check-test", "podSetAssignments": [assignment]},
+            "workload": {
+                "metadata": {"labels": {"admittance/check-test": "true"}},
+                "spec": {
+                    "queueName": "check-test",
+                    "podSets": [{"name": "main", "count": 1, "template": template}],
+                },
+            },
+        }
+
+    async def _publish(
+        self, what: str, messages: list[tuple[CheckRequestKey, dict[str, Any]]]
+    ) -> None:
+        await self.publish(
+            (
+                f"admit.check.{what}.{token(request.controller)}."
+                f"{token(request.namespace)}.{token(request.name)}",
+                msgspec.json.encode(payload),
+            )
+            for request, payload in messages
+        )
+
+    # Answers. -----------------------------------------------------------------------------
+
+    def states(self, *requests: CheckRequestKey) -> list[str]:
+        """The states sent for these requests, in order."""
+        return [one.content.state for one in self.answers_to(*requests) if one.content is not None]
+
+    def _parse(
+        self, subject: str, data: bytes, request: CheckRequestKey | None
+    ) -> ParsedMessage[CheckReported]:
+        return parse_verdict(subject, data, request)
+
+    def _request_of(self, subject: str, data: bytes) -> CheckRequestKey | None:
+        """Found by the subject, else by the name in the message. With a cycle that was not sent,
+        the newest request of the workload."""
+        name, cycle = workload_in(subject), 0
+        with suppress(msgspec.DecodeError, AttributeError, UnicodeDecodeError):
+            content = msgspec.json.decode(data)
+            name = name if name in self._newest else str(content.get("name"))
+            cycle = content.get("cycle", 0)
+        if isinstance(cycle, int) and (name, cycle) in self._sent:
+            return self._sent[name, cycle]
+        return self._newest.get(name)

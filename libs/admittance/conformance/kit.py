@@ -1,0 +1,373 @@
+"""Runs conformance cases against a program and reports the results. The two kits add their cases.
+
+Waits depend on how long the program takes for its first answer. ``timeout`` limits each wait.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from admittance.conformance.faults import quoted
+from admittance.conformance.program import START_SECONDS, ProgramProcess
+from admittance.conformance.requester import ReceivedMessage, Requester
+from admittance.runtime import clock
+
+PASSED: Final = "passed"
+FAILED: Final = "failed"
+NOT_APPLICABLE: Final = "not applicable"
+
+QUIET_SECONDS: Final = 1.0
+"""After so long without a message no further message is expected."""
+GRACE_SECONDS: Final = 1.0
+"""How long an answer may still arrive after its request was withdrawn."""
+WATCH_SECONDS: Final = 2.0
+"""Shortest time to watch a request that must get no answer."""
+HEARTBEAT_SECONDS: Final = 10.5
+REPEAT_SECONDS: Final = 5.0
+"""Time after which the first request is sent again."""
+REPEATS_MAX: Final = 20
+DETAILS_MAX: Final = 3
+NOT_STARTED: Final = "the test did not start the program: add its command"
+NO_CAPACITY: Final = "it is not known for how many such requests it has capacity: add --room"
+PLAIN_SUBSCRIPTION: Final = "it uses a plain subscription: it loses messages while it is down"
+
+A = TypeVar("A")
+T = TypeVar("T")
+Attempt = Callable[[], Awaitable[None]]
+
+
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of one case. ``details``: the faults, or why the case does not apply."""
+
+    case: str
+    title: str
+    outcome: str
+    details: tuple[str, ...] = ()
+
+
+class KitReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The results of all cases. ``usual``: the program's usual answer; empty if it did not
+    answer."""
+
+    outcomes: tuple[CaseResult, ...]
+    usual: str = ""
+    seconds: float = 0.0
+
+    @property
+    def program(self) -> str:
+        """The name of the tested program."""
+        raise NotImplementedError
+
+    @property
+    def passed(self) -> bool:
+        """Whether no case failed."""
+        return all(one.outcome != FAILED for one in self.outcomes)
+
+    def count(self, outcome: str) -> int:
+        """The number of cases with this outcome."""
+        return sum(one.outcome == outcome for one in self.outcomes)
+
+
+class CaseList(NamedTuple):
+    """``titles``: of every case, in the order of the report. ``message_cases``: the cases that
+    check every message."""
+
+    titles: Mapping[str, str]
+    message_cases: Collection[str]
+
+    def result(self, case: str, outcome: str, *details: str) -> CaseResult:
+        """The result of one case."""
+        return CaseResult(case=case, title=self.titles[case], outcome=outcome, details=details)
+
+
+class ConformanceKit(ABC, Generic[A, T]):
+    """Runs all cases, or those in ``only``. ``first_timeout``: seconds to wait for the first
+    answer. ``runs``: whether the program's process still runs, as far as the test knows."""
+
+    def __init__(
+        self,
+        cases: CaseList,
+        requester: Requester[A, T],
+        *,
+        timeout: float,
+        first_timeout: float,
+        only: Collection[str] = (),
+        runs: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._case_list = cases
+        self._base: Requester[A, T] = requester
+        self._timeout = timeout
+        self._first_timeout = first_timeout
+        self._only = frozenset(only) or frozenset(cases.titles)
+        self._runs = runs
+        self._began = clock.monotonic()
+        self._answer_seconds = 0.0
+        self._results: dict[str, CaseResult] = {}
+        self.usual = ""
+        """The program's final answer to the first request."""
+
+    # Implemented by a kit. ----------------------------------------------------------------
+
+    @abstractmethod
+    async def _first_request(self, number: int) -> A:
+        """Sends the first request; ``number``: how often it was sent before."""
+
+    @abstractmethod
+    async def _answers(self) -> bool:
+        """Runs the case of this name. False: the other cases cannot be run."""
+
+    @abstractmethod
+    def _cases(self) -> Mapping[str, Attempt]:
+        """The cases of this kit for a program that answers."""
+
+    @abstractmethod
+    def _content(self, message: ReceivedMessage[A, T]) -> Hashable:
+        """The content of a message without its time: equal for repeated messages."""
+
+    @abstractmethod
+    def _shown(self, message: ReceivedMessage[A, T]) -> str:
+        """A sentence about a repeated message, with %s for how often."""
+
+    async def clean_up(self) -> None:
+        """Runs before the program is asked to end."""
+
+    # Running. -----------------------------------------------------------------------------
+
+    async def run(self, on_case: Callable[[str], None]) -> list[CaseResult]:
+        """Runs the cases. ``on_case`` gets the title of each case that starts."""
+        titles = self._case_list.titles
+        on_case(titles["answers"])
+        general = {"acknowledges": self._acknowledges, "heartbeat": self._heartbeat}
+        if not await self._answers():
+            for case in titles:
+                if case not in (*self._results, *general, "ends", *self._case_list.message_cases):
+                    self._record(case, NOT_APPLICABLE, "the program did not answer")
+        else:
+            await self._try(self._cases(), on_case)
+        await self._try(general, on_case)
+        self._message_cases()
+        wanted = self._only | {"answers"}
+        return [self._results[case] for case in titles if case in self._results.keys() & wanted]
+
+    async def _try(self, cases: Mapping[str, Attempt], on_case: Callable[[str], None]) -> None:
+        for case, attempt in cases.items():
+            if case in self._only:
+                on_case(self._case_list.titles[case])
+                await attempt()
+
+    def _record(self, case: str, outcome: str, *details: str) -> None:
+        self._results[case] = self._case_list.result(case, outcome, *details)
+
+    def _record_faults(self, case: str, *faults: str) -> None:
+        """Records the case as failed with these faults, or as passed without any."""
+        found = tuple(filter(None, faults))
+        self._record(case, FAILED if found else PASSED, *found)
+
+    async def _until_answered(self, *requests: A, seconds: float = 0.0) -> bool:
+        """Waits until each of the requests has an answer. False: not in time."""
+
+        def answered() -> bool:
+            return {one.request for one in self._base.answers_to(*requests)} >= set(requests)
+
+        def settled() -> bool:
+            return answered() or not self._runs()
+
+        return await self._base.until(settled, seconds or self._timeout) and answered()
+
+    async def _until_quiet(self) -> None:
+        """Waits until the program sends no further messages for a while."""
+        deadline = clock.monotonic() + self._timeout
+        while clock.monotonic() < deadline:
+            if not await self._more_than(len(self._base.messages)):
+                return
+
+    async def _more_than(self, count: int) -> bool:
+        return await self._base.until(lambda: len(self._base.messages) > count, QUIET_SECONDS)
+
+    async def _listen_for(self, seconds: float) -> None:
+        """Waits while messages are received."""
+        await self._base.until(lambda: False, seconds)
+
+    async def _first_answer(self) -> bool:
+        """Whether the program answers in time; records the fault if not. Sends the request again
+        and again, because a plain subscription misses requests from before it began."""
+        requests: list[A] = []
+        deadline = clock.monotonic() + self._first_timeout
+        while (left := deadline - clock.monotonic()) > 0 and self._runs():
+            requests.append(await self._first_request(len(requests)))
+            if await self._base.until(
+                lambda: bool(self._base.answers_to(*requests)), min(left, REPEAT_SECONDS)
+            ):
+                return True
+        if not self._runs():
+            self._record("answers", FAILED, "the program ended before it answered")
+        elif self._base.messages:
+            shown = quoted(self._base.messages[0].data)
+            self._record("answers", FAILED, f"its messages contain no answer, for example {shown}")
+        else:
+            now = await self._base.deliveries()
+            why = f"no message within {self._first_timeout:g} s"
+            if now is None or not self._base.has_delivered(now):
+                why += f", and no pull from the durable of {self._base.program}"
+            self._record("answers", FAILED, why)
+        return False
+
+    # Cases of both kits. ------------------------------------------------------------------
+
+    async def _until_acknowledged_or(self, seconds: float) -> tuple[int, int, int] | None:
+        """Waits until all deliveries are acknowledged, or for ``seconds``. Returns the counts."""
+        deadline = clock.monotonic() + seconds
+        while True:
+            now = await self._base.deliveries()
+            if now is None or not (now[0] or now[1]) or clock.monotonic() >= deadline:
+                return now
+            await self._listen_for(0.25)
+
+    async def _acknowledges(self) -> None:
+        await self._base.withdraw_all()
+        now = await self._until_acknowledged_or(self._timeout + self._answer_seconds)
+        if now is None:
+            self._record("acknowledges", FAILED, "its durable was deleted")
+        elif not self._base.has_delivered(now):
+            if self.usual:
+                self._record("acknowledges", NOT_APPLICABLE, PLAIN_SUBSCRIPTION)
+            else:
+                self._record("acknowledges", FAILED, "it never pulled from its durable")
+        elif now[0]:
+            why = f"{now[0]} requests are not acknowledged: they are redelivered again and again"
+            self._record("acknowledges", FAILED, why)
+        elif now[1]:
+            self._record("acknowledges", FAILED, f"{now[1]} requests were never fetched")
+        else:
+            self._record("acknowledges", PASSED)
+
+    async def _heartbeat(self) -> None:
+        left = HEARTBEAT_SECONDS - (clock.monotonic() - self._began)
+        await self._base.until(lambda: self._base.heartbeats > 0, max(0.0, left))
+        found = self._sentences("heartbeat")
+        if found:
+            self._record("heartbeat", FAILED, *found)
+        elif not self._base.heartbeats:
+            why = "no heartbeat: a program that never sends one counts as active"
+            self._record("heartbeat", NOT_APPLICABLE, why)
+        else:
+            self._record("heartbeat", PASSED)
+
+    # Cases about all messages. ------------------------------------------------------------
+
+    def _message_cases(self) -> None:
+        for case in self._case_list.message_cases:
+            found = self._sentences(case)
+            if found:
+                self._record(case, FAILED, *found)
+            elif not self._base.messages:
+                self._record(case, NOT_APPLICABLE, "the program sent no message")
+            else:
+                self._record(case, PASSED)
+        if self._base.messages:
+            self._message_ids()
+            self._repeats()
+
+    def _message_ids(self) -> None:
+        contents: dict[str, set[Hashable]] = defaultdict(set)
+        for one in self._base.messages:
+            if one.message_id:
+                contents[one.message_id].add(self._content(one))
+        shared = [message_id for message_id, found in contents.items() if len(found) > 1]
+        if shared:
+            why = f"different messages have the id {quoted(shared[0].encode())}: the server drops "
+            self._record("message-id", FAILED, f"{why}all but the first")
+        elif not contents:
+            why = "its messages have no Nats-Msg-Id: a repeated message counts twice"
+            self._record("message-id", NOT_APPLICABLE, why)
+        else:
+            self._record("message-id", PASSED)
+
+    def _repeats(self) -> None:
+        answers = [
+            one
+            for one in self._base.messages
+            if one.request is not None and one.content is not None
+        ]
+        counts = Counter(map(self._repeated, answers))
+        for content, count in counts.most_common(1):
+            if count > REPEATS_MAX:
+                [first, *_] = (one for one in answers if self._repeated(one) == content)
+                self._record("repeats", FAILED, self._shown(first) % f"{count} times")
+                return
+        self._record("repeats", PASSED)
+
+    def _repeated(self, message: ReceivedMessage[A, T]) -> Hashable:
+        """Equal for messages that count as repeats."""
+        return message.request, self._content(message)
+
+    def _sentences(self, case: str) -> list[str]:
+        """The different faults of a case, at most `DETAILS_MAX` of them."""
+        found = list(dict.fromkeys(one.sentence for one in self._base.faults if one.case == case))
+        if len(found) > DETAILS_MAX:
+            return [*found[:DETAILS_MAX], f"and {len(found) - DETAILS_MAX} more like these"]
+        return found
+
+
+class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of both kits. ``timeout``: seconds that an answer may take. ``command``: starts the
+    program, with ADMIT_NATS_URL set; empty: it runs already, or starts within ``first_timeout``
+    seconds. ``only``: the cases to run; empty: all."""
+
+    timeout: float
+    first_timeout: float
+    command: Sequence[str] = ()
+    only: Collection[str] = ()
+
+
+class KitResult(NamedTuple):
+    """The fields of a report that both kits have."""
+
+    outcomes: tuple[CaseResult, ...]
+    usual: str
+    seconds: float
+
+
+async def run_kit(
+    cases: CaseList,
+    requester: Requester[A, T],
+    kit_of: Callable[[ProgramProcess | None, float], ConformanceKit[A, T]],
+    options: KitOptions,
+    url: str,
+    *,
+    on_case: Callable[[str], None],
+    on_ready: Callable[[], None],
+) -> KitResult:
+    """Starts the program, if it has a command, runs the cases, and ends the program.
+
+    ``kit_of`` makes the kit from the started process and the seconds to wait for its first answer.
+    ``on_ready`` is called when a program without a command may be started. Raises SetupError.
+    """
+    began = clock.monotonic()
+    await requester.start()
+    outcomes: list[CaseResult] = []
+    try:
+        on_ready()
+        process = ProgramProcess(options.command, url) if options.command else None
+        if process is not None:
+            await process.start()
+        try:
+            limit = options.timeout + START_SECONDS if process else options.first_timeout
+            kit = kit_of(process, limit)
+            outcomes += await kit.run(on_case)
+            await kit.clean_up()
+        finally:
+            if process is not None:
+                fault = await process.end()
+                outcome = (FAILED, fault) if fault else (PASSED,)
+                outcomes.append(cases.result("ends", *outcome))
+            elif not options.only:
+                outcomes.append(cases.result("ends", NOT_APPLICABLE, NOT_STARTED))
+    finally:
+        await requester.stop()
+    return KitResult(tuple(outcomes), kit.usual, round(clock.monotonic() - began, 1))

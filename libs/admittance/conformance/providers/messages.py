@@ -1,0 +1,226 @@
+"""Checks a single status of a provider, also against its earlier statuses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.meta import ObjectMeta
+from admittance.conformance.faults import (
+    Fault,
+    ParsedMessage,
+    bad_delay,
+    bad_updates,
+    missing,
+    object_of,
+    quoted,
+    wrong_names,
+)
+from admittance.events.base import MESSAGE_MAX, too_long
+from admittance.events.names import token
+from admittance.events.provisioning import ProvisioningFailed, ProvisioningStatus
+from admittance.events.requests import ProviderReply
+from admittance.events.subjects import ASKED, PROVISIONING_FACTS
+from admittance.provisioning.records import (
+    DETAILS_MAX,
+    Record,
+    RecordSpec,
+    apply_status,
+    request_id,
+)
+
+WORDS: Final = tuple(word for word in PROVISIONING_FACTS if word not in ASKED)
+FIELDS: Final = ("namespace", "name", "id")
+
+
+class CapacityRequestKey(NamedTuple):
+    """Identifies a request that the test sent. ``pod_sets``: those of the workload."""
+
+    provisioning_class: str
+    namespace: str
+    name: str
+    uid: str
+    check: str
+    cycle: int
+    attempt: int = 1
+    pod_sets: tuple[str, ...] = ("main",)
+
+    @property
+    def id(self) -> str:
+        """The id of the request."""
+        return request_id(self.uid, self.check, self.cycle, self.attempt)
+
+
+class StatusMessage(NamedTuple):
+    """A status. ``word``: the status in its subject, such as provisioned."""
+
+    word: str
+    fact: ProvisioningStatus
+
+
+def subject_for(request: CapacityRequestKey, word: str) -> str:
+    """The subject of a status, or of the request itself."""
+    tail = f"{token(request.namespace)}.{token(request.name)}"
+    return f"admit.provisioning.{word}.{token(request.provisioning_class)}.{tail}"
+
+
+def parse_status(
+    subject: str, data: bytes, request: CapacityRequestKey | None
+) -> ParsedMessage[StatusMessage]:
+    """The content and the faults of a message. ``request``: the request it is about; None if
+    unknown."""
+    found = object_of(data)
+    if isinstance(found, Fault):
+        return ParsedMessage(None, (found,))
+    parts = subject.split(".")
+    word = parts[2] if len(parts) > 2 else ""
+    if word not in WORDS:
+        why = f"published on {subject}: the statuses are {', '.join(WORDS)}"
+        return ParsedMessage(None, (Fault("subject", why),))
+    faults = missing(found, FIELDS)
+    faults += _delay(word, found)
+    try:
+        kind: Any = PROVISIONING_FACTS[word]
+        fact: ProvisioningStatus = msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if not faults:
+            case = "details" if "$.details" in str(error) else "json"
+            faults.append(Fault(case, f"sent {quoted(data)}: {error}"))
+        return ParsedMessage(None, tuple(faults))
+    faults += _details(fact)
+    if request is None:
+        faults.append(Fault("names", f"answered a request that was not sent, on {subject}"))
+        return ParsedMessage(StatusMessage(word, fact), tuple(faults))
+    if subject != subject_for(request, word):
+        right = subject_for(request, word)
+        faults.append(Fault("subject", f"published on {subject} instead of {right}"))
+    faults += wrong_names(
+        (
+            ("id", fact.id, request.id),
+            ("namespace", fact.namespace, request.namespace),
+            ("name", fact.name, request.name),
+            ("uid", fact.uid or request.uid, request.uid),
+            (
+                "provisioningClass",
+                fact.provisioning_class or request.provisioning_class,
+                request.provisioning_class,
+            ),
+        )
+    )
+    if fact.pod_set_updates and word != "provisioned":
+        faults.append(Fault("updates", f"sent podSetUpdates with {word}: they are ignored"))
+    faults += bad_updates(fact.pod_set_updates, request.pod_sets)
+    return ParsedMessage(StatusMessage(word, fact), tuple(faults))
+
+
+def _delay(word: str, found: Mapping[str, Any]) -> list[Fault]:
+    delay = found.get("retryAfter")
+    if delay is None:
+        return []
+    why = bad_delay(delay)
+    if why is None and word != "failed":
+        why = f"asked for a delay with {word}: only failed can have one"
+    return [Fault("delay", why)] if why is not None else []
+
+
+def _details(fact: ProvisioningStatus) -> list[Fault]:
+    faults = []
+    if why := _too_much(fact):
+        faults.append(Fault("details", f"{why}: such a status is ignored"))
+    if len(fact.message) > MESSAGE_MAX:
+        why = f"sent a message of {len(fact.message)} characters: the maximum is {MESSAGE_MAX}"
+        faults.append(Fault("details", why))
+    return faults
+
+
+def _too_much(fact: ProvisioningStatus) -> str:
+    """Which limit the status exceeds; empty if none."""
+    if len(fact.details) > DETAILS_MAX:
+        return f"sent {len(fact.details)} details; the maximum is {DETAILS_MAX}"
+    return too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates)
+
+
+class History:
+    """The statuses of one request so far, with the record that the provisioning check would
+    have."""
+
+    def __init__(self, request: CapacityRequestKey) -> None:
+        self._asked = request
+        self._said: set[tuple[Any, ...]] = set()
+        self._record = Record(
+            api_version="",
+            kind="",
+            metadata=ObjectMeta(name=request.name, namespace=request.namespace),
+            spec=RecordSpec(
+                id=request.id,
+                workload=request.name,
+                uid=request.uid,
+                check=request.check,
+                cycle=request.cycle,
+                attempt=request.attempt,
+                provisioning_class_name=request.provisioning_class,
+            ),
+        )
+
+    def add(self, status: StatusMessage, now: datetime) -> tuple[Fault, ...]:
+        """The fault of a status that the provisioning check would ignore. A repeat is not a
+        fault."""
+        fact = status.fact
+        content = (status.word, fact.seq, content_of(status))
+        if fact.id != self._asked.id or content in self._said:
+            return ()
+        self._said.add(content)
+        before = str(self._record.status.state)
+        taken = apply_status(self._record, fact, now)
+        self._record = taken.record
+        if not taken.ignored or taken.ignored == "repeated answer":
+            return ()
+        if taken.ignored.startswith("its seq"):
+            why = f"sent {status.word} with seq {fact.seq} after {before}: {taken.ignored}"
+            return (Fault("seq", why),)
+        if _too_much(fact):
+            return ()  # `parse_status` reports it
+        return (Fault("order", f"sent {status.word} after {before}: it is ignored"),)
+
+
+def content_of(status: StatusMessage) -> tuple[Any, ...]:
+    """The content of a status without its time and number."""
+    fact = status.fact
+    failed = fact if isinstance(fact, ProvisioningFailed) else None
+    return (
+        status.word,
+        fact.id,
+        fact.message,
+        tuple(sorted(fact.details.items())),
+        msgspec.json.encode(fact.pod_set_updates),
+        failed.retryable if failed is not None else None,
+        failed.retry_after if failed is not None else None,
+    )
+
+
+def reply_faults(
+    request_id: str, data: bytes | None, expected: Collection[str], *, known: bool = True
+) -> list[str]:
+    """What is wrong with a reply to a query. ``expected``: the valid statuses. ``known`` False: the
+    provider cannot know the request."""
+    query = f"to the query about {request_id} it replied"
+    if data is None:
+        return [f"{query} nothing, although it replied before"]
+    try:
+        reply = msgspec.json.decode(data, type=ProviderReply)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return [f"{query} {quoted(data)}: {error}"]
+    if reply.error:
+        return []
+    found = []
+    if reply.id not in ("", request_id):
+        found.append(f"{query} about {reply.id}")
+    if not known and reply.known:
+        found.append(f"{query} known: true; with known: false it gets the request again")
+    if (reply.known or not known) and reply.status not in expected:
+        may = " or ".join(repr(one) for one in sorted(expected))
+        found.append(f"{query} {reply.status!r} instead of {may}")
+    return found

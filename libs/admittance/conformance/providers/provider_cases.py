@@ -1,0 +1,192 @@
+"""The cases for a provider: their list, the report, and waits and checks that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from typing import Final, NamedTuple
+
+from admittance.conformance import kit
+from admittance.conformance.kit import FAILED, Attempt, CaseList, ConformanceKit, KitReport
+from admittance.conformance.program import ProgramProcess
+from admittance.conformance.providers.messages import (
+    CapacityRequestKey,
+    StatusMessage,
+    content_of,
+)
+from admittance.conformance.providers.requester import ProviderAnswer, ProviderRequester
+
+TITLES: Final = {
+    "answers": "answers a request, finally with provisioned or failed",
+    "json": "sends JSON with the right fields",
+    "names": "names the id and the workload of the request",
+    "subject": "publishes on the subjects of statuses, with escaped names",
+    "delay": "asks only for valid delays, and only with failed",
+    "details": "sends messages and details within the limits",
+    "updates": "adds only to pod sets of the workload",
+    "order": "sends no status that cannot follow the one before",
+    "seq": "numbers its statuses upwards, if at all",
+    "message-id": "gives each status its own message id",
+    "twice": "gives the same answer when a request is delivered again",
+    "attempt": "treats another attempt as another request",
+    "unknown-id": "acknowledges the cancellation of an unknown request",
+    "cancelled": "sends no provisioned after the request was cancelled",
+    "overtaken": "provisions nothing for a request whose cancellation arrived first",
+    "unknown-parameters": "tolerates unknown parameters, or fails without retry",
+    "wrong-parameters": "fails without retry for wrong parameters",
+    "unknown-fields": "tolerates unknown fields",
+    "deadline": "provisions nothing after the deadline",
+    "garbage": "continues after messages that it cannot read",
+    "burst": "answers a hundred simultaneous requests",
+    "killed": "answers requests from before and during a crash, without contradictions",
+    "restart": "continues after a restart of the server",
+    "frees": "books each request once, and frees cancelled requests",
+    "remembers": "knows its bookings after a crash, and books nothing twice",
+    "query": "answers queries about requests",
+    "repeats": "does not repeat the same status again and again",
+    "acknowledges": "acknowledges its requests",
+    "heartbeat": "sends valid heartbeats, if any",
+    "ends": "ends in order on SIGTERM",
+}
+"""Every case, in the order of the report."""
+CASES: Final = CaseList(
+    TITLES, ("json", "names", "subject", "delay", "details", "updates", "order", "seq")
+)
+CLEAR_SECONDS: Final = 5.0
+"""How long the cancellations after a case may take."""
+FINAL: Final = frozenset({"provisioned", "failed"})
+
+
+class ProviderKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
+    """The results of all cases. ``usual``: how the first request ended, provisioned or failed;
+    empty without an answer."""
+
+    provisioning_class: str
+
+    @property
+    def program(self) -> str:
+        """The provider's class."""
+        return self.provisioning_class
+
+
+class ProviderUnderTest(NamedTuple):
+    """What the test knows of a provider. ``process``: if the test started it. ``restart``: restarts
+    the test's own server. ``room``: the requests it has capacity for; 0 if unknown. ``wrong``:
+    parameters that it must refuse, if known."""
+
+    process: ProgramProcess | None = None
+    restart: Callable[[], Awaitable[None]] | None = None
+    room: int = 0
+    wrong: Mapping[str, str] | None = None
+
+
+class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
+    """The base of all groups of cases for one provider."""
+
+    def __init__(
+        self,
+        requester: ProviderRequester,
+        provider: ProviderUnderTest,
+        *,
+        timeout: float,
+        first_timeout: float,
+        only: Collection[str] = (),
+    ) -> None:
+        process = provider.process
+        super().__init__(
+            CASES,
+            requester,
+            timeout=timeout,
+            first_timeout=first_timeout,
+            only=only,
+            runs=lambda: process is None or process.runs(),
+        )
+        self._requester = requester
+        self._provider = provider
+
+    def _content(self, message: ProviderAnswer) -> Hashable:
+        return content_of(message.content) if message.content is not None else message.data
+
+    def _shown(self, message: ProviderAnswer) -> str:
+        assert message.request is not None and message.content is not None, (
+            "only readable messages are counted"
+        )
+        return f"sent {message.content.word} %s for one request of {message.request.name}"
+
+    # Between cases. -----------------------------------------------------------------------
+
+    def _with_clearing(self, attempt: Attempt) -> Attempt:
+        async def run() -> None:
+            try:
+                await attempt()
+            finally:
+                await self._clear()
+
+        return run
+
+    async def _clear(self, seconds: float = 0.0) -> bool:
+        """Cancels all requests. Returns whether the cancellations were acknowledged in time."""
+        await self._requester.withdraw_all()
+        return await self._until_acknowledged(seconds or CLEAR_SECONDS)
+
+    async def _until_acknowledged(self, seconds: float = 0.0) -> bool:
+        """Waits until all deliveries are acknowledged. False: not in time. For a plain subscription
+        it waits as long as an answer takes."""
+        now = await self._requester.deliveries()
+        if now is not None and not self._requester.has_delivered(now):
+            await self._listen_for(kit.GRACE_SECONDS + self._answer_seconds)
+            return True
+        now = await self._until_acknowledged_or(seconds or CLEAR_SECONDS)
+        return now is not None and not (now[0] or now[1])
+
+    async def clean_up(self) -> None:
+        """Cancels all requests, so that the provider frees its bookings."""
+        if self._runs():
+            await self._clear()
+
+    # The final status of a request. -------------------------------------------------------
+
+    async def _until_final(self, *requests: CapacityRequestKey, seconds: float = 0.0) -> bool:
+        """Waits until each request is provisioned or failed. False: not in time."""
+
+        def all_final() -> bool:
+            return all(FINAL & set(self._requester.words(one)) for one in requests)
+
+        def settled() -> bool:
+            return all_final() or not self._runs()
+
+        return await self._requester.until(settled, seconds or self._timeout) and all_final()
+
+    def _final_word(self, request: CapacityRequestKey) -> str:
+        """Provisioned or failed; empty if the request has no final status yet."""
+        final = [word for word in self._requester.words(request) if word in FINAL]
+        return final[-1] if final else ""
+
+    def _provisioned(self, requests: Collection[CapacityRequestKey]) -> int:
+        """The number of these requests that were provisioned."""
+        return sum(self._final_word(one) == "provisioned" for one in requests)
+
+    def _contradiction(self, request: CapacityRequestKey) -> str:
+        """How the final statuses of one request contradict each other; empty if they agree."""
+        final = [
+            one.content
+            for one in self._requester.answers_to(request)
+            if one.content is not None and one.content.word in FINAL
+        ]
+        words = [one.word for one in final]
+        if len(set(words)) > 1:
+            return f"sent {', then '.join(words)} for one request"
+        for one in final[1:]:
+            if one.fact.details != final[0].fact.details:
+                before, now = dict(final[0].fact.details), dict(one.fact.details)
+                return f"booked twice: the details were {before}, and {now} after a redelivery"
+        return ""
+
+    async def _still_answers(self, case: str, after: str, seconds: float = 0.0) -> bool:
+        """Whether it answers one more request; records the fault if not. ``seconds``: time to
+        cancel the requests before, if they are many."""
+        await self._clear(seconds)
+        [request] = await self._requester.send(f"{case}.after")
+        if await self._until_answered(request):
+            return True
+        self._record(case, FAILED, f"after {after} it did not answer any more")
+        return False

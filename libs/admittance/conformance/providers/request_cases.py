@@ -1,0 +1,231 @@
+"""Cases about requests and cancellations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from admittance.conformance import kit
+from admittance.conformance.kit import FAILED, NO_CAPACITY, NOT_APPLICABLE, PASSED, Attempt
+from admittance.conformance.providers.messages import CapacityRequestKey, reply_faults
+from admittance.conformance.providers.provider_cases import ProviderCases
+from admittance.runtime import clock
+
+RETRYABLE: str = "sent failed without retryable: false, so it will get the same request again"
+
+
+class RequestCases(ProviderCases):
+    """Requests: delivered again, in another attempt, with unknown or wrong content."""
+
+    def _request_cases(self) -> Mapping[str, Attempt]:
+        return {
+            "twice": self._twice,
+            "attempt": self._attempt,
+            "unknown-parameters": self._unknown_parameters,
+            "wrong-parameters": self._wrong_parameters,
+            "unknown-fields": self._unknown_fields,
+            "deadline": self._deadline,
+            "query": self._query,
+        }
+
+    def _late(self) -> str:
+        return f"no answer to such a request within {self._timeout:g} s"
+
+    async def _twice(self) -> None:
+        [request] = await self._requester.send("twice.1")
+        if not await self._until_final(request):
+            self._record("twice", FAILED, f"no final status within {self._timeout:g} s")
+            return
+        await self._requester.send_again(request)
+        await self._until_acknowledged()
+        await self._until_quiet()
+        self._record_faults("twice", self._contradiction(request))
+
+    async def _attempt(self) -> None:
+        [first] = await self._requester.send("attempt.1")
+        await self._until_final(first)
+        await self._clear()
+        [second] = await self._requester.send("attempt.1", attempt=2)
+        answered = await self._until_final(second)
+        why = (
+            f"no answer to the request {second.id} within {self._timeout:g} s, after the request "
+            "of the attempt before was cancelled"
+        )
+        self._record_faults("attempt", "" if answered else why)
+
+    async def _unknown_parameters(self) -> None:
+        more = {**self._requester.shape.parameters, "providerTestUnknown": "x"}
+        [request] = await self._requester.send("unknown-parameters.1", parameters=more)
+        answered = await self._until_final(request)
+        if not await self._still_answers("unknown-parameters", "such a request"):
+            return
+        why = "" if answered else self._late()
+        if answered and self.usual != "failed" and self._may_be_retried(request):
+            why = RETRYABLE
+        self._record_faults("unknown-parameters", why)
+
+    async def _wrong_parameters(self) -> None:
+        case = "wrong-parameters"
+        if self._provider.wrong is None:
+            why = "no parameters are known that it must refuse: add --wrong"
+            self._record(case, NOT_APPLICABLE, why)
+            return
+        [request] = await self._requester.send(f"{case}.1", parameters=self._provider.wrong)
+        if not await self._until_final(request):
+            self._record(case, FAILED, self._late())
+        elif self._final_word(request) != "failed":
+            self._record(case, FAILED, f"sent {self._final_word(request)} for such a request")
+        else:
+            self._record_faults(case, RETRYABLE if self._may_be_retried(request) else "")
+
+    def _may_be_retried(self, request: CapacityRequestKey) -> bool:
+        return any(
+            one.content is not None
+            and one.content.word == "failed"
+            and getattr(one.content.fact, "retryable", True)
+            for one in self._requester.answers_to(request)
+        )
+
+    async def _unknown_fields(self) -> None:
+        more = {"providerTestUnknown": {"a": [1, None, "x"]}}
+        [request] = await self._requester.send("unknown-fields.1", more=more)
+        answered = await self._until_final(request)
+        if not await self._still_answers("unknown-fields", "such a request"):
+            return
+        why = "" if answered else self._late()
+        word = self._final_word(request)
+        if answered and word != self.usual:
+            why = f"sent {word} for such a request, and {self.usual} for others"
+        self._record_faults("unknown-fields", why)
+
+    async def _deadline(self) -> None:
+        past = clock.now() - timedelta(hours=1)
+        [request] = await self._requester.send("deadline.1", more={"deadline": past})
+        await self._until_acknowledged(self._timeout)
+        await self._until_quiet()
+        if "provisioned" in self._requester.words(request):
+            why = "sent provisioned an hour after the deadline, when the request no longer exists"
+            self._record("deadline", FAILED, why)
+        elif await self._still_answers("deadline", "such a request"):
+            self._record("deadline", PASSED)
+
+    async def _query(self) -> None:
+        unknown = await self._requester.query("provider-test/unknown/1/1")
+        if unknown is None:
+            why = "it does not answer queries: its durable keeps the requests anyway"
+            self._record("query", NOT_APPLICABLE, why)
+            return
+        found = reply_faults("provider-test/unknown/1/1", unknown, {""}, known=False)
+        [request] = await self._requester.send("query.1")
+        await self._until_final(request)
+        await self._until_quiet()
+        reply = await self._requester.query(request.id)
+        found += reply_faults(request.id, reply, {self._final_word(request)})
+        await self._requester.cancel(request, reason="Preempted")
+        await self._until_acknowledged()
+        reply = await self._requester.query(request.id)
+        found += reply_faults(request.id, reply, {"", "cancelled", "failed"})
+        self._record_faults("query", *found[: kit.DETAILS_MAX])
+
+
+class CancellationCases(ProviderCases):
+    """Cancellations: nothing more is provisioned, and bookings are freed."""
+
+    def _cancellation_cases(self) -> Mapping[str, Attempt]:
+        return {
+            "unknown-id": self._unknown_id,
+            "cancelled": self._cancelled,
+            "overtaken": self._overtaken,
+            "frees": self._frees,
+        }
+
+    async def _unknown_id(self) -> None:
+        request = await self._requester.cancel_unknown("unknown-id.1")
+        acknowledged = await self._until_acknowledged()
+        if not await self._still_answers("unknown-id", "such a cancellation"):
+            return
+        words = self._requester.words(request)
+        why = f"sent {words[-1]} for a request that was only cancelled" if words else ""
+        if not acknowledged:
+            why = "it did not acknowledge such a cancellation"
+        self._record_faults("unknown-id", why)
+
+    async def _cancelled(self) -> None:
+        """Cancels one request after its answer, and one at once, before a slow program answers."""
+        answered, unanswered = await self._requester.send("cancelled.1", "cancelled.2")
+        limit = self._timeout + 2 * self._answer_seconds
+        known: dict[CapacityRequestKey | None, float] = {}
+        for one in (unanswered, answered):
+            if one == answered:
+                await self._until_answered(answered)
+            await self._requester.cancel(one, reason="Preempted")
+            # Only then it knows: a program that handles one message at a time may have been busy.
+            await self._until_acknowledged(limit)
+            known[one] = clock.monotonic()
+        await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
+        for message in self._requester.answers_to(answered, unanswered):
+            since = message.at - known[message.request]
+            word = message.content.word if message.content is not None else ""
+            if word == "provisioned" and since > kit.GRACE_SECONDS:
+                why = f"sent provisioned {since:.1f} s after it acknowledged the cancellation"
+                self._record("cancelled", FAILED, f"{why}: that capacity is never freed")
+                return
+        self._record("cancelled", PASSED)
+
+    async def _overtaken(self) -> None:
+        """As if the replica with the request crashed, and the next replica gets the cancellation
+        first."""
+        request = await self._requester.cancel_unknown("overtaken.1")
+        await self._until_acknowledged()
+        await self._requester.send_again(request)
+        await self._until_acknowledged(self._timeout)
+        await self._until_quiet()
+        if "provisioned" in self._requester.words(request):
+            # Frees its booking.
+            await self._requester.cancel(request, reason="Preempted")
+            why = "sent provisioned for a request that was already cancelled: it is never freed"
+            self._record("overtaken", FAILED, why)
+        else:
+            self._record("overtaken", PASSED)
+
+    async def _frees(self) -> None:
+        room = self._provider.room
+        if not room:
+            self._record("frees", NOT_APPLICABLE, NO_CAPACITY)
+            return
+        held = await self._requester.send(*(f"frees.{number}" for number in range(1, room)))
+        await self._until_final(*held)
+        # A provider that books again at a redelivery then has no capacity for the last request.
+        await self._requester.send_again(*held)
+        await self._until_acknowledged()
+        held += await self._requester.send("frees.last")
+        await self._until_final(*held)
+        got = self._provisioned(held)
+        if got < room:
+            why = f"{got} of {room} requests were provisioned: it has less capacity than --room, "
+            self._record("frees", FAILED, f"{why}booked one twice, or did not free an earlier one")
+            return
+        [beyond] = await self._requester.send("frees.beyond")
+        await self._until_final(beyond, seconds=kit.WATCH_SECONDS)
+        if self._final_word(beyond) == "provisioned":
+            why = f"it has capacity for more than {room} such requests: correct --room"
+            self._record("frees", FAILED, why)
+            return
+        await self._requester.cancel(beyond, held[0], reason="Preempted")
+        await self._until_acknowledged()
+        deadline = clock.monotonic() + self._timeout
+        number = 0
+        while clock.monotonic() < deadline:
+            number += 1
+            [request] = await self._requester.send(f"frees.again.{number}")
+            await self._until_final(request, seconds=max(0.1, deadline - clock.monotonic()))
+            if self._final_word(request) == "provisioned":
+                self._record("frees", PASSED)
+                return
+            await self._requester.cancel(request, reason="Preempted")
+            await self._listen_for(kit.GRACE_SECONDS / 2)
+        why = (
+            "a request was cancelled, and no other request got its capacity within "
+            f"{self._timeout:g} s"
+        )
+        self._record("frees", FAILED, why)

@@ -1,0 +1,198 @@
+"""Sends requests to a program through its durable, and records its messages.
+
+All requests are about workloads that were never submitted, in a namespace that no cluster has. Real
+services on the same bus find no such workload and ignore the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from admittance.conformance.faults import Fault, ParsedMessage, heartbeat_faults
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.names import BadToken, plain, token
+from admittance.events.subjects import STREAM
+from admittance.runtime import chance, clock
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.connection import parse_headers
+from admittance.runtime.bus.durables import ProgramDurables
+from admittance.runtime.errors import AdmittanceError, Refused, SetupError
+from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry import tracing
+
+NO_CONSUMER: Final = 10014
+NO_STREAM: Final = 10059
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class ReceivedMessage(NamedTuple, Generic[A, T]):
+    """A message of the program. ``at``: monotonic seconds. ``request``: the request it is about, if
+    it names one. ``content``: the decoded message, if it can be read."""
+
+    at: float
+    request: A | None
+    content: T | None
+    message_id: str
+    data: bytes
+
+
+class ProgramKind(NamedTuple):
+    """Check controllers or providers. ``kit``: prefix of the test's namespace. ``answers``: the
+    subjects of their answers. ``alive``: prefix of the subjects of their heartbeats."""
+
+    kit: str
+    durables: ProgramDurables
+    answers: str
+    alive: str
+    heartbeat: type[msgspec.Struct]
+
+
+class Requester(ABC, Generic[A, T]):
+    """Sends requests ``A`` and receives answers ``T``. `start` it, and `stop` it at the end."""
+
+    def __init__(self, bus: Bus, kind: ProgramKind, program: str) -> None:
+        """``program``: the name that its durable has."""
+        self._bus = bus
+        self._kind = kind
+        self.program = program
+        self.namespace = f"{kind.kit}-{chance.token_hex(4)}"
+        self.messages: list[ReceivedMessage[A, T]] = []
+        self.faults: list[Fault] = []
+        self.heartbeats = 0
+        self._subscriptions: list[Any] = []
+        self._received = asyncio.Event()
+        self._created_durable = False
+        self._delivered_before = 0
+
+    # Implemented by a kit. ----------------------------------------------------------------
+
+    @abstractmethod
+    async def withdraw_all(self) -> None:
+        """Withdraws every request that was not withdrawn yet."""
+
+    @abstractmethod
+    def _request_of(self, subject: str, data: bytes) -> A | None:
+        """The request that a message is most likely about; None if it names no request."""
+
+    @abstractmethod
+    def _parse(self, subject: str, data: bytes, request: A | None) -> ParsedMessage[T]:
+        """The content of a message and its faults."""
+
+    # Start and end. -----------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Subscribes, and creates the program's durable if it is missing. Raises SetupError."""
+        for subject, handler in (
+            (self._kind.answers, self._on_answer),
+            (f"{self._kind.alive}{token(self.program)}", self._on_heartbeat),
+        ):
+            self._subscriptions.append(await self._bus.nc.listen(subject, handler))
+        await self._bus.nc.flush()
+        found = await self.deliveries()
+        if found is None:
+            await self._kind.durables.make(self._bus, self.program)
+            self._created_durable = True
+        else:
+            self._delivered_before = found[2]
+
+    async def stop(self) -> None:
+        """Withdraws open requests, and deletes the durable if `start` created it."""
+        with suppress(AdmittanceError):
+            await self.withdraw_all()
+        for subscription in self._subscriptions:
+            await self._bus.nc.deafen(subscription)
+        if self._created_durable:
+            await self._kind.durables.remove(self._bus, self.program)
+
+    async def publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        """Publishes messages on the log with new message ids. Raises Refused or Unavailable."""
+        outgoing = []
+        for subject, data in messages:
+            headers = {
+                HEADER_MSG_ID: f"{self._kind.kit}-{chance.token_hex(12)}",
+                HEADER_SCHEMA: SCHEMA_VERSION,
+                HEADER_TRACE: tracing.start(),
+            }
+            outgoing.append(Outgoing(subject, data, headers))
+        for outcome in await self._bus.publish_all(outgoing):
+            if isinstance(outcome, Refused):
+                raise outcome
+
+    # Received messages. -------------------------------------------------------------------
+
+    def answers_to(self, *requests: A) -> list[ReceivedMessage[A, T]]:
+        """The readable messages about these requests, in order."""
+        wanted = set(requests)
+        return [one for one in self.messages if one.request in wanted and one.content is not None]
+
+    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Waits until the condition holds. Returns False after ``seconds``."""
+        deadline = clock.monotonic() + seconds
+        while not condition():
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                return False
+            self._received.clear()
+            await set_within(self._received, min(left, 0.5))
+        return True
+
+    def concerns_test(self, subject: str, data: bytes) -> bool:
+        """Whether the message is about a workload of this test."""
+        return token(self.namespace) in subject or self.namespace.encode() in data
+
+    def _on_answer(self, raw_subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
+        subject = raw_subject.decode("utf-8", "backslashreplace")
+        if not self.concerns_test(subject, data):
+            return
+        request = self._request_of(subject, data)
+        content, faults = self._parse(subject, data, request)
+        self.faults += faults
+        message_id = parse_headers(headers).get(HEADER_MSG_ID, "") if headers else ""
+        self.messages.append(ReceivedMessage(clock.monotonic(), request, content, message_id, data))
+        self._received.set()
+
+    def _on_heartbeat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+        self.heartbeats += 1
+        self.faults += heartbeat_faults(subject.decode(), data, self._kind.heartbeat)
+        self._received.set()
+
+    # The durable. -------------------------------------------------------------------------
+
+    def has_delivered(self, deliveries: tuple[int, int, int]) -> bool:
+        """Whether the durable has delivered a message since `start`."""
+        return deliveries[2] > self._delivered_before
+
+    async def deliveries(self) -> tuple[int, int, int] | None:
+        """The durable's counts of unacknowledged, undelivered and all delivered messages; None if
+        it is missing. Raises SetupError without a log."""
+        name = self._kind.durables.durable(self.program)
+        try:
+            info = await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
+        except Refused as error:
+            if error.code == NO_CONSUMER:
+                return None
+            if error.code == NO_STREAM:
+                raise SetupError(
+                    f"stream {STREAM} is missing: start `admit up`, or use --embedded"
+                ) from None
+            raise
+        return (
+            int(info["num_ack_pending"]),
+            int(info["num_pending"]),
+            int(info["delivered"]["consumer_seq"]),
+        )
+
+
+def workload_in(subject: str) -> str:
+    """The workload that the last token of a subject names; empty if it is not a name."""
+    with suppress(BadToken):
+        return plain(subject.rpartition(".")[2])
+    return ""
