@@ -1,4 +1,4 @@
-"""Selects the variant of a family whose preemption gate opens.
+"""Selects the variant of a family that gets an open preemption gate.
 
 All variants are for one job, so only one of them may preempt at a time.
 Source: docs/spec/lifecycle.md#4.8.
@@ -49,7 +49,7 @@ def holder_of(
 
 
 def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) -> str:
-    """The name of the sibling whose gate opens now; "": no gate opens.
+    """The name of the sibling that gets an open gate now; "": no gate opens.
 
     ``siblings``: all active ones. A holder that is not among them (deleted, deactivated or
     rejected) does not count; an eviction closes the gate, so ``open`` is False. The search stops at
@@ -78,7 +78,7 @@ def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) 
     """The last place in the order of preference that may be tried; None: all may be tried.
 
     The sibling at that place waits for its gate to open, or it is in ``waits_for_victims``: the
-    names of siblings whose victims are still stopping.
+    names of siblings with victims that are still stopping.
     """
     known = tuple(siblings)
     stopping = set(waits_for_victims)

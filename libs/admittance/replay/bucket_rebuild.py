@@ -71,7 +71,7 @@ class BucketRebuild:
         start, also late ones. Raises CannotRebuild."""
         self.seen = seen
         self.unknown: set[str] = set()
-        """Keys of workloads whose state at ``seen`` cannot be rebuilt."""
+        """Keys of workloads with a state at ``seen`` that cannot be rebuilt."""
         self._start = start
         self._controller = Controller(b"")
         self._controller.manifests_floor = start.floor
@@ -223,7 +223,7 @@ class BucketRebuild:
             self._adopt(one, now)
 
     def _adopt(self, one: Adopted, now: datetime) -> None:
-        """Rebuilds a workload whose writes were not recorded: folds its facts up to the last one
+        """Rebuilds a workload without recorded writes: folds its facts up to the last one
         that it contains, at the time of these facts."""
         key = f"{WORKLOAD}{one.key}"
         tail = f".{one.key}"

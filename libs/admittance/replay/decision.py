@@ -153,7 +153,7 @@ def _repeat_parked(
     bucket_at: Callable[[int], Sequence[BucketEntry]],
     config: Config,
 ) -> Repetition:
-    """Repeats the refusal of a workload whose class was parked in an earlier cycle. Flavors that
+    """Repeats the refusal of a workload in a class that an earlier cycle parked. Flavors that
     were not tried then have the numbers of the time when the refusal was published."""
     scan = decision.scan
     assert scan is not None, "the refusal of a class records its scan"
@@ -195,7 +195,7 @@ def _repeat_inadmissible(
 
 
 class DecisionReplay(Scheduler):
-    """A scheduler whose heads and decisions in flight are set from the log."""
+    """A scheduler with heads and decisions in flight that are set from the log."""
 
     def assume(self, decision: Decision) -> bool:
         """Sets a logged decision as in flight. False: the state has a newer workload already."""
@@ -422,7 +422,7 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
 
 
 def _decided_for(decision: Decision) -> Key:
-    """The workload whose turn or recheck led to the decision."""
+    """The workload with the turn or recheck that led to the decision."""
     if isinstance(decision, Preempted):
         return key_of(decision.by)
     return decision.namespace, decision.name

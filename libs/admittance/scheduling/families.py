@@ -62,7 +62,7 @@ def why_busy(family: FamilyInfo) -> str:
 
 
 def admitted_name(family: FamilyInfo) -> str:
-    """The name of the variant that is admitted or whose admission is in flight; "": none. Not
+    """The name of the variant that is admitted or has an admission in flight; "": none. Not
     defined while `why_busy`."""
     assert family.state is not None
     if family.state.admitted:

@@ -212,7 +212,7 @@ class Families:
         self._changed: dict[WorkloadName, None] = {}
         self._open: dict[WorkloadName, str] = {}
         self.unreadable: dict[WorkloadName, str] = {}
-        """Families whose acts cannot be computed, and why: they were written by hand or by a newer
+        """Families with acts that cannot be computed, and why: written by hand or by a newer
         version."""
 
     # What changes. ------------------------------------------------------------------

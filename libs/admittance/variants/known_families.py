@@ -60,7 +60,7 @@ class KnownParent(NamedTuple):
 
 class KnownVariant(NamedTuple):
     """``place``: its stored position among its siblings. ``mark``: see `RowMark`. ``quota_queue``:
-    the ClusterQueue whose quota it holds; "": none. ``competes``: the scheduler may try it, or it
+    the ClusterQueue of its quota; "": it holds none. ``competes``: the scheduler may try it, or it
     holds quota."""
 
     state: VariantState

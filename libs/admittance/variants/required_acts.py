@@ -105,8 +105,8 @@ def required_acts(
 
 
 def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[KnownVariant]]:
-    """The parent's variants, and the variants whose parent does not exist. A parent with the same
-    name but another uid is not theirs."""
+    """The parent's variants, and the variants without a parent. A parent with the same name but
+    another uid is not their parent."""
     parent = family.parent
     own, orphans = [], []
     for one in sorted(family.variants.values(), key=lambda one: (one.place, one.state.name)):

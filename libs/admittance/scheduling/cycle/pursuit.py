@@ -160,7 +160,7 @@ def _still_good(state: SchedulerState, workload: WorkloadInfo) -> list[Victim]:
     # Asked as it will be: there may be more in use than there is, until they have gone.
     going = [one.workload for one in found]
     held = remove_all_usage(going)
-    enough = exceeded_cell(workload, guilty=False) is None
+    enough = exceeded_cell(workload, only_borrowing=False) is None
     restore_all_usage(going, held)
     return found if enough else []
 

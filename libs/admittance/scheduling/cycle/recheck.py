@@ -153,7 +153,7 @@ def is_too_much(workload: WorkloadInfo) -> bool:
             if one is not workload and one.state == "QuotaReserved"
         ]
     held = remove_all_usage(rivals)
-    found = quota_reduction.exceeded_cell(workload, guilty=False)
+    found = quota_reduction.exceeded_cell(workload, only_borrowing=False)
     restore_all_usage(rivals, held)
     return found is not None
 

@@ -1,1 +1,1 @@
-"""Usage of LocalQueues over time, and the order of shares."""
+"""Fair sharing: usage of LocalQueues over time, shares, and the order of entries by shares."""

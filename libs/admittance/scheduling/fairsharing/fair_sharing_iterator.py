@@ -1,9 +1,9 @@
-"""The order of a cycle's entries under fair sharing: in every cohort the best child wins.
-
-Best is who, with what it asks for, borrows nothing of that, then who has the lower share, then
-priority and age. What the winner takes moves nothing but its own queue and the cohorts above it,
-so only on its way up is the next one found anew.
+"""The order of a cycle's entries under fair sharing: in every cohort the best child comes first.
 Source: `docs/spec/scheduling.md#7.3, #8.1` point 10.
+
+Children are compared with the quota that their best entry needs: first those that borrow none of
+it, then by lower share, then by priority and age. Processing an entry changes only its queue and
+the cohorts above, so only these are compared again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HeldQuota(Protocol):
 
 
 class AssignedFlavors(Protocol):
-    """What an entry asks for."""
+    """The flavors that an entry would get, with the quota that it takes."""
 
     @property
     def family_quota(self) -> HeldQuota | None: ...
@@ -69,67 +69,67 @@ class AnyEntry(Protocol):
 Entry = TypeVar("Entry", bound=AnyEntry)
 
 
-class _Bracket(Generic[Entry]):
-    """One cohort: its children with their best entries, the best one first."""
+class _CohortEntries(Generic[Entry]):
+    """The best entry of each child of a cohort, as a heap with the best one first."""
 
     __slots__ = ("below", "heap", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.below: list[_Bracket[Entry]] = []
-        self.heap: list[tuple[Key, Entry, _Bracket[Entry] | None]] = []
+        self.below: list[_CohortEntries[Entry]] = []
+        self.heap: list[tuple[Key, Entry, _CohortEntries[Entry] | None]] = []
 
     def fill(self) -> None:
-        """Lets the brackets below play, and takes in their winners."""
-        for bracket in self.below:
-            bracket.fill()
-            heappush(self.heap, (_key(bracket.heap[0][1], bracket.node), *bracket.entry()))
+        """Adds the best entries of the cohorts below."""
+        for cohort in self.below:
+            cohort.fill()
+            heappush(self.heap, (_key(cohort.heap[0][1], cohort.node), *cohort.entry()))
 
-    def entry(self) -> tuple[Entry, _Bracket[Entry]]:
-        """The winner, as an item of the bracket above."""
+    def entry(self) -> tuple[Entry, _CohortEntries[Entry]]:
+        """The best entry, as an item for the cohort above."""
         return self.heap[0][1], self
 
-    def drop_winner(self) -> None:
-        """The winner is out: the next one moves up, if there is one."""
+    def drop_best(self) -> None:
+        """Removes the best entry, and adds the next one of its child."""
         below = self.heap[0][2]
         heappop(self.heap)
         if below is not None:
-            below.drop_winner()
+            below.drop_best()
             if below.heap:
                 heappush(self.heap, (_key(below.heap[0][1], below.node), *below.entry()))
 
 
 def in_turn(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries of one tree, each to be processed before the next one is asked for."""
-    brackets: dict[Node, _Bracket[Entry]] = {}
-    root: _Bracket[Entry] | None = None
+    """The entries of one tree in order. The caller processes each before it requests the next."""
+    cohorts: dict[Node, _CohortEntries[Entry]] = {}
+    root: _CohortEntries[Entry] | None = None
     for entry in entries:
         node = entry.queue.node
         assert node is not None
         if node.parent is None:
             yield entry
             continue
-        heappush(_bracket(node.parent, brackets).heap, (_key(entry, node), entry, None))
-        root = brackets[node.root()]
+        heappush(_entries_of(node.parent, cohorts).heap, (_key(entry, node), entry, None))
+        root = cohorts[node.root()]
     if root is None:
         return
     root.fill()
     while root.heap:
         yield root.heap[0][1]
-        root.drop_winner()
+        root.drop_best()
 
 
-def _bracket(node: Node, brackets: dict[Node, _Bracket[Entry]]) -> _Bracket[Entry]:
-    found = brackets.get(node)
+def _entries_of(node: Node, cohorts: dict[Node, _CohortEntries[Entry]]) -> _CohortEntries[Entry]:
+    found = cohorts.get(node)
     if found is None:
-        found = brackets[node] = _Bracket(node)
+        found = cohorts[node] = _CohortEntries(node)
         if node.parent is not None:
-            _bracket(node.parent, brackets).below.append(found)
+            _entries_of(node.parent, cohorts).below.append(found)
     return found
 
 
 def _key(entry: AnyEntry, node: Node) -> Key:
-    """Where the entry stands as the one that the node, a child of a cohort, sends in."""
+    """The sort key of the entry as the best one of the node, a child of a cohort."""
     usage, held = entry.assignment.takes(), entry.assignment.family_quota
     if held is not None:
         held.assume(usage)

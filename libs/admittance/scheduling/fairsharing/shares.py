@@ -1,4 +1,4 @@
-"""How much more than its own a queue or cohort uses, as a share of what it could borrow.
+"""The share of a queue or cohort: what it borrows, relative to what its cohort can lend.
 
 Source: `docs/spec/scheduling.md#7.1, #7.2`. Shares compare siblings: nodes below the same cohort.
 """
@@ -13,13 +13,13 @@ from admittance.quota.cell import Cell, FlavorResource, is_over, potential
 from admittance.quota.tree import Node
 
 Standing = tuple[int, float]
-"""What shares are compared by, the smaller the better."""
+"""The key by which shares are compared, the smaller the better."""
 
 
 class Share(NamedTuple):
-    """``ratio``: of the dominant resource, borrowed to lendable, in thousandths. ``borrowing``:
-    anything is borrowed, even of what nobody can lend, or what counts for nobody; then the ratio
-    may be 0."""
+    """``ratio``: borrowed to lendable quota of the dominant resource, in thousandths.
+    ``borrowing``: the node borrows any resource. The ratio is 0 if the cohort can lend none of
+    it."""
 
     ratio: float
     weight: float
@@ -28,28 +28,28 @@ class Share(NamedTuple):
 
     @property
     def standing(self) -> Standing:
-        """By weighted share. Without weight any share is above all others, and of two of those the
-        raw ratios count."""
+        """The weighted share. Shares without a weight are above all others and are compared by
+        their ratio."""
         if self.ratio == 0:
             return 0, 0.0
         return (1, self.ratio) if self.weight == 0 else (0, self.ratio / self.weight)
 
     @property
     def shown(self) -> int:
-        """The share as it is reported: rounded up, and the largest number without a weight."""
+        """The share as it is reported: rounded up; without a weight UNLIMITED."""
         above, value = self.standing
         return UNLIMITED if above else ceil(value)
 
 
 def share_of(node: Node) -> Share:
-    """The node's dominant resource share. Flavors of one resource are summed. A root has none."""
+    """The dominant resource share of the node, 0 for a root. Flavors of one resource are summed."""
     if node.parent is None:
         return Share(0.0, node.weight, False)
     borrowed: dict[str, int] = {}
     for fr, cell in node.cells.items():
         subtree = cell.subtree
         over = cell.usage - subtree
-        # `is_over` and `is_listed`: asked of every node on the way of every victim.
+        # `is_over` and `is_listed`, inlined because this runs for every node above every victim.
         if over > 0 and subtree < UNLIMITED and (cell.named or cell.listed_below > 0):
             if cell.spare or cell.lighter:
                 over = max(0, over - uncounted(cell))
@@ -61,7 +61,7 @@ def share_of(node: Node) -> Share:
     for resource in sorted(borrowed) if len(borrowed) > 1 else borrowed:
         could = lendable.get(resource, 0)
         if could > 0:
-            # Floats in this order, since ties decide who has to go.
+            # The order of float operations is fixed, since ties select victims.
             found = float(borrowed[resource]) * 1000.0 / float(could)
             if found > ratio:
                 ratio, dominant = found, resource
@@ -69,8 +69,8 @@ def share_of(node: Node) -> Share:
 
 
 def uncounted(cell: Cell) -> int:
-    """What is used at the cell, or spills out from below it, and does not count in shares. A look
-    at those below that have something of the kind, and at no others."""
+    """The usage of the cell that does not count in shares, including usage of cells below that
+    exceeds their own quota."""
     total = cell.spare
     for child in cell.lighter or ():
         spills = child.usage - child.guaranteed

@@ -1,13 +1,13 @@
-"""What a LocalQueue has consumed, as a function of time.
+"""Computes the consumed usage of a LocalQueue over time. Source: `docs/spec/scheduling.md#7.4`.
 
-What was consumed fades: half of it counts no more after the half-life. What is admitted now adds to
-it as long as it runs, so that a steady use is approached and never exceeded. Whoever is admitted is
-charged one sampling interval of its use at once, the entry penalty: else one LocalQueue could take
-everything between two samplings. Source: `docs/spec/scheduling.md#7.4`.
+Past consumption decays with a half-life. Admitted workloads add consumption while they run, so that
+under a constant load the consumption approaches that load. Each admission adds the consumption of
+one sampling interval at once, the entry penalty: without it one LocalQueue could take all quota
+between two samplings.
 
-Both laws are linear, so a value does not depend on when it was looked at: it is settled at every
-change of what runs, and computed in between. Amounts are whole billionths of a unit, since a
-penalty that is taken back must leave nothing behind that would break a tie.
+Decay and growth are linear, so a value does not depend on how often it was computed: it is stored
+at every change of the admitted workloads, and computed in between. Amounts are integers
+(billionths of a unit), so a penalty that is taken back leaves no rounding error.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from admittance.api.units import BadQuantity, parse
 from admittance.events.shapes import ConsumedUsage
 
 Nanos = dict[str, int]
-"""Resource to billionths of a whole unit; nothing stands for none."""
+"""Billionths of a unit by resource, without zeros."""
 
 NANO: Final = 1_000_000_000
 CPU_MILLI: Final = NANO // 1_000
 WHOLE: Final = ("memory", "ephemeral-storage", "hugepages-")
-"""Resources that are counted in bytes: nobody wants to read billionths of one."""
+"""Resources that are counted in bytes and shown without fractions."""
 
 
 class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ def nanos(resource: str, amount: int) -> int:
 
 
 def left(config: AdmissionFairSharing, seconds: float) -> float:
-    """Which part of what was consumed still counts so many seconds later."""
+    """The fraction of past consumption that still counts so many seconds later."""
     if seconds <= 0:
         return 1.0
     half_life = config.usage_half_life_time.total_seconds()
@@ -57,23 +57,23 @@ def left(config: AdmissionFairSharing, seconds: float) -> float:
 
 
 def gained(config: AdmissionFairSharing, seconds: float) -> float:
-    """Which part of a steady use is consumed after so many seconds; without a half-life nothing is
-    remembered, so none."""
+    """The fraction of a constant load that is consumed after so many seconds; 0 without a
+    half-life."""
     if config.usage_half_life_time.total_seconds() <= 0:
         return 0.0
     return 1.0 - left(config, seconds)
 
 
 def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nanos:
-    """What an admission costs at once."""
+    """The entry penalty of an admission."""
     share = gained(config, config.usage_sampling_interval.total_seconds())
     found = {resource: int(share * much) for resource, much in amounts.items()}
     return {resource: much for resource, much in found.items() if much}
 
 
 def weighed(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:
-    """What LocalQueues are compared by: the weighted sum of what they consumed, in whole units,
-    over their own weight. Infinite without a weight: such a queue goes last, used or not."""
+    """The number by which LocalQueues are compared: the weighted sum of their consumption, in whole
+    units, divided by their weight. Infinite for weight 0: such a queue always goes last."""
     if weight <= 0:
         return float("inf")
     total = 0.0
@@ -83,7 +83,7 @@ def weighed(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: fl
 
 
 def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
-    """Adds in place; what comes to nothing is left out."""
+    """Adds in place, and removes zeros."""
     for resource, much in amounts.items():
         total = to.get(resource, 0) + times * much
         if total:
@@ -95,12 +95,12 @@ def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
 class Account:
     """The consumption of one LocalQueue.
 
-    ``consumed``: as of ``since``. ``rate``: what its admitted workloads hold. ``pending``:
-    penalties of those that hold quota and are not admitted yet. ``seen``: consumed as of the
-    sampling ``sampled``, and penalties settled since. ``value``: what it is compared by, seen and
-    pending weighed.
-    Invariant: between two samplings an admission never lowers what is seen, so that nobody gains
-    by being looked at more often than others.
+    ``consumed``: at the time ``since``. ``rate``: what its admitted workloads hold. ``pending``:
+    penalties of workloads that hold quota and are not admitted yet. ``seen``: the consumption at
+    the last sampling, at ``sampled``, plus the penalties of admissions after it. ``value``: the
+    number by which LocalQueues are compared, from ``seen`` and ``pending``.
+    Invariant: between two samplings an admission never lowers ``seen``, so a LocalQueue has no
+    advantage from more frequent updates.
     """
 
     __slots__ = (
@@ -129,11 +129,11 @@ class Account:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was consumed, nothing runs: no time makes a difference."""
+        """Whether nothing was consumed and nothing runs, so that time changes nothing."""
         return not (self.consumed or self.rate or self.seen)
 
     def weigh(self) -> None:
-        """Keeps value true after something changed."""
+        """Computes ``value`` again."""
         amounts = self.seen
         if self.pending:
             amounts = dict(amounts)
@@ -141,7 +141,7 @@ class Account:
         self.value = weighed(self.config, amounts, self.weight)
 
     def at(self, when: datetime) -> Nanos:
-        """What is consumed at a moment; before the last change: as of that."""
+        """The consumption at that time; before ``since``: at ``since``."""
         return self._later(self.consumed, self.rate, (when - self.since).total_seconds())
 
     def _later(self, consumed: Nanos, rate: Mapping[str, int], seconds: float) -> Nanos:
@@ -154,7 +154,7 @@ class Account:
         return {resource: much for resource, much in found.items() if much}
 
     def restore(self, consumed: Nanos, since: datetime) -> None:
-        """It had consumed so much then, and nothing is known to run."""
+        """Sets the consumption at that time. No workload is known to run."""
         self.consumed, self.since = dict(consumed), since
         self.rate, self.pending = {}, {}
         self.seen = dict(consumed)
@@ -162,7 +162,7 @@ class Account:
         self.weigh()
 
     def sample(self, when: datetime) -> None:
-        """Compared by what is consumed at that moment from now on."""
+        """Compares the LocalQueue by its consumption at that time from now on."""
         if when > self.sampled:
             if not self.is_idle:
                 self.seen = self.at(when)
@@ -170,27 +170,27 @@ class Account:
             self.sampled = when
 
     def expect(self, penalty: Nanos) -> None:
-        """A workload got quota; it pays once it is admitted."""
+        """Notes the penalty of a workload that got quota. It is charged at the admission."""
         add(self.pending, penalty)
         self.weigh()
 
     def excuse(self, penalty: Nanos) -> None:
-        """It has lost the quota, or pays now."""
+        """Takes back a noted penalty: the workload lost its quota, or was admitted."""
         add(self.pending, penalty, -1)
         self.weigh()
 
     def start(self, amounts: Nanos, penalty: Nanos, when: datetime) -> None:
-        """A workload is admitted since then, which may be long past: it pays its penalty and uses
-        as much."""
+        """Notes an admission at that time, which may be long past: charges the penalty and starts
+        the consumption."""
         self._settle(when)
-        # What was missed is added: all of it is linear.
+        # Consumption is linear, so the part before the last change can be added now.
         add(self.consumed, self._later(penalty, amounts, (self.since - when).total_seconds()))
         add(self.seen, self._later(penalty, amounts, (self.sampled - when).total_seconds()))
         add(self.rate, amounts)
         self.weigh()
 
     def stop(self, amounts: Nanos, when: datetime) -> None:
-        """An admitted workload holds nothing any more."""
+        """Ends the consumption of an admitted workload."""
         self._settle(when)
         add(self.rate, amounts, -1)
 
@@ -201,7 +201,7 @@ class Account:
 
 
 def status_of(account: Account, at: datetime) -> ConsumedUsage:
-    """What is consumed at that moment, as quantities."""
+    """The consumption at that time, as quantities."""
     return ConsumedUsage(
         consumed_resources={
             resource: quantity(resource, much) for resource, much in sorted(account.at(at).items())
@@ -211,7 +211,7 @@ def status_of(account: Account, at: datetime) -> ConsumedUsage:
 
 
 def quantity(resource: str, much: int) -> str:
-    """Billionths as Kubernetes writes them, with the coarsest suffix that loses nothing."""
+    """Billionths as a Kubernetes quantity, with the coarsest exact suffix."""
     if resource.startswith(WHOLE):
         return str(much // NANO)
     for suffix, unit in (("", NANO), ("m", 1_000_000), ("u", 1_000)):
@@ -221,7 +221,7 @@ def quantity(resource: str, much: int) -> str:
 
 
 def consumed_of(record: ConsumedUsage) -> Nanos:
-    """Quantities as billionths; what cannot be read is nothing."""
+    """Quantities as billionths, without unreadable ones."""
     found: Nanos = {}
     for resource, text in record.consumed_resources.items():
         try:

@@ -1,1 +1,1 @@
-"""Victims: classical and fair sharing, planned preemptions, quota reduction, the loop guard."""
+"""Preemption: searches for victims, quota handover, quota reduction, the loop guard."""

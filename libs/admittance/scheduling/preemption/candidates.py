@@ -1,6 +1,8 @@
-"""The candidates of a search for victims without fair sharing, and their order.
+"""The candidates for preemption, and their order.
+Source: `docs/spec/scheduling.md#6.1, #6.2, #6.3`.
 
-Source: `docs/spec/scheduling.md#6.1, #6.3`.
+An *entitled* cohort has enough quota of its own for what the preemptor needs, so other queues have
+to give back what they borrow from it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from admittance.scheduling.state.workload_info import (
 
 
 class CandidateLists(NamedTuple):
-    """Candidates whose cohort owes it to the preemptor, those that only a policy gives up, and
-    those of its own queue; each in order. ``commons``: of every queue that they are of, but for
-    the preemptor's, the cohort that both share."""
+    """Candidates of other queues below an entitled cohort, ``others`` that only a policy allows to
+    preempt, and those of the preemptor's ``own`` queue; each in order. ``commons``: the lowest
+    common cohort, for each other queue."""
 
     entitled: list[CandidateEntry]
     others: list[CandidateEntry]
@@ -33,8 +35,9 @@ class CandidateLists(NamedTuple):
     commons: dict[Queue, Node]
 
     def in_order(self) -> list[tuple[list[CandidateEntry], bool, bool]]:
-        """Those on their way out already first, and otherwise list by list; and whether those of
-        each list are of other queues, and whether these owe it to the preemptor."""
+        """The lists in the order of preemption; candidates that are being evicted already come
+        first. With each list: whether it is of other queues, and whether these are below an
+        entitled cohort."""
         kinds = ((self.entitled, True, True), (self.others, True, False), (self.own, False, False))
         leaving: list[tuple[list[CandidateEntry], bool, bool]] = []
         staying: list[tuple[list[CandidateEntry], bool, bool]] = []
@@ -49,8 +52,8 @@ class CandidateLists(NamedTuple):
 
 
 class QueueCandidates(NamedTuple):
-    """What a policy gives up of one other queue; ``owed``: the cohort that it shares with the
-    preemptor, ``cohort``, owes it."""
+    """The candidates of one other queue. ``cohort``: the lowest common cohort; ``owed``: it is
+    entitled."""
 
     queue: Queue
     cohort: Node
@@ -66,8 +69,8 @@ def candidates_in_cohort(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo],
 ) -> Iterator[QueueCandidates]:
-    """Of every other queue that takes more than its own, those that the policy gives up: from the
-    nearest cohort to the root. The state must not be moved while this is read."""
+    """The candidates of each other queue that borrows, from the nearest cohort to the root. The
+    state must not change between the items."""
     assert queue.plan is not None and queue.node is not None
     policy = queue.plan.policy
     if policy.reclaim == "Never":
@@ -85,13 +88,13 @@ def candidates_in_cohort(
 
 
 def is_entitled(queue: Queue, need: Need) -> bool:
-    """Some cohort owes it to the queue, so that others have to give it back."""
+    """Whether a cohort above the queue is entitled."""
     assert queue.node is not None
     return any(owed for _, owed in _entitlements(queue.node, need))
 
 
 def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
-    """The cohorts above the node up to the root, and whether what is asked for is owed there."""
+    """The cohorts above the node up to the root, and whether each is entitled."""
     cohort = node.parent
     has_right = all(not is_over(cell, amount) for cell, amount in need.items())
     rest = _from_parents(list(need.items()))
@@ -106,7 +109,7 @@ def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
 def candidate_lists(
     own: list[CandidateEntry], offered: Iterable[QueueCandidates]
 ) -> CandidateLists:
-    """The lists of a search from what is offered."""
+    """The candidates of the own queue and of other queues as the lists of a search."""
     entitled: list[CandidateEntry] = []
     others: list[CandidateEntry] = []
     commons: dict[Queue, Node] = {}
@@ -124,7 +127,7 @@ def candidate_lists(
 
 
 def path_below(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
-    """The contested cells of the node and its cohorts below the common one."""
+    """The contested cells of the node and its cohorts below the common cohort."""
     way: list[list[Cell]] = []
     here: Node | None = node
     while here is not None and here is not common:
@@ -134,8 +137,8 @@ def path_below(node: Node, common: Node, contested: Collection[FlavorResource]) 
 
 
 def highest_usage_first(candidates: list[CandidateEntry]) -> None:
-    """Usage only counts among those of one queue: the places that they have in the order of all
-    are theirs, and there those of LocalQueues that used more come first."""
+    """Sorts the candidates of each queue by the usage of their LocalQueues, highest first. The
+    places of a queue among all candidates stay the same."""
     places: dict[Queue, list[int]] = {}
     for at, entry in enumerate(candidates):
         held = entry[4].charge
@@ -149,7 +152,7 @@ def highest_usage_first(candidates: list[CandidateEntry]) -> None:
 
 
 def _from_parents(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
-    """What of the amounts has to come from the parents."""
+    """The parts of the amounts that the parents have to lend."""
     return [
         (cell.parent, max(0, amount - cell.local_free()))
         for cell, amount in amounts
@@ -166,7 +169,7 @@ _GOING: Final[int] = InFlight.PREEMPTED
 
 
 def allows(policy: str, preemptor: WorkloadInfo, other: WorkloadInfo) -> bool:
-    """The policy lets the preemptor take quota from the other, by priority and age alone."""
+    """Whether the policy allows the preemptor to preempt the other, by priority and age."""
     if policy == "LowerPriority":
         return other.priority < preemptor.priority
     if policy == "LowerOrNewerEqualPriority":
@@ -184,11 +187,10 @@ def candidates_of(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[CandidateEntry]:
-    """Those of one queue that the policy gives up and that hold something contested, in order:
-    where usage counts, those of LocalQueues that used more first. ``gone``: whom not to take into
-    account.
+    """The workloads of one queue that the policy allows to preempt and that hold a contested flavor
+    and resource, in order. ``gone``: workloads to ignore.
 
-    Judged by the assigned flavor: holding an amount of nothing counts.
+    An assigned flavor counts even with an amount of zero.
     """
     if queue.node is None or not queue.candidates or policy == "Never":
         return []
@@ -201,8 +203,8 @@ def candidates_of(
 
 
 def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
-    """By rank, those of the queue that hold any of the cells: found once for all heads of a domain
-    that ask before anything moves there. Not to be changed."""
+    """The workloads of the queue that hold any of the cells, in order. Cached until the domain
+    changes; the caller must not change the list."""
     domain, known = queue.domain, queue.candidate_cache
     version = domain.version if domain is not None else 0
     if known is not None and known.same(domain, version, wanted):
@@ -228,8 +230,8 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
 def _preemptible(
     ranked: list[CandidateEntry], policy: str, preemptor: WorkloadInfo
 ) -> list[CandidateEntry]:
-    """By rank. Those of lower priority come first, and then those of the same, so that nobody has
-    to be asked but where age decides."""
+    """The ranked workloads that the policy allows to preempt. Lower priorities rank first, so only
+    workloads of the same priority are compared by age."""
     priority = preemptor.priority
     if policy == "Any":
         return ranked
@@ -252,7 +254,8 @@ def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
 
 
 def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
-    """Those on their way out already, in order: `WorkloadInfo.is_leaving`, asked of very many."""
+    """The candidates that are being evicted already, in order. The condition is that of
+    `WorkloadInfo.is_leaving`, inlined because there are many."""
     return [
         entry
         for entry in ranked
@@ -262,7 +265,7 @@ def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]
 
 
 def leaving_first(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
-    """In order, but those on their way out already before all others."""
+    """The candidates in order, but first those that are being evicted already."""
     leaving: list[CandidateEntry] = []
     staying: list[CandidateEntry] = []
     for entry in ranked:
@@ -271,7 +274,7 @@ def leaving_first(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
 
 
 def is_over_any(node: Node, contested: Iterable[FlavorResource]) -> bool:
-    """The node takes from its parent in something contested."""
+    """Whether the node borrows any contested flavor and resource from its parent."""
     cells = node.cells
     for fr in contested:
         cell = cells.get(fr)
@@ -283,8 +286,8 @@ def is_over_any(node: Node, contested: Iterable[FlavorResource]) -> bool:
 def borrowing_queues_below(
     cohort: Node, skip: Node, contested: Collection[FlavorResource]
 ) -> Iterator[Node]:
-    """The ClusterQueues below the cohort, but for those at or below skip, that take more of
-    something contested than they have, and so does every cohort in between."""
+    """The ClusterQueues below the cohort that borrow a contested flavor and resource, if every
+    cohort in between borrows too. Nodes at or below ``skip`` are left out."""
     for node in cohort.members.values():
         if node is not skip and is_over_any(node, contested):
             yield node

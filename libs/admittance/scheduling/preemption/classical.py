@@ -1,7 +1,7 @@
 """The search for victims without fair sharing, in cohorts of any depth.
 Source: `docs/spec/scheduling.md#6.3`.
 
-The state itself is tried out: what would go is taken out of it, and put back before the answer.
+The search removes victims from the state itself and restores all of them before it returns.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def search(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
-    """The least set of victims, found greedily; empty when there is none. ``gone``: whom not to
-    take into account."""
+    """A minimal set of victims, found greedily; empty: there is none. ``gone``: workloads to
+    ignore."""
     assert queue.plan is not None
     policy = queue.plan.policy
     own = candidates_of(queue, policy.within, preemptor, contested, gone)
@@ -57,8 +57,8 @@ def search(
     over = above_nominal(need)
     within = under and can_free(own, over)
     if over and not within and not policy.borrow and not is_entitled(queue, need):
-        # Others may only go for a preemptor that comes within its own quota, and what goes
-        # elsewhere does not bring it there.
+        # Other queues only give up quota to a preemptor within its nominal quota, and victims in
+        # other queues do not bring it there.
         offered = ()
     lists = candidate_lists(own, offered)
     if not (own or lists.entitled or lists.others):
@@ -72,14 +72,14 @@ def search(
         tries = (False, True)
     else:
         tries = (True, False)
-    hunt = _Search(policy, preemptor, need, contested, lists.commons)
+    attempt = _Search(policy, preemptor, need, contested, lists.commons)
     ordered = lists.in_order()
     if over and not tries[0]:
-        taken = hunt.come_within(ordered, over)
+        taken = attempt.come_within(ordered, over)
         if taken:
             return fill_back(taken, need, borrowing=False)
     for borrowing in tries:
-        taken = hunt.run(ordered, dict(short), borrowing=borrowing)
+        taken = attempt.run(ordered, dict(short), borrowing=borrowing)
         if taken:
             return fill_back(taken, need, borrowing=borrowing)
     return []
@@ -111,8 +111,8 @@ class _Search:
         *,
         borrowing: bool,
     ) -> list[RemovedVictim]:
-        """Takes one after the other until there is room enough; else puts all back, and the answer
-        is empty."""
+        """Removes candidates in order until the preemptor fits. If it never fits, restores all and
+        returns nothing."""
         need = self._need
         taken: list[RemovedVictim] = []
         closed: set[Queue] = set()
@@ -129,14 +129,14 @@ class _Search:
                                 continue
                         else:
                             reason = RECLAIM_WHILE_BORROWING
-                    # What goes only lowers usage: a queue that holds no more than is theirs on its
-                    # way up will not hold more again in this attempt.
+                    # Removals only lower usage, so a queue that does not borrow any more stays
+                    # closed in this attempt.
                     if held.queue in closed:
                         continue
                     if not self._is_open(held.queue):
                         closed.add(held.queue)
                         continue
-                # What it holds of other flavors and resources makes no difference here.
+                # Other flavors and resources that it holds do not matter here.
                 asked = self._asked_of(held.queue)
                 amounts = [one for one in held.cells if one[0] in asked]
                 taken.append((Victim(workload, reason), amounts))
@@ -161,10 +161,10 @@ class _Search:
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: Mapping[FlavorResource, int],
     ) -> list[RemovedVictim]:
-        """The same without borrowing, where the preemptor comes within its own quota only by what
-        its own queue gives up, the last of all. Then `run` would take all others before that, and
-        all but the first few would be spared: nobody behind those is even taken here. Empty: that
-        cannot be told so, and `run` may find somebody still."""
+        """Finds the victims of `run` without borrowing faster, if the preemptor gets within its
+        nominal quota only by victims of its own queue, which come last in the order. `run` would
+        remove all candidates of other queues before and restore most of them again; this removes
+        only the first ones. Empty: no answer, use `run`."""
         need = self._need
         own = self._least_of_own(ordered, dict(over))
         taken: list[RemovedVictim] = []
@@ -186,7 +186,7 @@ class _Search:
             for one in (*taken, *own):
                 restore_victim(one)
             return []
-        # Who may stay of its own queue is asked with all others gone: with as many as that needs.
+        # Try to restore each victim of the own queue, with as many victims elsewhere as it needs.
         for index in range(len(own) - 2, -1, -1):
             restore_victim(own[index])
             if not above_nominal(need) and has_room():
@@ -201,8 +201,8 @@ class _Search:
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: dict[FlavorResource, int],
     ) -> list[RemovedVictim]:
-        """The first of its own queue that bring it within its quota; empty: some of those are on
-        their way out already, so that they are not the last."""
+        """The first candidates of its own queue that bring it within its nominal quota; empty: one
+        of them is being evicted already, so it would not come last in the order."""
         own: list[RemovedVictim] = []
         for ranked, elsewhere, _ in ordered:
             for entry in () if elsewhere else ranked:
@@ -225,7 +225,7 @@ class _Search:
     def _others(
         self, ordered: Sequence[tuple[list[CandidateEntry], bool, bool]]
     ) -> Iterator[RemovedVictim]:
-        """Takes those of other queues one after the other, as they are asked for."""
+        """Removes the candidates of other queues one by one, each when it is requested."""
         for ranked, elsewhere, _ in ordered:
             for entry in ranked if elsewhere else ():
                 workload = entry[4]
@@ -239,7 +239,7 @@ class _Search:
                     yield found
 
     def _asked_of(self, queue: Queue) -> set[Cell]:
-        """The cells of the queue for what is asked for."""
+        """The cells of the queue that the preemptor needs."""
         found = self._asked.get(queue)
         if found is None:
             assert queue.node is not None
@@ -249,7 +249,7 @@ class _Search:
         return found
 
     def _may_borrow_for(self, priority: int) -> bool:
-        """The preemptor may go on borrowing after it has taken from somebody of that priority."""
+        """Whether the preemptor may borrow after it has preempted a workload of that priority."""
         policy = self._policy
         return (
             policy.borrow
@@ -258,7 +258,7 @@ class _Search:
         )
 
     def _is_open(self, queue: Queue) -> bool:
-        """On the whole way up to the cohort that it shares there is more in use than is theirs."""
+        """Whether the queue, and every cohort below the common one, borrows."""
         way = self._ways.get(queue)
         if way is None:
             assert queue.node is not None

@@ -1,4 +1,4 @@
-"""The numbers that a decision was made from, as it carries them on the log."""
+"""The numbers behind a decision, in the form in which the decision has them on the log."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 def taken(assignment: Assignment) -> tuple[Taken, ...]:
-    """What an assignment is about to take, per flavor and resource: of a variant, beyond what its
-    family has. To be asked before it is charged."""
+    """The quota that an assignment takes, per flavor and resource; for a variant beyond the quota
+    of its family. Call it before the assignment is charged."""
     found: list[Taken] = []
     for cell, amount in assignment.takes().items():
         over = cell.usage + amount - cell.nominal
@@ -37,12 +37,12 @@ def taken(assignment: Assignment) -> tuple[Taken, ...]:
 
 
 def waited(workload: WorkloadInfo, now: datetime) -> int:
-    """Whole seconds since the workload took its place in the queue."""
+    """Whole seconds since the workload was queued."""
     return 0 if workload.queued_at is None else max(0, (now - workload.queued_at) // _SECOND)
 
 
 def short(assignment: Assignment) -> tuple[Taken, ...]:
-    """Of what an assignment has too little room before others have gone."""
+    """The flavors and resources that an assignment lacks before its victims have stopped."""
     return tuple(
         {
             (one.flavor, one.resource): Taken(
@@ -60,7 +60,7 @@ def short(assignment: Assignment) -> tuple[Taken, ...]:
 def grounds(
     queue: Queue, preemptor: WorkloadInfo, victim: Victim, lacking: tuple[Taken, ...]
 ) -> Grounds:
-    """Why the preemptor may take from the victim."""
+    """The rule, policy and numbers that allow the preemption."""
     assert queue.plan is not None and victim.workload.charge is not None
     policy = queue.plan.policy
     return Grounds(
@@ -76,7 +76,7 @@ def grounds(
 
 
 def policy_of(policy: Policy, rule: str) -> str:
-    """The setting that gives a preemptor the right, as its manifest spells it."""
+    """The policy setting that allows the preemption, as in the manifest."""
     if rule == IN_CLUSTER_QUEUE:
         return f"withinClusterQueue: {policy.within}"
     if rule == RECLAIM_WHILE_BORROWING:
@@ -85,7 +85,7 @@ def policy_of(policy: Policy, rule: str) -> str:
 
 
 def share(standing: Standing) -> float:
-    """A standing as one number: without a weight the largest one."""
+    """A standing as one number; UNLIMITED: the node has no weight."""
     above, value = standing
     return float(UNLIMITED) if above else value
 
@@ -93,7 +93,8 @@ def share(standing: Standing) -> float:
 def compared(
     strategy: str, mine: Standing, theirs: Standing, after: Standing | None = None
 ) -> Shares:
-    """Shares that were compared to choose a victim."""
+    """The compared shares as a part of the decision. ``after``: of the victim's side without the
+    victim."""
     return Shares(
         strategy=strategy,
         preemptor=share(mine),
@@ -103,7 +104,7 @@ def compared(
 
 
 def message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
-    """Who is preempted for whom, and by which right, in one line with its numbers."""
+    """One line that names the preemptor, both priorities and ClusterQueues, and the policy."""
     by = f"{preemptor.key[0]}/{preemptor.key[1]}"
     if why.cluster_queue == why.by_cluster_queue:
         text = (
@@ -124,7 +125,7 @@ def message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
 
 
 def compare(shares: Shares) -> str:
-    """Compared shares in words."""
+    """Compared shares as a sentence."""
     if shares.after is not None:
         return (
             f"share {number(shares.preemptor)} is no more than {number(shares.after)}, what is "
@@ -134,5 +135,5 @@ def compare(shares: Shares) -> str:
 
 
 def number(value: float) -> str:
-    """A share in words, short."""
+    """A share as text."""
     return "without weight" if value >= UNLIMITED else f"{value:.0f}"

@@ -1,7 +1,7 @@
 """The search for victims under fair sharing. Source: `docs/spec/scheduling.md#6.6, #6.7`.
 
-All shares are those with what the preemptor asks for added to its queue. As without fair sharing
-the state itself is tried out, and put back before the answer.
+Shares are computed as if the preemptor had the quota that it needs. The search removes victims from
+the state itself and restores all of them before it returns.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ def search(
     strategies: tuple[str, ...],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
-    """Victims whose shares give way; empty when there are none. ``gone``: whom not to take into
-    account."""
+    """Victims that the shares allow to preempt; empty: there are none. ``gone``: workloads to
+    ignore."""
     found = _candidates(queues, queue, preemptor, contested, gone)
     candidates = [entry for entries in found.values() for entry in entries]
     short = shortfalls(need)
     if not candidates or not can_free(candidates, short):
         return []
     held = family_quota_of(preemptor)
-    hunt = _Hunt(queue, need, contested, short, held)
-    hunt.add()
-    done = hunt.by_strategy(found, strategies[0])
+    attempt = _Search(queue, need, contested, short, held)
+    attempt.add()
+    done = attempt.by_strategy(found, strategies[0])
     if not done and len(strategies) > 1:
-        done = hunt.by_initial_share()
-    hunt.subtract()
+        done = attempt.by_initial_share()
+    attempt.subtract()
     if done:
-        return fill_back(hunt.taken, need, borrowing=True)
-    for victim, _ in hunt.taken:
+        return fill_back(attempt.taken, need, borrowing=True)
+    for victim, _ in attempt.taken:
         restore_usage(victim.workload)
     return []
 
@@ -79,7 +79,7 @@ def _candidates(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo],
 ) -> dict[Node, list[CandidateEntry]]:
-    """Per queue, those that the policies give up, in order."""
+    """The workloads that the policies allow to preempt, per queue and in order."""
     plan, node = queue.plan, queue.node
     assert plan is not None and node is not None
     found: dict[Node, list[CandidateEntry]] = {}
@@ -98,8 +98,8 @@ def _candidates(
     return found
 
 
-class _Hunt:
-    """One search: what is taken so far, and the shares as they are then."""
+class _Search:
+    """One search: the removed victims, and the shares without them."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class _Hunt:
         self._sides: dict[Node, tuple[Node, Node]] = {}
 
     def add(self) -> None:
-        """What is asked for counts as used; by a variant, instead of what its family has."""
+        """Counts the needed quota as used. For a variant it replaces the quota of its family."""
         if self._held is not None:
             self._held.assume(self._need)
             return
@@ -137,7 +137,7 @@ class _Hunt:
             cell.charge(-amount)
 
     def share(self, node: Node) -> Share:
-        """The node's share as it is now."""
+        """The share of the node now, cached."""
         found = self.shares.get(node)
         if found is None:
             found = self.shares[node] = share_of(node)
@@ -146,12 +146,12 @@ class _Hunt:
     def _take(
         self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None = None
     ) -> bool:
-        """Takes the workload out. True: that makes room enough."""
+        """Removes the workload; returns whether the preemptor fits now."""
         remove_usage(entry[4])
         return self._taken(entry, node, reason, why)
 
     def _taken(self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None) -> bool:
-        """The workload is out, and stays out. True: that makes room enough."""
+        """Notes the removed workload as a victim; returns whether the preemptor fits now."""
         workload = entry[4]
         assert workload.charge is not None
         short = self._short
@@ -165,7 +165,7 @@ class _Hunt:
                         del short[cell.fr]
         self._moved(node)
         self.taken.append((Victim(workload, reason, why), workload.charge.cells))
-        # What goes makes at most as much room as it held.
+        # A victim frees at most what it held.
         return not short and self._fits()
 
     def _moved(self, node: Node) -> None:
@@ -181,8 +181,8 @@ class _Hunt:
         return enough
 
     def _standings(self, node: Node) -> tuple[Standing, Standing, Node]:
-        """The preemptor's and the target's standing below their lowest common cohort, and the node
-        there on the target's side."""
+        """The standings of the preemptor's and the target's side just below their lowest common
+        cohort, and the node on the target's side."""
         sides = self._sides.get(node)
         if sides is None:
             sides = self._sides[node] = almost_common(self._node, node)
@@ -190,7 +190,8 @@ class _Hunt:
         return self.share(mine).standing, self.share(theirs).standing, theirs
 
     def by_strategy(self, candidates: dict[Node, list[CandidateEntry]], strategy: str) -> bool:
-        """Takes whom the strategy gives up, queue by queue. True: that makes room enough."""
+        """Removes the candidates that the strategy allows to preempt, queue by queue; returns
+        whether the preemptor fits now."""
         within = all(
             cell.nominal >= cell.usage for cell in self._need if cell.fr in self._contested
         )
@@ -223,7 +224,8 @@ class _Hunt:
         return False
 
     def by_initial_share(self) -> bool:
-        """Of each queue one more, if the shares as they are give it up."""
+        """Removes one more candidate of each queue with a larger share; returns whether the
+        preemptor fits now."""
         targets = Targets(self._node, self._retry, self.share)
         for node in targets:
             mine, theirs, _ = self._standings(node)
@@ -251,19 +253,20 @@ def almost_common(one: Node, other: Node) -> tuple[Node, Node]:
 
 ShareOf = Callable[[Node], Share]
 Place = tuple[bool, bool, CandidateEntry]
-"""Order of candidates over all queues: who is leaving first, then those of other queues."""
+"""Order of candidates over all queues: first those that are being evicted, then those of other
+queues."""
 
 QueueItem = tuple[int, float, Place, Node]
-"""A queue's place in its cohort: standing, negated, and its first candidate."""
+"""A queue in its cohort's heap: negated standing, place of its first candidate, node."""
 
 CohortItem = tuple[int, float, int, Node]
-"""A cohort's place among those of its parent: standing, negated, and its number there."""
+"""A cohort in its parent's heap: negated standing, its number there, node."""
 
 HeapItem = TypeVar("HeapItem", QueueItem, CohortItem)
 
 
 class Targets:
-    """The queues to take from, the one with the largest share first.
+    """The queues to preempt in, those with the largest share first.
 
     A queue comes up again as long as it has candidates and borrows, and so do the cohorts above
     it; but for the preemptor's own side, which need not borrow. What is taken from a queue moves
@@ -307,19 +310,19 @@ class Targets:
             self._renew(found)
 
     def has(self, node: Node) -> bool:
-        """The queue has candidates left."""
+        """Whether the queue has candidates left."""
         return bool(self._left.get(node))
 
     def pop(self, node: Node) -> CandidateEntry:
-        """Its next candidate."""
+        """Removes and returns the next candidate of the queue."""
         return self._left[node].pop()
 
     def drop(self, node: Node) -> None:
-        """Nobody is taken from the queue any more."""
+        """Drops the queue with all its candidates."""
         self._left.pop(node, None)
 
     def _next(self, root: Node) -> Node | None:
-        """The queue whose turn it is; None: nothing is left."""
+        """The next queue; None: no queue is left."""
         cohort = root
         while True:
             queue, below = self._first(self._queues[cohort]), self._first(self._cohorts[cohort])
@@ -330,7 +333,7 @@ class Targets:
             elif cohort is root:
                 return None
             else:
-                # Nothing is left in it; nor need its share be looked at again.
+                # The cohort has no queue left.
                 self._items.pop(cohort, None)
                 cohort = root
 
@@ -352,10 +355,10 @@ class Targets:
             self._put(cohort, node, number)
 
     def _renew(self, node: Node) -> None:
-        """Candidates of the queue have been taken, or it was dropped."""
+        """Places the queue and its cohorts anew after candidates were removed or it was dropped."""
         here = node
         while here.parent is not None:
-            # Who is out stays out: shares only fall.
+            # A node without an item stays out, because shares only fall.
             if self._items.pop(here, None) is not None:
                 self._put(here.parent, here, self._below[here.parent][here])
             here = here.parent

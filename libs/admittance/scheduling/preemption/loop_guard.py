@@ -1,17 +1,17 @@
-"""Pairs of a preemptor and a victim that take quota from each other for ever, and how that ends.
+"""The loop guard: stops a workload from preempting the same other workload again and again.
 
-Nothing grows less with each preemption: under fair sharing, with ``reclaimWithinCohort: Any``, or
-where the victim comes back before its preemptor has the room, the same workload may take the same
-other's quota again and again, and nobody's work is ever done. How often it has is in the victim's
-status, so a restart forgets nothing. From the third time on, the pair is parted for a while that
-doubles with each further time:
+A preemption does not always end with a running preemptor: under fair sharing, with
+``reclaimWithinCohort: Any``, or when the victim gets its quota back first, the same pair may meet
+again without an end, and neither job finishes. The status of the victim counts preemptions per
+preemptor, so a restart forgets nothing. From the third time on the guard separates the pair, for a
+time that doubles with each further preemption:
 
-- If the victim matters less, it goes on to have to go, but waits until its preemptor has had its
-  turn: the room was made for that one.
-- Otherwise it may not be taken by that preemptor: of the two, the one that runs goes on.
+- A victim with a lower priority stays preemptible, but it waits until the preemptor has had its
+  turn, since the quota was freed for the preemptor.
+- Another victim may not be preempted by that preemptor: it keeps running.
 
-A change of the configuration of their tree ends it early, since what was tried may come out
-differently now. Source: `docs/spec/scheduling.md#10.2`.
+A change of the configuration of their cohort tree ends the separation, because the outcome may
+differ then. Source: `docs/spec/scheduling.md#10.2`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_WORKLOADS: Final[frozenset[WorkloadInfo]] = frozenset()
 
 
 class LoopGuard:
-    """Decides which preemptors and victims are parted, from the counts in `SchedulerState`."""
+    """Decides which preemptors and victims are separated, from the counts in `SchedulerState`."""
 
     __slots__ = ("_rule", "_state", "_taken")
 
@@ -49,7 +49,7 @@ class LoopGuard:
         self._taken = state.preemption_counts
 
     def note(self, victim: WorkloadInfo, counts: tuple[PreemptionCount, ...]) -> None:
-        """The victim's status says this; (): it is gone."""
+        """Notes the counts in the victim's status; (): the victim is deleted."""
         if counts == victim.preemptions:
             return
         for one in victim.preemptions:
@@ -63,11 +63,11 @@ class LoopGuard:
             self._state.loop_guarded.pop(victim, None)
 
     def times(self, preemptor: WorkloadInfo, victim: WorkloadInfo) -> int:
-        """How often the victim will have gone for the preemptor, if it goes once more."""
+        """How often the preemptor will have preempted the victim, including the next time."""
         return 1 + sum(one.count for one in victim.preemptions if one.by_uid == preemptor.uid)
 
     def told(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
-        """The message of a preemption, and that it is one time too many."""
+        """The message of a preemption, with the consequence if it is a loop."""
         times = self.times(preemptor, victim.workload)
         if not self.is_one(times):
             return message
@@ -78,13 +78,13 @@ class LoopGuard:
         return f"{message}. For the same one for time {times}, so {after}"
 
     def is_one(self, times: int) -> bool:
-        """So many times are a loop."""
+        """Whether so many preemptions are a loop."""
         return self._rule is not None and times >= self._rule.times
 
-    # Parting. -------------------------------------------------------------------------------
+    # Separating. ----------------------------------------------------------------------------
 
     def barred(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
-        """Whom the preemptor may not take any more for a while: they matter as much as it does."""
+        """The workloads that the preemptor may not preempt now. Their priority is not lower."""
         pairs = self._taken.get(preemptor.uid)
         if pairs is None or self._rule is None:
             return NO_WORKLOADS
@@ -97,8 +97,7 @@ class LoopGuard:
         )
 
     def hindrance(self, victim: WorkloadInfo) -> Inadmissible | None:
-        """Why the victim waits for one that matters more, which was to have its room; None: it does
-        not."""
+        """Why the victim waits for a preemptor with a higher priority; None: it does not."""
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
             if until is not None:
@@ -111,8 +110,8 @@ class LoopGuard:
         return None
 
     def wait(self, victim: WorkloadInfo) -> None:
-        """The victim is set aside for what `hindrance` said: it is looked at again when that one
-        has had its turn, and at the latest when the time is over."""
+        """Notes that the victim is inadmissible because of `hindrance`. It competes again when the
+        preemptor has had its turn, or when the time is over."""
         self._state.loop_guarded[victim] = None
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
@@ -120,8 +119,8 @@ class LoopGuard:
                 heappush(self._state.timers, (until, victim.key))
 
     def park(self, queue: Queue, preemptor: WorkloadInfo, now: datetime) -> bool:
-        """Nothing came of the preemptor. Where that is due to whom it may not take any more, it
-        waits alone, since its equals may. True: so it does."""
+        """Parks a preemptor that found no victims because of `barred`; returns whether it did. The
+        preemptor is parked alone, because other workloads of its class may preempt."""
         spared = self.barred(preemptor)
         if not spared:
             return False
@@ -139,14 +138,14 @@ class LoopGuard:
         return True
 
     def let_go(self, now: datetime) -> None:
-        """Whoever waited for somebody that has had its turn competes again."""
+        """Requeues the victims that waited for a preemptor that has had its turn."""
         for victim in [one for one in self._state.loop_guarded if self.hindrance(one) is None]:
             del self._state.loop_guarded[victim]
             if victim.inadmissible is not None and victim.inadmissible.reason == REASON:
                 self._state.requeue(victim, now)
 
     def _goes_first_until(self, victim: WorkloadInfo, count: PreemptionCount) -> datetime | None:
-        """For how long the victim waits for that preemptor; None: it does not."""
+        """Until when the victim waits for that preemptor; None: it does not wait."""
         namespace, _, name = count.by.partition("/")
         preemptor = self._state.workloads.get((namespace, name))
         if (
@@ -163,7 +162,7 @@ class LoopGuard:
             return None
         until = self._until(count)
         if preemptor.cls is None or preemptor.cls.parked is not None:
-            # It cannot have the room now, so nobody keeps it free for longer than a first pause.
+            # The preemptor does not fit now, so the quota is kept free for one pause at most.
             assert self._rule is not None and count.last is not None
             until = min(until, count.last + self._rule.pause)
         return until if self._state.now < until else None
@@ -182,7 +181,7 @@ class LoopGuard:
 
 
 def repeated(decision: Decision, rule: PreemptionLoops | None) -> Iterator[tuple[str, str, int]]:
-    """Pairs that the decision finds in a loop: victim, preemptor, and how often by now."""
+    """The pairs of a decision that are in a loop: victim, preemptor, number of preemptions."""
     if rule is None:
         return
     if isinstance(decision, Preempted) and decision.times >= rule.times:

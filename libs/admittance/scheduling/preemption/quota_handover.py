@@ -1,11 +1,10 @@
-"""Hands quota from victims to their preemptor in one decision, which holds or fails as a whole.
+"""Passes quota from victims to their preemptor in one decision, which succeeds or fails as a whole.
 
 The receiver and all givers are written in one batch or not at all. The givers are written first, so
 that the scheduler has seen all of them when it sees the receiver.
 
-Until then it is not certain that the quota was given up, so the scheduler decides about no other
-workload of the domain: a workload that takes what is left over would be over quota if the batch is
-refused.
+Until then the scheduler makes no other decision in the domain: if the batch is refused, the victims
+keep their quota, and another workload that was admitted meanwhile would exceed the quota.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def begin(
 
 def heard_of(state: SchedulerState, giver: WorkloadInfo) -> Queue:
     """Takes a giver out of the handover, since its stored state now says what it holds. Returns the
-    queue whose quota it gave."""
+    ClusterQueue of the quota that it gave."""
     joint = state.handover_of.pop(giver)
     return joint.given.pop(giver).charge.queue
 

@@ -1,17 +1,18 @@
-"""What has to go when quota is cut, a limit changes, or a flavor is taken away.
+"""Revokes reservations when quota is reduced, a limit changes, or a flavor is removed.
+Source: `docs/spec/lifecycle.md#T09, #6`.
 
-A reservation without a job goes back to the queue, the worst first: lowest priority, then newest
-reservation. What is admitted runs on, above quota too, and is there to be reclaimed; unless its
-ClusterQueue says ``onQuotaCut: evict``. Looked at after an edit of a ClusterQueue or a cohort and
-when a domain is taken over, never in between. Source: `docs/spec/lifecycle.md#T09, #6`.
+Reservations without a job are revoked in this order: lowest priority, then newest reservation. An
+admitted workload keeps running above the quota and may be reclaimed, unless its ClusterQueue has
+``onQuotaCut: evict``. The check runs after an edit of a ClusterQueue or cohort and when a scheduler
+takes over a domain, at no other time.
 
-A node is over quota when it uses more than its limit: at the root of a tree what all of it has,
-below a borrowing limit what that allows. Whoever is part of the cause goes first: its queue, and
-every cohort below the node that is over, take more than is theirs. Only if that does not help do
-reservations go that are within their queue's own: while the tree is in debt none could be made.
+A node is over its limit when it uses more than its quota (at the root) or than its borrowing limit
+allows. Workloads that cause this are revoked first: their queue and every cohort below the node
+borrow. If that is not enough, other reservations follow, because none could be made while the tree
+is over its quota.
 
-Of a family only so much is a cause as would be free without the one that is looked at: variants
-that hold the same go together, when it is the turn of the last of them, or not at all.
+Revoking one variant frees only the quota that no other variant of its family holds. Variants that
+hold the same quota are revoked together or not at all.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _NOT_RUNNING: Final = frozenset({"QuotaReserved", PROMISED})
 
 
 class Overload(NamedTuple):
-    """A node that uses more of one flavor and resource than its limit, as it was found."""
+    """A node that uses more of one flavor and resource than its limit."""
 
     node: CellNode
     fr: FlavorResource
@@ -53,7 +54,7 @@ class Overload(NamedTuple):
 
 
 class Revocation(NamedTuple):
-    """Who loses its reservation, and why."""
+    """A workload that loses its reservation, and why."""
 
     workload: WorkloadInfo
     reason: str
@@ -62,42 +63,42 @@ class Revocation(NamedTuple):
 
 
 def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
-    """What is to be stated about the domain since its quotas changed; each is on its way from now
-    on. Costs a look at every quota of the tree, and at workloads only where one is exceeded."""
+    """The decisions after the quotas of the domain changed; each is in flight from now on. Costs a
+    look at every quota of the tree, and at the workloads only if a quota is exceeded."""
     domain.quota_reduced = False
     if state.config.as_kueue:
         return []
     stated: list[Revoked] = []
-    for loss in workloads_to_revoke(state, domain):
-        workload = loss.workload
+    for revocation in workloads_to_revoke(state, domain):
+        workload = revocation.workload
         state.set_in_flight(workload, domain, InFlight.REVOKED)
         state.bump_version(domain)
         stated.append(
             Revoked(
                 **state.decision_fields(workload, domain, now),
-                reason=loss.reason,
-                message=loss.message,
-                shortfalls=loss.shortfalls,
+                reason=revocation.reason,
+                message=revocation.message,
+                shortfalls=revocation.shortfalls,
             )
         )
     if stated:
-        # Who is on the way out is looked at first by whoever looks for victims.
+        # Searches for victims prefer workloads that are being evicted.
         domain.version += 1
     return stated
 
 
 def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocation]:
-    """Who has to go as the quotas are now: no more than need be. The state is as before."""
+    """The fewest workloads that have to be revoked for the present quotas. Restores the state."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
-        return []  # The sums of a cycle mean nothing: whoever holds quota keeps it.
+        return []  # A cycle of cohorts has no meaningful sums, so all workloads keep their quota.
     root = queues[0].node.root()
     out: list[WorkloadInfo] = []
     found: list[Revocation] = []
     for queue in queues:
-        for loss in _without_flavor(state, queue):
-            found.append(loss)
-            out.append(loss.workload)
+        for revocation in _without_flavor(state, queue):
+            found.append(revocation)
+            out.append(revocation.workload)
     overloads: dict[tuple[CellNode, FlavorResource], Overload] = {
         (one.node, one.fr): one for one in overloaded(root)
     }
@@ -111,7 +112,7 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
         restore_usage(workload)
     for workload in out:
         restore_usage(workload)
-    found += [_loss(workload, overloads, cell) for workload, cell in taken]
+    found += [_revocation(workload, overloads, cell) for workload, cell in taken]
     return found
 
 
@@ -119,7 +120,7 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
 
 
 def flavors_not_offered(workload: WorkloadInfo) -> list[FlavorResource]:
-    """Flavors and resources that the workload holds quota of and its ClusterQueue does not list."""
+    """Flavors and resources that the workload holds and its ClusterQueue does not list."""
     charge = workload.charge
     if charge is None or charge.queue.node is None:
         return []
@@ -154,20 +155,20 @@ def _evicts(state: SchedulerState, queue: Queue) -> bool:
 
 
 def limit_of(cell: Cell) -> int | None:
-    """The most that the node may use of it; None: as much as its parents let it."""
+    """The most that the node may use; None: only its parents limit it."""
     if cell.parent is None:
         return cell.subtree
     return None if cell.borrow is None else plus(cell.subtree, cell.borrow)
 
 
 def excess(cell: Cell) -> int:
-    """By how much the node uses more than it may."""
+    """The amount by which the node exceeds its limit."""
     limit = limit_of(cell)
     return 0 if limit is None or limit >= UNLIMITED else max(0, cell.usage - limit)
 
 
 def overloaded(node: Node) -> Iterator[Overload]:
-    """Everything of which some node at or below this one uses more than it may."""
+    """All nodes at or below this one that exceed a limit."""
     for cell in node.cells.values():
         if excess(cell):
             limit = limit_of(cell)
@@ -179,9 +180,9 @@ def overloaded(node: Node) -> Iterator[Overload]:
         yield from overloaded(cohort)
 
 
-def exceeded_cell(workload: WorkloadInfo, *, guilty: bool) -> Cell | None:
-    """What is exceeded and would be less so without the workload; None: nothing. guilty: only where
-    its queue, and every cohort in between, takes more than is its own."""
+def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | None:
+    """An exceeded cell that the workload uses; None: there is none.
+    ``only_borrowing``: only if its queue, and every cohort in between, borrows."""
     assert workload.charge is not None
     held = (
         workload.charge.cells
@@ -193,22 +194,22 @@ def exceeded_cell(workload: WorkloadInfo, *, guilty: bool) -> Cell | None:
         while here is not None:
             if excess(here):
                 return here
-            if here.usage <= here.guaranteed or (guilty and not is_over(here)):
+            if here.usage <= here.guaranteed or (only_borrowing and not is_over(here)):
                 break
             here = here.parent
     return None
 
 
 def _exceeds(
-    state: SchedulerState, workload: WorkloadInfo, away: set[WorkloadInfo], *, guilty: bool
+    state: SchedulerState, workload: WorkloadInfo, away: set[WorkloadInfo], *, only_borrowing: bool
 ) -> Cell | None:
-    """The same, of one that plans to preempt as it will be when its victims have gone: what they
-    use above the limit is not the planner's. ``away``: who is taken out already."""
+    """The same; for a workload that plans to preempt, as if its victims had stopped, because their
+    usage is not its own. ``away``: workloads that are removed already."""
     if workload.pending_preemption is None:
-        return exceeded_cell(workload, guilty=guilty)
+        return exceeded_cell(workload, only_borrowing=only_borrowing)
     going = [one for one in planned.outstanding_victims(state, workload) if one not in away]
     held = remove_all_usage(going)
-    found = exceeded_cell(workload, guilty=guilty)
+    found = exceeded_cell(workload, only_borrowing=only_borrowing)
     restore_all_usage(going, held)
     return found
 
@@ -219,14 +220,14 @@ def _exceed_together(
     fellows: list[WorkloadInfo],
     away: set[WorkloadInfo],
     *,
-    guilty: bool,
+    only_borrowing: bool,
 ) -> Cell | None:
-    """The same, if others of its family that were spared went along: what all of them hold is free
-    only then."""
+    """The same, if ``fellows``, other variants of its family, were revoked too: quota that all of
+    them hold is free only then."""
     if not fellows:
         return None
     held = remove_all_usage(fellows)
-    cell = _exceeds(state, workload, away.union(fellows), guilty=guilty)
+    cell = _exceeds(state, workload, away.union(fellows), only_borrowing=only_borrowing)
     restore_all_usage(fellows, held)
     return cell
 
@@ -234,8 +235,8 @@ def _exceed_together(
 def _make_fit(
     state: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
 ) -> list[tuple[WorkloadInfo, Cell]]:
-    """Who was taken out so that the rest fits, and for what. Whoever is admitted and may not be
-    evicted stays, fit or not. ``out``: who was taken out before."""
+    """Removes workloads until the rest fits; returns each with the cell that it exceeded. Admitted
+    workloads that may not be evicted stay in any case. ``out``: workloads removed before."""
     reserved: list[WorkloadInfo] = []
     admitted: list[WorkloadInfo] = []
     for queue in queues:
@@ -259,19 +260,21 @@ def _make_fit(
     taken: list[tuple[WorkloadInfo, Cell]] = []
     gone: set[WorkloadInfo] = set()
     away = set(out)
-    spared: dict[WorkloadInfo, None] = {}
-    for workloads, guilty in ((reserved, True), (admitted, True), (reserved, False)):
+    kept: dict[WorkloadInfo, None] = {}
+    for workloads, only_borrowing in ((reserved, True), (admitted, True), (reserved, False)):
         for workload in workloads:
             if workload in gone:
                 continue
             going = [workload]
-            cell = _exceeds(state, workload, away, guilty=guilty)
+            cell = _exceeds(state, workload, away, only_borrowing=only_borrowing)
             if cell is None and workload.family_quota is not None:
-                fellows = [one for one in spared if one.family_quota is workload.family_quota]
+                fellows = [one for one in kept if one.family_quota is workload.family_quota]
                 fellows = [one for one in fellows if one is not workload and one not in gone]
-                cell = _exceed_together(state, workload, fellows, away, guilty=guilty)
+                cell = _exceed_together(
+                    state, workload, fellows, away, only_borrowing=only_borrowing
+                )
                 going = [*fellows, workload]
-                spared[workload] = None
+                kept[workload] = None
             if cell is None:
                 continue
             for one in going:
@@ -279,11 +282,11 @@ def _make_fit(
                 taken.append((one, cell))
                 gone.add(one)
                 away.add(one)
-    # Whoever turns out to fit beside the others after all comes back, the last ones taken first.
+    # Restore the workloads that fit beside the others after all, in reverse order.
     for index in range(len(taken) - 2, -1, -1):
         workload = taken[index][0]
         restore_usage(workload)
-        if exceeded_cell(workload, guilty=False) is None:
+        if exceeded_cell(workload, only_borrowing=False) is None:
             del taken[index]
         else:
             remove_usage(workload)
@@ -291,13 +294,13 @@ def _make_fit(
 
 
 def _rank(workload: WorkloadInfo) -> tuple[int, float, str]:
-    """The worst first. What is only promised is newer than any reservation."""
+    """Sort key, worst first. Quota held for a migrating variant is newer than any reservation."""
     if workload.candidate is None:
         return workload.priority, float("-inf"), workload.uid
     return workload.candidate[:3]
 
 
-def _loss(
+def _revocation(
     workload: WorkloadInfo, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
 ) -> Revocation:
     assert workload.charge is not None

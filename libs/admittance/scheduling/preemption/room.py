@@ -1,4 +1,4 @@
-"""Whether there is room for all that is asked, and who need not go for it.
+"""Tells whether a preemptor fits, and which victims of a search are not needed.
 
 Source: `docs/spec/scheduling.md#6.3`.
 """
@@ -13,15 +13,15 @@ from admittance.scheduling.state.shared_quota import exclude, include
 from admittance.scheduling.state.workload_info import CandidateEntry, Victim
 
 Need = Mapping[Cell, int]
-"""What a preemptor asks for in all, per cell of its queue."""
+"""The quota that a preemptor needs, per cell of its queue."""
 
 
 RemovedVictim = tuple[Victim, Sequence[tuple[Cell, int]]]
-"""A victim, and the amounts that were taken out of the state for it."""
+"""A victim, and the amounts that were removed from the state for it."""
 
 
 def fits(need: Need, *, borrowing: bool) -> bool:
-    """All of it would have room now; without borrowing: within the nominal quota."""
+    """Whether all of it fits now; without ``borrowing``: within the nominal quota."""
     for cell, amount in need.items():
         if not borrowing and cell.nominal < cell.usage + amount:
             return False
@@ -33,8 +33,8 @@ def fits(need: Need, *, borrowing: bool) -> bool:
 
 
 def shortfalls(need: Need) -> dict[FlavorResource, int]:
-    """Of what there is too little, and by how much: no less has to be given up of it, since what
-    goes makes at most as much room as it held."""
+    """The flavors and resources with too little available quota, and the missing amounts. Victims
+    must hold at least these amounts, because a victim frees at most what it holds."""
     lack: dict[FlavorResource, int] = {}
     for cell, amount in need.items():
         short = amount - max(0, available(cell))
@@ -44,7 +44,7 @@ def shortfalls(need: Need) -> dict[FlavorResource, int]:
 
 
 def above_nominal(need: Need) -> dict[FlavorResource, int]:
-    """Of what more would be used than the nominal quota, and by how much."""
+    """The flavors and resources that would exceed the nominal quota, and by how much."""
     return {
         cell.fr: more
         for cell, amount in need.items()
@@ -53,10 +53,10 @@ def above_nominal(need: Need) -> dict[FlavorResource, int]:
 
 
 def affects_no_other(cell: Cell, amount: int) -> bool:
-    """There is room for it, and no node on its way to the root takes from its parent for it.
+    """Whether the amount fits, and every node up to the root has it without borrowing.
 
-    Then it changes nothing about who has to go for something else: it gives no right and takes
-    none, has room however many go or stay, and nobody's share moves by it.
+    Such an amount does not affect the victims for other resources: no entitlement and no share
+    depends on it, and it fits whichever workloads are preempted.
     """
     if amount > available(cell):
         return False
@@ -70,13 +70,13 @@ def affects_no_other(cell: Cell, amount: int) -> bool:
 
 
 def can_free(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource, int]) -> bool:
-    """Nothing is short of which there were too little even without all candidates."""
+    """Whether the candidates together hold all that is missing."""
     return all(_hold_together(candidates, fr, amount) for fr, amount in short.items())
 
 
 def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> list[Victim]:
-    """Spares whoever need not go, the last ones taken first; the very last always goes. All are
-    put back."""
+    """The victims that are needed: each other one is restored in reverse order if the preemptor
+    still fits. The last victim is always needed. In the end the state is restored."""
     spare = _spare_quota(need)
     shared: dict[Cell, bool] = {}
     index = len(taken) - 2
@@ -86,7 +86,7 @@ def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> lis
         if not victim.workload.shared_quotas and _cannot_stay(amounts, spare, shared):
             index -= 1
             continue
-        # Where so many have room together, each has after those before it: mostly all, or few.
+        # Try to restore several at once: usually nearly all or few of them are needed.
         many = min(many, index + 1)
         some = taken[index - many + 1 : index + 1]
         total = _total(some)
@@ -118,7 +118,7 @@ def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> lis
 
 
 def remove_victim(taken: RemovedVictim) -> None:
-    """Takes the victim out of the state."""
+    """Removes the quota of the victim from the state."""
     victim, amounts = taken
     for cell, amount in amounts:
         cell.charge(-amount)
@@ -127,7 +127,7 @@ def remove_victim(taken: RemovedVictim) -> None:
 
 
 def restore_victim(taken: RemovedVictim) -> None:
-    """Undoes `away`."""
+    """Undoes `remove_victim`."""
     victim, amounts = taken
     for cell, amount in amounts:
         cell.charge(amount)
@@ -136,7 +136,7 @@ def restore_victim(taken: RemovedVictim) -> None:
 
 
 def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
-    """What was taken out for all of these, per cell: charging is additive."""
+    """The amounts that were removed for all of these, per cell. Charging is additive."""
     total: dict[Cell, int] = {}
     for _, amounts in taken:
         for cell, amount in amounts:
@@ -145,12 +145,12 @@ def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
 
 
 def _spare_quota(need: Need) -> dict[FlavorResource, int]:
-    """By how much the root of the tree, and what is private on the way to it, exceeds what is
-    asked: no less than what is left over at the preemptor's queue."""
+    """The quota that stays free beyond what is needed, at most: at the root, and what nodes on the
+    way to it do not lend."""
     spare: dict[FlavorResource, int] = {}
     for cell, amount in need.items():
         if not amount:
-            continue  # Of nothing there is always enough.
+            continue  # An amount of zero always fits.
         here, free = cell, 0
         while here.parent is not None:
             free = plus(free, here.local_free())
@@ -164,8 +164,8 @@ def _cannot_stay(
     spare: Mapping[FlavorResource, int],
     shared: dict[Cell, bool],
 ) -> bool:
-    """Put back, these would take more at the root than is spare there: certain where nothing on
-    their way up is private. ``shared``: for which cells that is known."""
+    """Whether the amounts, if restored, certainly exceed the spare quota at the root: no node on
+    their way up keeps quota for itself. ``shared``: a cache of that, by cell."""
     for cell, amount in amounts:
         if amount > spare.get(cell.fr, amount):
             known = shared.get(cell)
@@ -180,7 +180,7 @@ def _cannot_stay(
 
 
 def _hold_together(candidates: Iterable[CandidateEntry], fr: FlavorResource, amount: int) -> bool:
-    """These hold at least so much of the flavor and resource together."""
+    """Whether the candidates together hold at least the amount."""
     for entry in candidates:
         held = entry[4].charge
         if held is not None:
