@@ -94,6 +94,7 @@ class Invariants:
         if prefix == "workload":
             self._workload(entry)
         elif prefix not in ("barrier", "_admittance", CAPACITY):
+            self.paced.objects_changed()
             about = None if entry.gone else decode_object(entry.data).manifest
             kept: dict[Any, Any] | None = {
                 "clusterqueue": self.queues,

@@ -31,6 +31,11 @@ class Paced:
         self._checks = checks
         self._rounds: Counter[tuple[str, str]] = Counter()
 
+    def objects_changed(self) -> None:
+        """A manifest was written. The workload-controller knows it at once, and says it on the log
+        only later."""
+        self._rounds.clear()
+
     def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload) -> list[str]:
         """What does not hold of this write."""
         if not self._on or before is None:

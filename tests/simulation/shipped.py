@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from unittest.mock import patch
 
 import msgspec
@@ -55,11 +55,29 @@ KINDS: Final[dict[str, ModuleType]] = {
 }
 
 
-class Life(NamedTuple):
-    """One life of a service. ``shells``: of a scheduler, its state."""
+IDLE_SECONDS: Final = 12.0
+"""Nothing was stored for so long: time runs on to the next schedule, with fewer heartbeats."""
+IDLE_LEASE_SECONDS: Final = 600.0
+IDLE_HEARTBEAT_SECONDS: Final = 300.0
 
-    process: Process
-    shells: list[Any]
+
+class Life:
+    """One life of a service, with what it made: its bus, its elections, of a scheduler its
+    state."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.buses: list[Bus] = []
+        self.electors: list[LeaderElector] = []
+        self.shells: list[Any] = []
+
+    def relax(self) -> None:
+        """Lengthens leases and intervals of heartbeats: nothing goes wrong any more, and they cost
+        more than all else in an idle system."""
+        for bus in self.buses:
+            bus.heartbeat_seconds = IDLE_HEARTBEAT_SECONDS
+        for elector in self.electors:
+            elector._ttl = IDLE_LEASE_SECONDS
 
 
 class ShippedWorld(World):
@@ -74,7 +92,7 @@ class ShippedWorld(World):
         server = ServerView(kernel, self.mechanisms, "workload-controller-")
         self.network = Network(self.loop, server.nats, self.rng)
         self.lives: dict[str, Life] = {}
-        self._active_at = 0.0
+        self._active_at = self._stored_at = 0.0
         return kernel, server
 
     @contextmanager
@@ -88,6 +106,7 @@ class ShippedWorld(World):
             stack.enter_context(patch.object(scheduler, "Shell", self._shell))
             for module in (workload_controller, retry_timer):
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
+            stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
             if not self.mechanisms.barrier:
                 stack.enter_context(patch.object(LeaderElector, "take", _without_barrier))
             structlog.configure(
@@ -107,7 +126,7 @@ class ShippedWorld(World):
     def begin(self) -> None:
         super().begin()
         for stream in (self.server.log, self.server.bucket):
-            stream.on_stored.append(self._stir)
+            stream.on_stored.append(self._on_stored)
 
     def pictures(self) -> Iterator[tuple[str, Scheduler]]:
         for name, life in sorted(self.lives.items()):
@@ -123,7 +142,10 @@ class ShippedWorld(World):
             stored = stored._replace(data=letter.reason.encode())
         super()._on_log(stored)
 
-    def _stir(self, _: Stored | None = None) -> None:
+    def _on_stored(self, _: Stored) -> None:
+        self._active_at = self._stored_at = self.loop.now
+
+    def _stir(self) -> None:
         """Something happened: the story is not at rest."""
         self._active_at = self.loop.now
 
@@ -134,7 +156,12 @@ class ShippedWorld(World):
     def _is_at_rest(self) -> bool:
         if self.kernel.pending or self.server.has_schedules():
             self._stir()
-        return self.loop.now - self._active_at > REST_SECONDS
+        elif self.loop.now - self._active_at > REST_SECONDS:
+            return True
+        if self.loop.now - self._stored_at > IDLE_SECONDS:
+            for life in self.lives.values():
+                life.relax()
+        return False
 
     # Lives. -----------------------------------------------------------------------------
 
@@ -144,7 +171,7 @@ class ShippedWorld(World):
             super()._start(name)
             return
         process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))
-        self.lives[name] = Life(process, [])
+        self.lives[name] = Life(process)
         self.story.tell(name, "starts")
 
         def ended(error: BaseException | None) -> None:
@@ -167,16 +194,22 @@ class ShippedWorld(World):
             opening=self.network.opening,
             heartbeat_seconds=HEARTBEAT_SECONDS,
         )
+        self.life.buses.append(bus)
         try:
             await kind.run(bus, settings, stop=asyncio.Event())
         finally:
             await bus.close()
 
+    @property
+    def life(self) -> Life:
+        """That of the process that runs at the moment."""
+        current = self.loop.current
+        assert current is not None
+        return self.lives[current.name]
+
     def _shell(self, *args: Any) -> Any:
         made = _SHELL(*args)
-        current = self.loop.current
-        if current is not None:
-            self.lives[current.name].shells.append(made)
+        self.life.shells.append(made)
         return made
 
     def _log(self, _: Any, level: str, event: MutableMapping[str, Any]) -> Any:
@@ -244,7 +277,18 @@ class ShippedWorld(World):
 
 
 _SHELL: Final = scheduler.Shell
+_run: Final = LeaderElector.run
 _take: Final = LeaderElector.take
+
+
+def _noting(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
+    """`LeaderElector.run` that notes each elector with the life that made it."""
+
+    async def run(self: LeaderElector) -> None:
+        world.life.electors.append(self)
+        await _run(self)
+
+    return run
 
 
 async def _without_barrier(self: LeaderElector, domains: Any, *, barrier: bool) -> list[str]:

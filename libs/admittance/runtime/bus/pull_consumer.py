@@ -207,7 +207,7 @@ class PullConsumer:
             return
         request = {
             "batch": count,
-            "expires": int(EXPIRES * 1e9),
+            "expires": int(max(EXPIRES, 4 * self._bus.heartbeat_seconds) * 1e9),
             "idle_heartbeat": int(self._bus.heartbeat_seconds * 1e9),
         }
         self._open += count
