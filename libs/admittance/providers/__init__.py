@@ -1,5 +1,5 @@
-"""A provider of capacity in a dozen lines: obtain what a workload needs before it starts, and free
-it afterwards.
+"""Write a capacity provider, a program that obtains capacity before a workload starts and frees it
+afterwards.
 
     pool = Provider("check-capacity.autoscaling.x-k8s.io")
 
@@ -13,7 +13,7 @@ it afterwards.
 
     pool.run()
 
-Everything that a provider needs is here; docs/providers.md describes the protocol.
+All public names are here. docs/providers.md describes the protocol.
 """
 
 from __future__ import annotations

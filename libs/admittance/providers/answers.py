@@ -1,5 +1,4 @@
-"""The statuses that a provider can give a request. Each is a plain value; a wrong one raises
-ValueError when it is made."""
+"""The statuses that a provider can give a request. Making an invalid status raises ValueError."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ DETAILS_MAX: Final = 64
 VALUE_MAX: Final = 32_768
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The base of all statuses. ``message``: a sentence for people, cut to 32,768 characters.
-    ``details``: facts about the capacity by name, which a ProvisioningRequestConfig may turn into
-    node selectors; at most 64, and 128 KiB in all."""
+class BaseStatus(msgspec.Struct, frozen=True):
+    """The base of all statuses. ``message``: a sentence for users, cut to 32,768 characters.
+    ``details``: facts about the capacity by name, from which a ProvisioningRequestConfig may make
+    node selectors; at most 64 details and 128 KiB in all."""
 
     word: ClassVar[str] = ""
     ends: ClassVar[bool] = True
@@ -28,33 +27,35 @@ class Answer(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.message, str):
-            raise ValueError(f"the message of {type(self).__name__} is no text: {self.message!r}")
+            raise ValueError(f"the message of {type(self).__name__} is not text: {self.message!r}")
         if len(self.details) > DETAILS_MAX:
             raise ValueError(f"{len(self.details)} details, {DETAILS_MAX} are allowed")
         for key, value in self.details.items():
             if not isinstance(key, str) or not isinstance(value, str) or len(value) > VALUE_MAX:
-                raise ValueError(f"the detail {key!r} is no text of at most {VALUE_MAX} characters")
+                raise ValueError(
+                    f"the detail {key!r} is not text of at most {VALUE_MAX} characters"
+                )
         bounded("details", self.details)
 
 
-class Accepted(Answer, frozen=True):
-    """The request is being worked on; another status must follow."""
+class Accepted(BaseStatus, frozen=True):
+    """The provider works on the request. Another status must follow."""
 
     word: ClassVar[str] = "accepted"
     ends: ClassVar[bool] = False
 
 
-class Provisioned(Answer, frozen=True):
-    """The capacity is available and booked for this workload until the request is cancelled.
+class Provisioned(BaseStatus, frozen=True):
+    """The capacity is available, and booked for the workload until the request is cancelled.
 
-    ``pod_set_updates``: further additions to the pods, as `PodSetUpdate` or dicts of that shape; at
-    most 128 KiB in all."""
+    ``pod_set_updates``: additions to the pods, as `PodSetUpdate` or dicts of that shape; at most
+    128 KiB in all."""
 
     word: ClassVar[str] = "provisioned"
     pod_set_updates: Sequence[PodSetUpdate | Mapping[str, Any]] = ()
 
     def updates(self) -> tuple[PodSetUpdate, ...]:
-        """``pod_set_updates`` in one shape. Raises ValueError."""
+        """``pod_set_updates``, all as `PodSetUpdate`. Raises ValueError."""
         return updates_of(self.pod_set_updates)
 
     def __post_init__(self) -> None:
@@ -62,9 +63,9 @@ class Provisioned(Answer, frozen=True):
         self.updates()
 
 
-class Failed(Answer, frozen=True):
-    """The capacity is not available now; nothing is booked. ``retryable`` False: it never will be,
-    so the workload is rejected. ``retry_after``: the seconds before a retry makes sense."""
+class Failed(BaseStatus, frozen=True):
+    """The capacity is not available, and nothing is booked. ``retryable`` False: it will never be
+    available, so the workload is rejected. ``retry_after``: seconds until the next attempt."""
 
     word: ClassVar[str] = "failed"
     retryable: bool = True
@@ -73,23 +74,23 @@ class Failed(Answer, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.retry_after is not None and not 0 <= self.retry_after < 2**31:
-            raise ValueError(f"retry_after={self.retry_after!r} is no number of seconds")
+            raise ValueError(f"retry_after={self.retry_after!r} is not a number of seconds")
 
 
-class BookingExpired(Answer, frozen=True):
+class BookingExpired(BaseStatus, frozen=True):
     """The booking expired before the workload started."""
 
     word: ClassVar[str] = "booking_expired"
 
 
-class CapacityRevoked(Answer, frozen=True):
-    """The capacity is gone: the workload is stopped and rejected."""
+class CapacityRevoked(BaseStatus, frozen=True):
+    """The capacity is gone, so the workload is stopped and rejected."""
 
     word: ClassVar[str] = "capacity_revoked"
 
 
 def fitting(details: Mapping[str, str]) -> dict[str, str]:
-    """The first of these details that fit into an answer, for details of another system."""
+    """As many of these details, in their order, as a status may have."""
     found: dict[str, str] = {}
     left = WHOLE_MAX - 2
     for key, value in details.items():

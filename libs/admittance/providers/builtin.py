@@ -1,6 +1,5 @@
-"""Shared parts of the providers that come with Admittance: labels of what they create, the
-installation's name, and the stored statuses of their requests.
-"""
+"""Parts that the providers of Admittance share: labels of the objects that they create, the name of
+the installation, the stored requests, and the removal of orphans."""
 
 from __future__ import annotations
 
@@ -11,25 +10,23 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from admittance.events.names import token
-from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
 from admittance.providers.answers import Status
 from admittance.providers.provider import Provider
 from admittance.providers.request import Cancellation, Request
-from admittance.providers.status_store import CANCELLED, StoredStatus, read_status
+from admittance.providers.status_store import CANCELLED, StoredStatus, status_of
 from admittance.runtime import chance
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
-from admittance.runtime.telemetry.logger import log_set_aside
 
 INSTALLATION: Final = "admittance.dev/installation"
 """Label: the Admittance installation that created the object."""
 REQUEST: Final = "admittance.dev/request"
-"""Label, tag or annotation: the request the object was created for, as its id or a hash of it."""
+"""Label, tag or annotation: the id of the object's request, or a hash of the id."""
 CLASS: Final = "admittance.dev/provisioning-class"
 GRACE_SECONDS: Final = 1.0
-"""Short, because nothing but waiting and calls that end by themselves is under way."""
+"""Short, because these providers only wait, or make calls that end by themselves."""
 
 
 def provider_of(
@@ -39,7 +36,7 @@ def provider_of(
     *,
     parameters: type[Any] | None = None,
 ) -> Provider:
-    """A provider of the class that obtains and frees with these two functions."""
+    """A provider of the class with these two functions."""
     provider = Provider(provisioning_class, parameters=parameters, grace_seconds=GRACE_SECONDS)
     provider.requested(obtain)
     provider.cancelled(free)
@@ -47,8 +44,8 @@ def provider_of(
 
 
 async def installation(bus: Bus, provider: str) -> str:
-    """The random name of this installation, drawn once per provider and kept on the bus.
-    ``provider``: a token."""
+    """The name of this installation, which is drawn at random once per provider and kept on the
+    bus. ``provider``: a token."""
     key = installation_key(provider)
     while True:
         entry = await bucket.get(bus, key, bucket=PROVIDERS)
@@ -79,18 +76,13 @@ class StoredRequest(NamedTuple):
 
 
 async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredRequest]:
-    """Every request in the store of these classes, by its id."""
+    """The stored requests of these classes, by id."""
     found: dict[str, StoredRequest] = {}
     for name in classes:
-        entries = await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS)
-        for entry in entries:
-            try:
-                status = read_status(entry.value)
-            except Unreadable as error:
-                # Not written by Admittance: treated as absent.
-                log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
-                continue
-            found[status.id] = StoredRequest(name, status)
+        for entry in await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS):
+            status = status_of(entry)
+            if status is not None:
+                found[status.id] = StoredRequest(name, status)
     return found
 
 

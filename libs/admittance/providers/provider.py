@@ -39,8 +39,8 @@ from admittance.sdk.worker import Worker, secret
 
 STATUSES: Final = (Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked)
 PROGRESS_SECONDS: Final = 2.0
-"""How often the server is told which deliveries are under way. It redelivers any other after 6 s.
-"""
+"""How often the server is told which deliveries are in progress. It redelivers the others after 6
+s."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 log = structlog.get_logger()
@@ -48,13 +48,12 @@ _query = Reader(ProviderQuery)
 
 
 class Provider(Program):
-    """Provides capacity of one provisioning class, named by ProvisioningRequestConfigs.
+    """Provides the capacity of one provisioning class, which ProvisioningRequestConfigs name.
 
     ``parameters``: the msgspec Struct of ``request.parameters``; wrong parameters fail the request
-    for good, with the reason. Without it, parameters are a dict of texts. ``concurrency``: the
-    requests worked on at once. ``grace_seconds``: how long work under way may take to finish when
-    the process ends.
-    """
+    permanently, with the reason. Without a Struct, the parameters are a dict of texts.
+    ``concurrency``: how many requests are in progress at once. ``grace_seconds``: how long work may
+    take to finish when the process ends."""
 
     kind: ClassVar[str] = "provider"
     log_field: ClassVar[str] = "provisioning_class"
@@ -75,7 +74,8 @@ class Provider(Program):
             grace_seconds=grace_seconds,
         )
         self.activity = (True, "")
-        """Whether it can provide, and if not, why. One value, because any thread may change it."""
+        """Whether capacity can be provided, and if not, why. It is one value, because any thread
+        may change it."""
 
     # For the author. -----------------------------------------------------------------
 
@@ -84,9 +84,8 @@ class Provider(Program):
         `Provisioned`, `Failed` or `Accepted`. After `Accepted`, ``request.say`` or `report` gives
         the result (``say_from_thread`` and `report_from_thread` in a plain function).
 
-        After a crash it may be called again for the same ``id``, perhaps in another replica, even
-        if it has booked already: it must find its own booking by the id.
-        """
+        After a crash the function may be called again for the same ``id``, perhaps in another
+        replica, also if it has booked already. It must find its own booking by the id."""
         if self.main is not None:
             raise ValueError(
                 f"{self.name} has a requested function already: {self.main.__qualname__}"
@@ -122,7 +121,7 @@ class Provider(Program):
 
     @property
     def message(self) -> str:
-        """Why no capacity can be provided; empty if active."""
+        """Why no capacity can be provided; "": it can."""
         return self.activity[1]
 
     async def report(self, request_id: str, status: Status) -> bool:
@@ -156,7 +155,7 @@ class Provider(Program):
 
     @property
     def understands(self) -> tuple[str, ...]:
-        """The names of the known parameters, for the heartbeat; empty if it accepts any."""
+        """The names of the known parameters, for the heartbeat; empty: any are accepted."""
         if self.shape is None:
             return ()
         return tuple(field.encode_name for field in msgspec.structs.fields(self.shape))
@@ -171,9 +170,8 @@ class Provider(Program):
 class ProviderService(Worker[Provider]):
     """One running replica of a provider.
 
-    It hears a cancellation even if all places for requests are taken: the other requests may wait
-    for the capacity that it frees.
-    """
+    It takes a cancellation even if its requests are at the limit, because other requests may wait
+    for the capacity that is freed."""
 
     def __init__(self, provider: Provider, bus: Bus, settings: Settings) -> None:
         source = RequestSource(
@@ -272,10 +270,10 @@ class ProviderService(Worker[Provider]):
             self._releaser.on_cancelled(fact, message.reply)
 
     async def _query(self, data: bytes, _: str) -> ProviderReply:
-        asked = _query(data)
-        stored = (await self._store.get(asked.id)).status
+        query = _query(data)
+        stored = (await self._store.get(query.id)).status
         if stored is None:
-            return ProviderReply(id=asked.id, known=self._worker.knows(asked.id))
+            return ProviderReply(id=query.id, known=self._worker.knows(query.id))
         return ProviderReply(
             id=stored.id,
             status=stored.status,

@@ -1,4 +1,4 @@
-"""What a provider receives: requests for capacity and cancellations."""
+"""Requests for capacity and cancellations, as a provider receives them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from admittance.sdk.threads import from_thread
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """A cancelled request: free what was booked for it, if anything. It may be a request that this
-    provider never received, and it may come twice."""
+    """A cancelled request, whose booking must be freed. The provider may never have received the
+    request, and the cancellation may come twice."""
 
     id: str
     namespace: str
@@ -29,34 +29,32 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodSet:
-    """``count`` equal pods. Each needs ``requests`` (whole numbers: millicores of cpu, bytes,
-    pieces). ``template``: the pod template, with the additions of flavors. ``names``: the pod sets
-    requested together; ``name`` is the first."""
+    """``count`` equal pods, each with ``requests`` (whole numbers: millicores of cpu, bytes,
+    pieces). ``template``: the pod template with the additions of flavors. ``names``: the pod sets
+    that were merged; ``name`` is the first of them."""
 
     def __init__(self, given: PodSetToProvision) -> None:
         self.name = given.name
         self.names = given.names or (given.name,)
         self.count = given.count
-        self._raw = bytes(given.template)
+        raw = bytes(given.template)
+        self._raw = raw if raw != b"null" else b"{}"
 
     @property
     def template(self) -> PodTemplate:
         """The pod template as a Struct."""
-        raw = self._raw if self._raw != b"null" else b"{}"
-        return msgspec.json.decode(raw, type=PodTemplate)
+        return msgspec.json.decode(self._raw, type=PodTemplate)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The pod template as a dict, with the fields that Admittance does not read."""
-        raw = self._raw if self._raw != b"null" else b"{}"
-        found: dict[str, Any] = msgspec.json.decode(raw)
+        """The pod template as a dict, also with fields that Admittance does not read."""
+        found: dict[str, Any] = msgspec.json.decode(self._raw)
         return found
 
     @property
     def requests(self) -> Mapping[str, int]:
         """The resource requests of one pod."""
-        raw = self._raw if self._raw != b"null" else b"{}"
-        spec = b'{"podSets":[{"name":"main","count":1,"template":%b}]}' % raw
+        spec = b'{"podSets":[{"name":"main","count":1,"template":%b}]}' % self._raw
         (found,) = needs(spec).pod_sets
         return dict(found.requests)
 
@@ -69,11 +67,10 @@ class PodSet:
 class Request:
     """A request for capacity for one workload.
 
-    ``id``: equal for all deliveries of the request: act once for each id. ``deadline``: a request
-    that is not provisioned by then is cancelled. ``parameters``: those of the
+    ``id``: the same for all deliveries of the request, so book once for each id. ``deadline``: a
+    request that is not provisioned by then is cancelled. ``parameters``: of the
     ProvisioningRequestConfig and the workload, as a dict of texts or the provider's Struct.
-    ``last``: the provider's last status of it; None before the first.
-    """
+    ``last``: the provider's last status of the request; None: there is none yet."""
 
     def __init__(
         self,
@@ -84,7 +81,7 @@ class Request:
         last: str | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """``say``: publishes a status, in ``loop``. None: `say` collects it in ``said``."""
+        """``say``: publishes a status, in ``loop``. None: statuses are collected in ``said``."""
         self.id = fact.id
         self.namespace = fact.namespace
         self.name = fact.name
@@ -98,7 +95,7 @@ class Request:
         self.parameters: Any = dict(fact.parameters) if parameters is None else parameters
         self.last = last
         self.said: list[Status] = []
-        """The statuses of `say` without a bus, as in tests."""
+        """The statuses given without a bus, as in tests."""
         self._say = say
         self._loop = loop
 
@@ -112,14 +109,14 @@ class Request:
         return sum(one.count for one in self.pod_sets)
 
     async def say(self, status: Status) -> bool:
-        """Publishes a status while the work continues. False: the request was cancelled."""
+        """Publishes a status; the work continues. False: the request was cancelled."""
         if self._say is None:
             self.said.append(status)
             return True
         return await self._say(status)
 
     def say_from_thread(self, status: Status) -> bool:
-        """`say` for a plain function, which runs in a thread."""
+        """The same as `say`, for a plain function, which runs in a thread."""
         if self._say is None:
             self.said.append(status)
             return True

@@ -1,15 +1,13 @@
-"""Works on requests for capacity, and releases what was obtained for cancelled ones.
+"""Works on requests for capacity, and releases the capacity of cancelled requests.
 
-A request that was answered gets the same answer again when it is redelivered; nothing new is
-obtained. Its deliveries are acknowledged when the final status, Provisioned or Failed, is on the
-log. A request that waits (accepted, or to be retried) does not count against the deliveries that
-this replica may hold.
+A redelivered request that has a status gets the same status again. Deliveries are acknowledged when
+the final status, Provisioned or Failed, is on the log. A request that waits (accepted, or to be
+retried) does not count against the deliveries that this replica may hold.
 
 A cancellation is stored first. Then the work on the request is cancelled, and the function that
-frees is called until it returns. Work that obtains capacity after the cancellation finds it in the
-store and frees that capacity too. So does a replica that hears the request again, because an
-earlier replica may have crashed after it obtained capacity.
-"""
+frees is called until it returns. Work that obtains capacity later finds the cancellation in the
+store and frees the capacity too. So does a replica that receives the request again, because an
+earlier replica may have crashed after it obtained capacity."""
 
 from __future__ import annotations
 
@@ -68,11 +66,11 @@ class CapacityReleaser:
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
-        """Releases under way."""
+        """The releases in progress."""
         return list(self._running)
 
     def on_cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
-        """Starts the release, once even if the cancellation is delivered twice."""
+        """Starts the release, but only once if the cancellation is delivered twice."""
         if self._cancellations.add(fact.id, reply):
             self._start(fact.id, self._cancel(fact))
 
@@ -81,9 +79,9 @@ class CapacityReleaser:
         self._start(request["id"], self.release(request))
 
     async def release(self, request: dict[str, Any]) -> None:
-        """Frees what may have been obtained for a cancelled request, then acknowledges its
-        deliveries: after a crash in between, another replica frees it."""
-        await self._free_until_done(Cancellation(**request, reason="it was taken back meanwhile"))
+        """Frees the capacity of a cancelled request, then acknowledges its deliveries, so that
+        after a crash in between another replica frees it."""
+        await self._free_until_done(Cancellation(**request, reason="the request was cancelled"))
         self._requests.done(request["id"])
 
     async def _cancel(self, fact: ProvisioningCancelled) -> None:
@@ -95,7 +93,7 @@ class CapacityReleaser:
         self._cancellations.done(fact.id)
 
     async def _store_cancellation(self, request: dict[str, Any]) -> None:
-        """Retries for as long as the bus is not available."""
+        """Stores the cancellation, with retries for as long as the bus is not available."""
         pause = AWAY_PAUSE_MIN
         while True:
             raise_if_cancelled()
@@ -124,7 +122,7 @@ class CapacityReleaser:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # A bug of ours. A delivery that stays open would never be redelivered.
+            # A bug. The server never redelivers a delivery that stays open.
             log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
             self._cancellations.again(task.get_name(), AGAIN_SECONDS)
 
@@ -150,20 +148,20 @@ class RequestWorker:
         self._publisher = publisher
         self._releaser = releaser
         self._deliveries = deliveries
-        self._room = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
-        """Requests being worked on now."""
+        """The requests in progress."""
         return list(self._tasks.values())
 
     def knows(self, request_id: str) -> bool:
-        """Whether the request is worked on or waits in this replica."""
+        """Whether this replica works on the request, or the request waits here."""
         return request_id in self._tasks or request_id in self._deliveries
 
     def on_requested(self, fact: ProvisioningRequested, reply: str) -> None:
-        """Starts work on a request, unless it is under way already."""
+        """Starts work on a request, unless it is in progress."""
         self._deliveries.add(fact.id, reply)
         if fact.id in self._tasks:
             return
@@ -191,8 +189,8 @@ class RequestWorker:
         return counts
 
     async def watch_accepted(self) -> None:
-        """Acknowledges, until cancelled, requests that were accepted here and finished by another
-        replica."""
+        """Acknowledges requests that this replica accepted and another replica finished, until
+        cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for request_id in [one for one in self._deliveries if one not in self._tasks]:
@@ -207,7 +205,7 @@ class RequestWorker:
         if self._tasks.get(request_id) is task:
             del self._tasks[request_id]
         if not task.cancelled() and task.exception() is not None:
-            # A bug of ours: the request is redelivered, perhaps to another replica.
+            # A bug: the server redelivers the request, perhaps to another replica.
             log.error("not_worked", id=request_id, exc_info=task.exception())
             self._deliveries.again(request_id, AGAIN_SECONDS)
 
@@ -233,10 +231,11 @@ class RequestWorker:
             self._deliveries.let_wait(fact.id)
 
     async def _stored(self, fact: ProvisioningRequested) -> StoredStatus | None:
-        """The stored status of a request, or None for a new one. Retries for as long as the bus is
-        not available. A new request is stored before the work on it starts: otherwise a replica
-        that is queried would answer that it is unknown, and it would be requested a second time.
-        """
+        """The stored status of a request; None: the request is new. Retries for as long as the bus
+        is not available.
+
+        A new request is stored before the work starts. Otherwise another replica would answer a
+        query with "unknown", and the request would be sent a second time."""
         pause = AWAY_PAUSE_MIN
         while True:
             raise_if_cancelled()
@@ -254,14 +253,14 @@ class RequestWorker:
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
 
     async def _call_obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
-        """The answer of the provider's function, called until it does not raise. While it fails,
-        the request's status says so."""
+        """The status that the provider's function returns. The function is called until it does not
+        raise; meanwhile the request's status says that obtaining fails."""
         failures = 0
         while True:
             raise_if_cancelled()
-            async with self._room:
+            async with self._slots:
                 if fact.deadline is not None and fact.deadline <= clock.now():
-                    return Failed("there was no time for it before its deadline")
+                    return Failed("the request could not be started before its deadline")
                 try:
                     return await self._obtain(request)
                 except Exception as error:
@@ -271,15 +270,15 @@ class RequestWorker:
                     log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
                     kind = type(error).__name__
             self._deliveries.let_wait(fact.id)
-            # Only the kind of the error: its text may hold what others must not read.
-            trouble = f"obtaining it failed ({kind}), again in {pause:g} s"
+            # Only the kind of the error, because its text may be confidential.
+            trouble = f"obtaining failed ({kind}), again in {pause:g} s"
             if not await self._publish_trouble(fact, trouble):
                 return Failed(trouble)
             await asyncio.sleep(pause)
 
     async def _publish_trouble(self, fact: ProvisioningRequested, trouble: str) -> bool:
-        """Publishes, as the SDK's own status, that obtaining fails. False: the request was
-        cancelled or is finished."""
+        """Publishes that obtaining fails, as a status of the SDK. False: the request was cancelled
+        or has ended."""
         try:
             return await self._publisher.publish(
                 identity_of(fact), Accepted(trouble), by_helper=True
@@ -289,8 +288,8 @@ class RequestWorker:
             return True
 
     async def _publish(self, fact: ProvisioningRequested, status: Status) -> bool:
-        """Publishes a status and acknowledges the request if the status is final. Releases the
-        capacity of a request that was cancelled meanwhile."""
+        """Publishes a status, and acknowledges the request if the status is final. If the request
+        was cancelled, releases its capacity."""
         counts = await self._publisher.publish(identity_of(fact), status)
         raise_if_cancelled()
         if not counts:
@@ -301,5 +300,5 @@ class RequestWorker:
 
 
 def identity_of(fact: ProvisioningFact | StoredStatus) -> dict[str, Any]:
-    """The id of a request and the workload it belongs to, as fields of `StoredStatus`."""
+    """The fields of `StoredStatus` that name the request and its workload."""
     return {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}

@@ -1,9 +1,8 @@
-"""The status of each request: stored on the bus, then published on the log.
+"""The status of each request: stored in a bucket, then published on the log.
 
-The store has one key per class and request in a bucket of its own, written with an expected
-revision. So of two replicas that work on one request only one publishes a status, and a status
-that comes after a cancellation is refused.
-"""
+The store has one key for each request of a class. Writes expect a revision, so if two replicas work
+on one request, only one of them publishes a status, and a status after the cancellation is
+refused."""
 
 from __future__ import annotations
 
@@ -25,6 +24,7 @@ from admittance.events.subjects import PROVIDERS, PROVISIONING_FACTS, subject_of
 from admittance.providers.answers import Failed, Provisioned, Status
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
 from admittance.runtime.telemetry.logger import log_set_aside
@@ -33,7 +33,7 @@ from admittance.sdk.outbox import Outbox
 
 CANCELLED: Final = "cancelled"
 CANCELLED_SECONDS: Final = 7 * 86_400.0
-"""How long a cancellation stays in the store: longer than any message is on its way."""
+"""How long a cancellation stays in the store: longer than any message can be under way."""
 FINAL_STATUSES: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
 """No other status follows these, except capacity_revoked after booking_expired."""
 REFUSED_PAUSE_MIN: Final = 0.5
@@ -44,10 +44,9 @@ log = structlog.get_logger()
 
 
 class StoredStatus(Kept, frozen=True, kw_only=True):
-    """The last status of one request. ``status``: a word of the subjects, `CANCELLED`, or empty
-    before the first status. ``seq``: the number of the last status; 0 before the first.
-    ``by_helper``: the provider's author has said nothing yet; the SDK has said that obtaining
-    failed."""
+    """The last status of one request. ``status``: a word of the subjects, or `CANCELLED`; "": there
+    is no status yet. ``seq``: the number of the status; 0: there is none yet. ``by_helper``: the
+    SDK gave this status, because obtaining failed, and the provider has given none."""
 
     id: str
     namespace: str
@@ -66,8 +65,18 @@ class StoredStatus(Kept, frozen=True, kw_only=True):
 read_status = Reader(StoredStatus)
 
 
+def status_of(entry: Entry) -> StoredStatus | None:
+    """The status in an entry of the store; None: it is not readable, so Admittance has not written
+    it."""
+    try:
+        return read_status(entry.value)
+    except Unreadable as error:
+        log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
+        return None
+
+
 class StoreEntry(NamedTuple):
-    """A key of the store. ``status`` None: it holds no readable status."""
+    """A key of the store. ``status`` None: there is no readable status."""
 
     status: StoredStatus | None
     revision: int
@@ -90,18 +99,14 @@ class StatusStore:
             return StoreEntry(None, 0)
         if entry.value is None:
             return StoreEntry(None, entry.revision)
-        try:
-            stored = read_status(entry.value)
-        except Unreadable as error:
-            # Not written by Admittance: the next status replaces it.
-            log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
-            return StoreEntry(None, entry.revision)
-        # Another id with the same hash is treated as absent.
-        return StoreEntry(stored if stored.id == request_id else None, entry.revision)
+        stored = status_of(entry)
+        # The status of another id with the same hash counts as absent.
+        is_ours = stored is not None and stored.id == request_id
+        return StoreEntry(stored if is_ours else None, entry.revision)
 
     async def put(self, status: StoredStatus, expected: int) -> int:
-        """Writes a status and returns its revision. Raises StaleRevision if the key changed since
-        ``expected``, and Unavailable."""
+        """Writes a status and returns its revision. Raises StaleRevision if the key's revision is
+        not ``expected``, and Unavailable."""
         ttl = CANCELLED_SECONDS if status.status == CANCELLED else None
         message = bucket.put_message(
             self._key(status.id),
@@ -113,7 +118,7 @@ class StatusStore:
         return await self._bus.publish(message)
 
     async def cancel(self, identity: dict[str, Any]) -> StoredStatus | None:
-        """Stores that the request was cancelled. Returns the status before."""
+        """Stores that the request was cancelled. Returns the earlier status."""
         while True:
             found = await self.get(identity["id"])
             if found.status is not None and found.status.status == CANCELLED:
@@ -128,18 +133,17 @@ class StatusStore:
 
 
 class StatusPublisher:
-    """Publishes statuses of one class: first to the store, then to the log.
+    """Publishes the statuses of one class: first to the store, then to the log.
 
-    A status that a crash kept from the log is found in the store and published when the request or
-    the status comes again. In the other order a number that is on the log already could be given to
-    another status, which would then be ignored as a duplicate.
-    """
+    If a crash prevents the second step, the stored status is published when the request or the
+    status comes again. In the other order, a number that is on the log already could be given to
+    another status, which would then be ignored as a duplicate."""
 
     def __init__(
         self, provisioning_class: str, store: StatusStore, outbox: Outbox, *, secret: bytes = b""
     ) -> None:
-        """``secret`` keys the message ids: a foreign message with a guessed id would suppress
-        ours."""
+        """``secret`` keys the message ids: otherwise a foreign message with a guessed id could
+        suppress a status."""
         self._secret = secret[:64]
         self._class = provisioning_class
         self._store = store
@@ -148,8 +152,8 @@ class StatusPublisher:
     async def publish(
         self, identity: dict[str, Any], status: Status, *, by_helper: bool = False
     ) -> bool:
-        """Returns True when the log has the status, False if the request was cancelled or has a
-        final status. ``by_helper``: the SDK says it, not the provider's author."""
+        """Returns True once the log has the status; False: the request was cancelled or has a final
+        status. ``by_helper``: the SDK gives the status, not the provider."""
         while True:
             found = await self._store.get(identity["id"])
             before = found.status
@@ -162,7 +166,7 @@ class StatusPublisher:
                 if before.status in FINAL_STATUSES and status.word != "capacity_revoked":
                     return False
                 if not status.ends and before.status not in ("", status.word):
-                    # Another replica has a later status, or this one was delayed.
+                    # Another replica has given a later status.
                     log.info("late", id=before.id, status=status.word, after=before.status)
                     return True
             new = _stored(identity, status, (before.seq if before is not None else 0) + 1)
@@ -171,15 +175,15 @@ class StatusPublisher:
             try:
                 await self._store.put(new, found.revision)
             except StaleRevision:
-                # Cancelled meanwhile, or another replica has published: decide anew.
+                # The request was cancelled, or another replica has stored a status.
                 continue
             await self._until_published(new)
             log.info("said", id=new.id, status=new.status, message=new.message)
             return True
 
     async def _until_published(self, stored: StoredStatus) -> None:
-        """Retries for as long as the log refuses the status: once it is stored, nothing else
-        publishes it."""
+        """Retries for as long as the log refuses the status, because nothing else publishes a
+        stored status."""
         pause = REFUSED_PAUSE_MIN
         while True:
             try:
@@ -193,7 +197,7 @@ class StatusPublisher:
             pause = min(2 * pause, REFUSED_PAUSE_MAX)
 
     async def repeat(self, stored: StoredStatus) -> None:
-        """Publishes a stored status, perhaps again."""
+        """Publishes a stored status, perhaps once more."""
         await self._outbox.put(self._message(stored))
 
     def _message(self, stored: StoredStatus) -> Outgoing:
@@ -214,7 +218,7 @@ class StatusPublisher:
         if kind is facts.ProvisioningFailed:
             fields |= {"retryable": stored.retryable, "retry_after": stored.retry_after}
         fact = kind(**fields)
-        # Every replica gives the same status the same message id.
+        # All replicas give a status the same message id.
         digest = hashlib.blake2b(key=self._secret, digest_size=16)
         digest.update(f"{stored.seq}/{stored.status}/{self._class}/{stored.id}".encode())
         headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}

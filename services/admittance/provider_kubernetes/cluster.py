@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from admittance.provider_kubernetes.objects import API
-from admittance.provider_kubernetes.settings import KubeSettings, login, unfit
+from admittance.provider_kubernetes.settings import KubeSettings, bad_kubeconfig, login
 from admittance.runtime.errors import SetupError
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def connect(settings: KubeSettings) -> Cluster:
     try:
         http = AsyncClient(single, ConnectionParams(timeout=httpx.Timeout(CALL_SECONDS)))
     except (ConfigError, httpx.InvalidURL, OSError, ValueError) as error:
-        raise unfit(single.fname or "of the pod", error) from None
+        raise bad_kubeconfig(single.fname or "of the pod", error) from None
     return Cluster(http, single.cluster.server)
 
 

@@ -1,9 +1,9 @@
-"""The cluster's objects of a request: names, labels and bodies, and the answers that follow from
+"""The cluster's objects of a request: names, labels and bodies, and the statuses that follow from
 their conditions. Pure.
 
-A name is the workload's name, cut if it is too long, and a hash of the request's id, so it is
-stable and unique. The full id is in an annotation, which, unlike the name, proves that an object
-belongs to the request."""
+A name consists of the workload's name, which is cut if it is too long, and a hash of the request's
+id. So it is stable and unique. An annotation has the full id, which proves that an object belongs
+to the request."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def digest(request_id: str) -> str:
 
 
 def request_name(workload: str, request_id: str) -> str:
-    """The name of the ProvisioningRequest, the same for the same id."""
+    """The name of the ProvisioningRequest, which is the same for the same id."""
     return _named(workload, digest(request_id)[:10])
 
 
@@ -133,7 +133,7 @@ def request_body(
 
 
 def adoption(request: str, uid: str) -> dict[str, Any]:
-    """A patch that makes the request the owner of a template, so the cluster deletes them
+    """A patch that makes the request the owner of a template, so that the cluster deletes both
     together."""
     owner = {
         "apiVersion": API,
@@ -161,7 +161,7 @@ MESSAGE_MAX: Final = 4096
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition."""
+    """A condition of a ProvisioningRequest."""
 
     type: str = ""
     status: str = ""
@@ -170,7 +170,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text for users."""
+        """The condition's message for users."""
         return (self.message or self.reason)[:MESSAGE_MAX]
 
 
@@ -195,7 +195,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seen_of(manifest: Mapping[str, Any]) -> Seen | None:
-    """The ProvisioningRequest of a manifest; None: it is not ours, or not valid."""
+    """The ProvisioningRequest of a manifest; None: it has no labels of Admittance, or is not
+    valid."""
     try:
         return _seen_of(manifest)
     except (KeyError, TypeError, AttributeError, msgspec.ValidationError):
@@ -225,15 +226,15 @@ def _seen_of(manifest: Mapping[str, Any]) -> Seen | None:
     )
 
 
-def answer(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
-    """The answer to a request in progress; None: nothing yet. docs/spec/lifecycle.md#5.2, top down;
-    only conditions with status True count.
+def status_of(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
+    """The status of a request in progress; None: there is none yet. The first condition in the
+    order of docs/spec/lifecycle.md#5.2 that is True decides.
 
-    ``pod_sets``: the pod sets to annotate with the object's name, so that their pods consume it.
-    """
+    ``pod_sets``: the pod sets that get the object's name as an annotation, so that their pods
+    consume the capacity."""
     if (failed := seen.true("Failed")) is not None:
         return Failed(failed.text or "the request failed")
-    over = afterwards(seen)
+    over = end_of(seen)
     if over is not None:
         return over
     details = fitting(seen.details)
@@ -243,14 +244,14 @@ def answer(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
         text = provisioned.text or "the capacity is provisioned"
         return Provisioned(text, details, pod_set_updates=updates)
     if (accepted := seen.true("Accepted")) is not None:
-        # Until it is True, the Provisioned condition has the estimate.
+        # Until the Provisioned condition is True, its message is an estimate.
         estimate = seen.conditions.get("Provisioned", accepted)
         return Accepted(estimate.text or accepted.text, details)
     return None
 
 
-def afterwards(seen: Seen) -> BookingExpired | CapacityRevoked | None:
-    """The end of provisioned capacity; None: it is still there."""
+def end_of(seen: Seen) -> BookingExpired | CapacityRevoked | None:
+    """How provisioned capacity has ended; None: it has not ended."""
     if (revoked := seen.true("CapacityRevoked")) is not None:
         return CapacityRevoked(revoked.text or "the capacity was revoked")
     if (expired := seen.true("BookingExpired")) is not None:

@@ -18,7 +18,7 @@ from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import Cluster, connect
 from admittance.provider_kubernetes.object_maker import ClusterRights, ObjectMaker
 from admittance.provider_kubernetes.object_watch import ObjectWatch
-from admittance.provider_kubernetes.objects import ObjectIdentity, answer
+from admittance.provider_kubernetes.objects import ObjectIdentity, status_of
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.provider_kubernetes.sweeper import ObjectSweeper
 from admittance.providers import Accepted, Cancellation, Failed, Request, Status
@@ -144,7 +144,7 @@ class KubernetesReconciler:
             seen = self._objects.seen.get(request.id)
             if seen is None:
                 return None
-            status = answer(seen, names)
+            status = status_of(seen, names)
             if status is not None and status.ends:
                 return status
             if status is not None and status.message != last_message:

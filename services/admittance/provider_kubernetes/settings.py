@@ -1,7 +1,7 @@
 """Settings from ``ADMIT_KUBE_*`` variables, and the cluster and user that they select.
 
-The kubeconfig is read here before lightkube reads it: lightkube reports errors as Python
-exceptions, here each error is one sentence that names the file."""
+The kubeconfig is checked here before lightkube reads it, so that each error is one sentence that
+names the file."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _NAMESPACE = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``classes``: that are served. ``namespaces``: from Admittance's namespaces to the cluster's;
-    ``*``: all others; a namespace not named has the same name in the cluster. ``kubeconfig``: None:
-    the pod's service account, else KUBECONFIG, else ``~/.kube/config``. ``installation``: label
-    that distinguishes objects of several installations in one cluster; None: the id in the bucket
-    of providers. ``away_seconds``: the classes become inactive after the API server was silent this
-    long. ``sweep_seconds``: interval of the search for orphans."""
+    """``namespaces``: the cluster's namespace for each of Admittance's; ``*``: for all others;
+    other namespaces have the same name in both. ``kubeconfig`` None: the pod's service account,
+    else KUBECONFIG, else ``~/.kube/config``. ``installation``: the label that distinguishes several
+    installations in one cluster; None: the name in the bucket of providers. ``away_seconds``: when
+    the API server is silent for this long, the classes become inactive. ``sweep_seconds``: between
+    two searches for orphans."""
 
     classes: tuple[str, ...] = CLASSES
     namespaces: Mapping[str, str] = {}
@@ -71,8 +71,8 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def only_namespace(self) -> str | None:
-        """The only namespace used in the cluster, so that a Role there is enough; None: several are
-        used."""
+        """The namespace of the cluster if only one is used, so that a Role in it is enough; None:
+        several are used."""
         return self.namespaces[ANY] if set(self.namespaces) == {ANY} else None
 
 
@@ -91,7 +91,7 @@ def _namespaces(written: str) -> dict[str, str]:
 DEFAULT: Final = "~/.kube/config"
 
 
-class Unfit(ValueError):
+class BadKubeconfig(ValueError):
     """Why a kubeconfig cannot be used."""
 
 
@@ -104,65 +104,67 @@ def login(settings: KubeSettings) -> SingleConfig:
         try:
             account = KubeConfig.from_service_account()
         except ConfigError:
-            pass  # There is none: this is no pod.
+            pass  # This process does not run in a pod.
         except (LookupError, OSError) as error:
-            raise SetupError(f"the pod's service account cannot be used: {told(error)}") from None
+            raise SetupError(
+                f"the pod's service account cannot be used: {error_sentence(error)}"
+            ) from None
         else:
             if settings.context:
                 raise SetupError("ADMIT_KUBE_CONTEXT: a pod's service account has no contexts")
-            return _the(account)
+            return _single(account)
     name = settings.kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT
     try:
         path = Path(name).expanduser()
-        return _the(KubeConfig.from_dict(chosen(_read(path), settings.context), fname=path))
+        return _single(KubeConfig.from_dict(context_of(_read(path), settings.context), fname=path))
     except (OSError, RuntimeError, ValueError) as error:
-        raise unfit(name, error) from None
+        raise bad_kubeconfig(name, error) from None
 
 
-def _the(config: KubeConfig) -> SingleConfig:
+def _single(config: KubeConfig) -> SingleConfig:
     found = config.get()
-    assert found is not None, "it has one context, the current one"
+    assert found is not None, "the kubeconfig has one context, the current one"
     return found
 
 
-def unfit(name: object, error: Exception) -> SetupError:
+def bad_kubeconfig(name: object, error: Exception) -> SetupError:
     """The error for a kubeconfig that cannot be used."""
-    return SetupError(f"the kubeconfig {name} cannot be used: {told(error)}")
+    return SetupError(f"the kubeconfig {name} cannot be used: {error_sentence(error)}")
 
 
 def _read(path: Path) -> Any:
     if not path.is_file():
-        raise Unfit("the file does not exist (set ADMIT_KUBE_CONFIG to name another one)")
+        raise BadKubeconfig("the file does not exist (set ADMIT_KUBE_CONFIG to name another one)")
     try:
         return yaml.safe_load(path.read_text())
     except UnicodeDecodeError:
-        raise Unfit("it is not a text file") from None
+        raise BadKubeconfig("it is not a text file") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         why = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise Unfit(f"it is not valid YAML{where}: {why}") from None
+        raise BadKubeconfig(f"it is not valid YAML{where}: {why}") from None
 
 
-def chosen(document: Any, context: str | None) -> dict[str, Any]:
-    """The part of a kubeconfig that the context needs; ``context`` None: the current one. Raises
-    Unfit."""
+def context_of(document: Any, context: str | None) -> dict[str, Any]:
+    """The part of a kubeconfig for that context; None: for the current context. Raises
+    BadKubeconfig."""
     if not isinstance(document, dict):
-        raise Unfit("it has no contexts, clusters and users")
+        raise BadKubeconfig("it has no contexts, clusters and users")
     name = context or document.get("current-context")
     if not isinstance(name, str) or not name:
-        raise Unfit("it has no current context: set ADMIT_KUBE_CONTEXT")
+        raise BadKubeconfig("it has no current context: set ADMIT_KUBE_CONTEXT")
     about = _entry(document, "context", name)
     for kind in ("cluster", "user"):
         if not isinstance(about.get(kind), str):
-            raise Unfit(f"its context {name!r} names no {kind}")
+            raise BadKubeconfig(f"its context {name!r} names no {kind}")
     cluster = _entry(document, "cluster", about["cluster"])
     if not cluster.get("server"):
-        raise Unfit(f"its cluster {about['cluster']!r} has no server")
+        raise BadKubeconfig(f"its cluster {about['cluster']!r} has no server")
     user = _entry(document, "user", about["user"])
     for key, value in [*cluster.items(), *user.items()]:
         if str(key).endswith("-data") and not _is_base64(value):
-            raise Unfit(f"its {key} is not valid base64")
+            raise BadKubeconfig(f"its {key} is not valid base64")
     return {
         "current-context": name,
         "contexts": [{"name": name, "context": about}],
@@ -186,17 +188,19 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
         if one.get("name") == name:
             found = one.get(kind) or {}
             if not isinstance(found, dict):
-                raise Unfit(f"its {kind} {name!r} is not a mapping")
+                raise BadKubeconfig(f"its {kind} {name!r} is not a mapping")
             return found
     names = ", ".join(str(one.get("name")) for one in known)
-    raise Unfit(f"it has no {kind} {name!r}, only {names}" if names else f"it has no {kind}s")
+    raise BadKubeconfig(
+        f"it has no {kind} {name!r}, only {names}" if names else f"it has no {kind}s"
+    )
 
 
-def told(error: Exception) -> str:
+def error_sentence(error: Exception) -> str:
     """The error of a kubeconfig as a sentence."""
     if isinstance(error, FileNotFoundError) and not error.filename:
-        # ssl does not name the missing certificate file.
-        return "a certificate it names is missing; `kubectl config view --flatten` writes it in"
+        # The error of ssl does not name the file.
+        return "a certificate file is missing; `kubectl config view --flatten` writes it in"
     if isinstance(error, ssl.SSLError):
         return f"its certificates cannot be read: {error}"
     if isinstance(error, KeyError):

@@ -15,7 +15,7 @@ from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import REQUESTS, TEMPLATES, Away, Cluster, Denied
 from admittance.provider_kubernetes.object_maker import ObjectMaker
 from admittance.provider_kubernetes.object_watch import ObjectWatch
-from admittance.provider_kubernetes.objects import Seen, afterwards
+from admittance.provider_kubernetes.objects import Seen, end_of
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Provider
 from admittance.providers.builtin import (
@@ -129,7 +129,7 @@ class ObjectSweeper:
         stored yet, so check again."""
         if seen.id in self._in_progress or seen.deleting:
             return True
-        over = afterwards(seen)
+        over = end_of(seen)
         if over is None or status is None or status.status == over.word:
             return True
         if status.status in HOLDING:

@@ -330,8 +330,8 @@ async def test_one_that_raises_is_called_again(
     assert told == ["OSError: the API is away"] * 2
     # Who waits for it is told; of the error only its kind, as its words may be nobody's business.
     assert [(type(one).__name__, one.message) for one in asker.said] == [
-        ("Accepted", "obtaining it failed (OSError), again in 0.01 s"),
-        ("Accepted", "obtaining it failed (OSError), again in 0.02 s"),
+        ("Accepted", "obtaining failed (OSError), again in 0.01 s"),
+        ("Accepted", "obtaining failed (OSError), again in 0.02 s"),
         ("Provisioned", "booked"),
     ]
 

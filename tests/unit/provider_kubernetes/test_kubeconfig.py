@@ -89,7 +89,7 @@ def cluster(**about: Any) -> str:
         ),
         pytest.param(
             cluster(**{"server": "https://x", "certificate-authority": "/none"}),
-            "a certificate it names is missing; `kubectl config view --flatten` writes it in",
+            "a certificate file is missing; `kubectl config view --flatten` writes it in",
             id="a certificate that is elsewhere",
         ),
         pytest.param(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events.shapes import PodSetUpdate
-from admittance.provider_kubernetes.objects import afterwards, answer, seen_of
+from admittance.provider_kubernetes.objects import end_of, seen_of, status_of
 from admittance.providers import (
     Accepted,
     BookingExpired,
@@ -66,14 +66,14 @@ def test_what_is_answered(conditions: list[tuple[str, str, str]], wanted: Status
     seen = seen_of(an_object(*conditions))
     assert seen is not None
 
-    assert answer(seen) == wanted
+    assert status_of(seen) == wanted
 
 
 def test_pods_are_told_the_name_in_the_cluster_and_the_details_are_handed_on() -> None:
     seen = seen_of(an_object(PROVISIONED, provisioningClassDetails={"group": "g7"}))
     assert seen is not None
 
-    found = answer(seen, ["a", "b"])
+    found = status_of(seen, ["a", "b"])
 
     assert isinstance(found, Provisioned)
     assert found.details == {"group": "g7"}
@@ -87,7 +87,7 @@ def test_more_details_than_are_allowed_do_no_harm() -> None:
     )
     assert seen is not None
 
-    assert len(answer(seen).details) == 64  # type: ignore[union-attr]
+    assert len(status_of(seen).details) == 64  # type: ignore[union-attr]
 
 
 def test_a_condition_without_words_says_its_reason() -> None:
@@ -96,7 +96,7 @@ def test_a_condition_without_words_says_its_reason() -> None:
     seen = seen_of(manifest)
     assert seen is not None
 
-    assert answer(seen) == Failed("NoRoom")
+    assert status_of(seen) == Failed("NoRoom")
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_what_is_not_ours_is_nobodys_business(manifest: dict[str, Any]) -> None:
 def test_capacity_that_is_still_there_is_not_over() -> None:
     seen = seen_of(an_object(ACCEPTED, PROVISIONED))
     assert seen is not None
-    assert afterwards(seen) is None
+    assert end_of(seen) is None
