@@ -19,7 +19,7 @@ import msgspec
 from admittance.api.units import render
 from admittance.cli.bench.generator import Plan, PlannedWorkload, plan, read
 from admittance.events.facts import Assigned, Preempted, Refused
-from admittance.scheduling.cycle.outcomes import Decided
+from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.state.config import Config
 from admittance.workload.stored import StoredWorkload
 

@@ -11,7 +11,7 @@ import pytest
 from admittance.quota.cell import Cell
 from admittance.scheduling.cycle.flavor_assigner import _better, assign, examine
 from admittance.scheduling.cycle.nominate import most_of
-from admittance.scheduling.cycle.reasons import refusal_of
+from admittance.scheduling.cycle.refusals import refusal_of
 from admittance.scheduling.state.assignment import Assignment, Mode
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.flavor_plan import FlavorPlan

@@ -11,7 +11,7 @@ import pytest
 from admittance.api.meta import Condition
 from admittance.events.facts import Assigned
 from admittance.scheduling.cycle.cycle import _order
-from admittance.scheduling.cycle.process import CycleEntry, EntryOutcome, held_back
+from admittance.scheduling.cycle.process import CycleEntry, EntryStatus, held_back
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import park_workload
@@ -123,12 +123,12 @@ def test_the_second_cycle_goes_on_where_the_first_stopped_as_in_kueue(
 
 
 OUTCOMES = {
-    "FailedAfterNomination": EntryOutcome.SKIPPED,
-    "PendingPreemption": EntryOutcome.WAITS,
-    "NoFit": EntryOutcome.NOTHING,
-    "PreemptionNoCandidates": EntryOutcome.NOTHING,
-    "PreemptionGated": EntryOutcome.GATED,
-    "": EntryOutcome.NOTHING,
+    "FailedAfterNomination": EntryStatus.SKIPPED,
+    "PendingPreemption": EntryStatus.WAITING,
+    "NoFit": EntryStatus.INADMISSIBLE,
+    "PreemptionNoCandidates": EntryStatus.INADMISSIBLE,
+    "PreemptionGated": EntryStatus.GATED,
+    "": EntryStatus.INADMISSIBLE,
 }
 
 
@@ -157,7 +157,7 @@ def _settled(case: dict[str, Any], strategy: str) -> Story:
         assignment.cursor = tuple({0: max(of.values())} for of in last)
     entry = CycleEntry(queue, member, (assignment, ()))
     outcome = OUTCOMES[table.get("reason", "")]
-    story.core._cycle.settle(queue.domain, entry, outcome, story.now)
+    story.core._cycle.requeue(queue.domain, entry, outcome, story.now)
     return story
 
 

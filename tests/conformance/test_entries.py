@@ -11,7 +11,7 @@ import pytest
 from admittance.events.facts import Preempted
 from admittance.quota.cell import FlavorResource
 from admittance.quota.tree import Node
-from admittance.scheduling.cycle.process import CycleEntry, EntryOutcome
+from admittance.scheduling.cycle.process import CycleEntry, EntryStatus
 from admittance.scheduling.fairsharing import fair_sharing_iterator
 from admittance.scheduling.fairsharing.shares import Share
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
@@ -63,7 +63,7 @@ def test_a_search_goes_on_unless_kueue_begins_anew(case: dict[str, Any]) -> None
 def test_who_loses_to_another_goes_on_with_its_search(case: dict[str, Any]) -> None:
     story, queue, entry = a_head()
     assert queue.domain is not None
-    story.core._cycle.settle(queue.domain, entry, EntryOutcome.SKIPPED, story.now)
+    story.core._cycle.requeue(queue.domain, entry, EntryStatus.SKIPPED, story.now)
     assert (entry.workload.cursor is None) is case["want"]["lastAssignmentNil"]
 
 
@@ -73,7 +73,7 @@ def test_who_preempts_keeps_its_place_and_begins_its_search_anew(case: dict[str,
     assert case["want"]["requeueReason"] == "PendingPreemption"
     story, queue, entry = a_head()
     assert queue.domain is not None
-    story.core._cycle.settle(queue.domain, entry, EntryOutcome.PREEMPTS, story.now)
+    story.core._cycle.requeue(queue.domain, entry, EntryStatus.PREEMPTING, story.now)
     assert (entry.workload.cursor is None) is case["want"]["lastAssignmentNil"]
     assert queue.preemptor is entry.workload
 
@@ -85,11 +85,11 @@ def test_an_entry_goes_back_to_where_kueue_puts_it(case: dict[str, Any]) -> None
     assert queue.domain is not None
     entry.assignment.cursor = None
     outcome = {
-        "": EntryOutcome.NOTHING,
-        "skipped": EntryOutcome.SKIPPED,
-        "preemptionGated": EntryOutcome.GATED,
+        "": EntryStatus.INADMISSIBLE,
+        "skipped": EntryStatus.SKIPPED,
+        "preemptionGated": EntryStatus.GATED,
     }[case["given"]["entry"]["status"]]
-    story.core._cycle.settle(queue.domain, entry, outcome, story.now)
+    story.core._cycle.requeue(queue.domain, entry, outcome, story.now)
     assert bool(story.active()) is bool(case["want"]["workloads"])
     assert bool(story.parked()) is bool(case["want"]["inadmissible"])
 

@@ -17,7 +17,7 @@ from admittance.events.requests import PendingQuery
 from admittance.quota.cell import available
 from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kueue, settle_result
 from admittance.replay.scenario import perform_step, settle
-from admittance.scheduling.cycle.outcomes import Decided
+from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.preemption.candidates import allows
 from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
 

@@ -67,7 +67,7 @@ class Slow:
             self.going.remove(one)
             _, name, reason, by = one
             if self.world.stored[name].status.admission is not None:
-                self.world.evict(name, "Preempted", told=reason, by=by)
+                self.world.evict(name, "Preempted", shown_reason=reason, by=by)
         return bool(due)
 
     def decide(self) -> bool:

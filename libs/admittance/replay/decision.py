@@ -31,8 +31,8 @@ from admittance.events.reader import BucketEntry
 from admittance.events.shapes import Refusal
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
-from admittance.scheduling.cycle.outcomes import Decided, assume_assigned
-from admittance.scheduling.cycle.refusals import standing_of, with_all_flavors
+from admittance.scheduling.cycle.decisions import Decided, assume_assigned
+from admittance.scheduling.cycle.refusals import blocked_head_of, with_all_flavors
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.assignment import Cursor, charges_of
@@ -300,7 +300,7 @@ class DecisionReplay(Scheduler):
         if workload is None:
             return None
         refusal = refusal_for(workload)
-        if refusal is None and (standing := standing_of(workload)) is not None:
+        if refusal is None and (standing := blocked_head_of(workload)) is not None:
             return standing.refusal
         return refusal
 

@@ -24,7 +24,7 @@ from admittance.replay.minimal_system import (
     config_of_kueue,
     settle_result,
 )
-from admittance.scheduling.cycle.outcomes import Decided
+from admittance.scheduling.cycle.decisions import Decided
 
 STEPS: Final = ("create", "settle", "finish", "delete", "update", "check")
 _GZIP: Final = b"\x1f\x8b"

@@ -58,7 +58,7 @@ def apply_object(
         planned.share_all_quota(state)
     for queue_name in affected:
         changed = state.queue(queue_name)
-        recheck.note_all(state, changed)
+        recheck.note_all_rechecks(state, changed)
         if _set_rules(state, changed):
             _families_changed(state, changed, now)
     match kind:
@@ -204,7 +204,7 @@ def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, qu
         if domain is not None:
             for workload in queue.holding:
                 planned.add_planner(state, domain, workload)
-                recheck.note(state, workload)
+                recheck.note_recheck(state, workload)
             domain.queues[queue] = None
             domain.generation += 1
             state.bump_version(domain)
@@ -254,6 +254,6 @@ def _local_changed(state: SchedulerState, key: Key, now: datetime) -> None:
         open_to = state.queues.get(local.spec.cluster_queue)
     for workload in list(state.by_local_queue.get(key, ())):
         if workload.state == "QuotaReserved":
-            recheck.note(state, workload)
+            recheck.note_recheck(state, workload)
         if workload.charge is None and (open_to is None or workload.queue is not open_to):
             state.requeue(workload, now)

@@ -29,8 +29,8 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduling import configuration_updates, workload_updates
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.cycle.cycle import Cycle, flush
-from admittance.scheduling.cycle.outcomes import Decided, Outcomes
-from admittance.scheduling.cycle.refusals import due, earliest
+from admittance.scheduling.cycle.decisions import Decided
+from admittance.scheduling.cycle.refusals import due_refusals, next_refusal_at
 from admittance.scheduling.explain import pending, queue_status
 from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
@@ -169,33 +169,37 @@ class Scheduler:
         return any(domain.ready for domain in state.busy)
 
     def decide(self, domain: Domain, *, now: datetime) -> list[Decided]:
-        """One cycle of the domain: first reservations after reduced quota or passed checks, then
-        the heads of the ready queues. A replay of decisions calls this function, too."""
+        """Runs one cycle of the domain and returns its decisions, which are assumed already.
+
+        Reservations come first, after reduced quota or passed checks; then the heads of the ready
+        queues. A replay of decisions calls this function, too.
+        """
         state = self._state
-        decided: list[Decided] = []
-        reduced = domain.quota_reduced
-        if reduced:
-            decided += quota_reduction.due(state, domain, now)
+        decisions: list[Decided] = []
+        quota_reduced = domain.quota_reduced
+        if quota_reduced:
+            decisions += quota_reduction.due(state, domain, now)
         if domain.rechecks:
-            decided += recheck.due(state, domain, self._cycle, now)
-        if domain in state.handovers or not (reduced or domain.ready):
+            decisions += recheck.due_decisions(state, domain, self._cycle, now)
+        if domain in state.handovers or not (quota_reduced or domain.ready):
             state.busy.pop(domain, None)
-            return decided
-        outcomes = Outcomes(state, domain, decided, now)
-        moved = self._cycle.run(
-            domain, outcomes.accept, outcomes.preempt, outcomes.is_blocked, now=now
-        )
+            return decisions
+        result = self._cycle.run(domain, now=now)
         if domain.plan_quota_varies:
-            # What was held for others during the cycle is not any more.
+            # Usage that was held during the cycle is given back.
             planned.share_quota(state, domain)
-        if moved:
+        self._count_idle_cycles(domain, result.has_progress)
+        return decisions + result.decisions
+
+    def _count_idle_cycles(self, domain: Domain, has_progress: bool) -> None:
+        """Lets the domain rest after enough cycles without progress, or if no head can be tried."""
+        if has_progress:
             domain.idle_cycles = 0
         else:
             domain.idle_cycles += 1
             if domain.is_settled:
-                # Whatever made a difference would stir the domain: the idle cycles that are left
-                # would all go like this one. They are counted, since cursors elsewhere age by
-                # their number, and not run.
+                # The other idle cycles would all go like this one. They are counted, because saved
+                # cursors age by the number of the cycle, but not run.
                 left = max(0, self._config.idle_cycles - domain.idle_cycles)
                 self._counted = max(self._counted, self._cycle.number + left)
                 domain.idle_cycles += left
@@ -204,8 +208,7 @@ class Scheduler:
             or domain.idle_cycles >= self._config.idle_cycles
             or domain.is_waiting()
         ):
-            state.busy.pop(domain, None)
-        return decided
+            self._state.busy.pop(domain, None)
 
     def wake(self, *, now: datetime) -> None:
         """Workloads whose time has come compete again, and usages are compared anew where it is
@@ -227,7 +230,7 @@ class Scheduler:
         """What is to be said to workloads that have been parked for a while, and whose status does
         not say it yet. Each is on its way from now on, and not decided about meanwhile."""
         self._state.now = max(self._state.now, now)
-        return due(self._state, now)
+        return due_refusals(self._state, now)
 
     def forget(self, namespace: str, name: str, revision: int) -> None:
         """The log did not take what was decided about the workload at that revision: as if it had
@@ -246,7 +249,7 @@ class Scheduler:
     def next_wake(self) -> datetime | None:
         """When something is to be done even if nothing happens; None: never."""
         times = [self._state.timers[0][0]] if self._state.timers else []
-        refusal = earliest(self._state)
+        refusal = next_refusal_at(self._state)
         if refusal is not None:
             times.append(refusal)
         usage = self._state.accounts.next_wake() if self._state.accounts is not None else None

@@ -138,7 +138,7 @@ def _apply(
             workload.charge.queue.remove_candidate(
                 workload
             )  # What is promised to somebody is taken by nobody.
-    recheck.note(state, workload)
+    recheck.note_recheck(state, workload)
     state.recheck_planners(workload)
     state.requeue(workload, now)
 

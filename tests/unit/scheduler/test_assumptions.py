@@ -9,7 +9,7 @@ import msgspec
 
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import PendingQuery, Queues
-from admittance.scheduling.cycle.refusals import UNDER_WAY_MAX
+from admittance.scheduling.cycle.refusals import IN_FLIGHT_MAX
 from admittance.scheduling.state.config import Config
 
 from scheduling import Story, groups, quota
@@ -273,12 +273,12 @@ def test_refusals_come_a_portion_at_a_time() -> None:
 def test_no_more_refusals_are_under_way_than_are_soon_heard_of() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="1"))
-    for n in range(UNDER_WAY_MAX + 2):
+    for n in range(IN_FLIGHT_MAX + 2):
         story.submit(f"w{n}", "cq", "2", age=n)
     story.settle()
     story.now += timedelta(seconds=1)
     first = story.core.refusals(now=story.now)
-    assert (len(first), story.core.refusals(now=story.now)) == (UNDER_WAY_MAX, [])
+    assert (len(first), story.core.refusals(now=story.now)) == (IN_FLIGHT_MAX, [])
     assert story.core.next_wake() is None
     story.finish(first[0].name)
     assert story.core.next_wake() == story.now

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Queues
-from admittance.scheduling.cycle.outcomes import named
-from admittance.scheduling.cycle.recheck import is_too_much
+from admittance.scheduling.cycle.decisions import named
+from admittance.scheduling.cycle.recheck import exceeds_quota
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.state.workload_info import Victim
@@ -314,9 +314,9 @@ def test_two_reservations_are_no_excuse_for_each_other() -> None:
     kin.family("j", "q", TAGS, PODS)
     kin.reserve("j.on-demand", "q", ON_DEMAND)
     kin.reserve("j.reservation", "q", RESERVATION)
-    assert not is_too_much(kin.member("j.reservation"))
+    assert not exceeds_quota(kin.member("j.reservation"))
     cut(kin, "10")
-    assert is_too_much(kin.member("j.reservation"))
+    assert exceeds_quota(kin.member("j.reservation"))
 
 
 # Shares. --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.scheduling.cycle.nominate import Nominator
-from admittance.scheduling.cycle.process import Turn
+from admittance.scheduling.cycle.process import EntryProcessor
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import Nomination
 from living import Life
@@ -63,14 +63,14 @@ def test_what_is_held_for_the_rest_of_a_cycle_is_given_back_also_when_it_fails(
     story.settle()
     story.submit("owner", "a", "5", age=9)
     story.submit("last", "lender", "1")
-    sound = Turn.take
+    sound = EntryProcessor.process
 
     def fails(self, entry):  # type: ignore[no-untyped-def]
         if entry.workload.key[1] == "last":
             raise RuntimeError("a bug")
         return sound(self, entry)
 
-    monkeypatch.setattr(Turn, "take", fails)
+    monkeypatch.setattr(EntryProcessor, "process", fails)
     with pytest.raises(RuntimeError):
         story.cycle()
     cell = story.core.catalog.tree.queues["a"].cell(("default", "cpu"))

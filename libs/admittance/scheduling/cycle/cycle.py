@@ -5,13 +5,14 @@ Source: `docs/spec/scheduling.md#4`. Domains are independent of each other withi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import NamedTuple
 
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
 from admittance.scheduling import families
+from admittance.scheduling.cycle.decisions import CycleDecisions, Decided
 from admittance.scheduling.cycle.nominate import (
     Nominator,
     Search,
@@ -20,20 +21,16 @@ from admittance.scheduling.cycle.nominate import (
     still_waits,
 )
 from admittance.scheduling.cycle.process import (
-    Accept,
-    Checks,
     CycleEntry,
-    EntryOutcome,
-    Preempt,
-    Turn,
+    EntryProcessor,
+    EntryStatus,
     park_behind_gate,
 )
-from admittance.scheduling.cycle.reasons import refusal_of
-from admittance.scheduling.cycle.refusals import stand
+from admittance.scheduling.cycle.refusals import block_head, refusal_of
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
 from admittance.scheduling.preemption.loop_guard import REASON as LOOP
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, admission_of
+from admittance.scheduling.state.assignment import NO_FIT, Cursor
 from admittance.scheduling.state.equivalence import ScanRecord
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.queue import enqueue, park_class, park_workload, wake_class
@@ -47,196 +44,91 @@ from admittance.scheduling.state.workload_info import (
     WorkloadInfo,
 )
 
-DEFERS: Final = "AfterCheckPassedOrOnDemand"
-"""The preemptionPolicy of a check that wants nobody preempted before it has passed."""
+
+class CycleResult(NamedTuple):
+    """The decisions of a cycle, assumed in the state already, and whether anything changed."""
+
+    decisions: list[Decided]
+    has_progress: bool
 
 
 class Cycle:
-    """What a cycle needs to know, and its number."""
+    """Runs cycles and counts them: ``number``."""
 
     def __init__(self, state: SchedulerState) -> None:
-        config = state.config
         self.catalog = state.catalog
         self.number = 0
         self._state = state
         self._loops = LoopGuard(state)
-        self._joint_of = state.handover_of
-        self._nominator = Nominator(state.queues, config, self._loops)
-        self._shares_count = config.fair_sharing is not None
-        self._as_kueue = config.as_kueue
+        self._nominator = Nominator(state.queues, state.config, self._loops)
+        self._fair_sharing = state.config.fair_sharing is not None
+        self._as_kueue = state.config.as_kueue
 
-    def run(
-        self,
-        domain: Domain,
-        accept: Accept,
-        preempt: Preempt,
-        is_blocked: Callable[[], bool],
-        *,
-        now: datetime,
-    ) -> bool:
-        """One cycle. True: something came of it."""
+    def run(self, domain: Domain, *, now: datetime) -> CycleResult:
+        """Runs one cycle of the domain."""
+        domain.seen = self._state.seen
         domain.is_settled = False
-        if domain.flush:
-            flush(domain, self.catalog, now)
         domain.scan_cursors.clear()
         domain.unlogged_heads.clear()
-        # 1. One head of each queue, whatever it holds.
+        if domain.flush:
+            flush(domain, self.catalog, now)
+        # 1. Heads: one of each queue, unless a decision about it is in flight.
+        heads = self._heads(domain, now)
+        if not heads:
+            domain.is_settled = True
+            return CycleResult([], False)
+        before = [(queue.preemptor, workload.cursor) for queue, workload in heads]
+        # 2. Nominate: what each head would get if it were alone. A head without room is requeued.
+        entries, has_progress = self._nominate(domain, heads, now)
+        # 3. Order: least borrowing first, then priority, then age; or by shares.
+        ordered: Iterable[CycleEntry] = entries
+        if len(entries) > 1:
+            if self._fair_sharing:
+                ordered = in_turn(entries)
+            else:
+                entries.sort(key=_order)
+        # 4. Process and requeue: each entry sees what the entries before it took.
+        decisions = CycleDecisions(self._state, domain, now)
+        if entries:
+            processor = EntryProcessor(self._state, domain, self._nominator)
+            try:
+                for entry in ordered:
+                    status = _carry_out(decisions, entry, processor.process(entry))
+                    processor.end_entry()
+                    if self._counts_for_replay(status):
+                        domain.unlogged_heads.append(entry.workload)
+                    has_progress |= self.requeue(domain, entry, status, now)
+            finally:
+                processor.end()
+        # 5. The next head of each queue.
+        for queue, _ in heads:
+            domain.update_queue(queue)
+        # A cursor that is left makes the next cycle begin with another flavor.
+        domain.is_settled = not has_progress and all(
+            cursor is None and workload.cursor is None and queue.preemptor is preemptor
+            for (preemptor, cursor), (queue, workload) in zip(before, heads, strict=True)
+        )
+        return CycleResult(decisions.made, has_progress)
+
+    def _heads(self, domain: Domain, now: datetime) -> list[tuple[Queue, WorkloadInfo]]:
         heads = [
             (queue, workload)
             for queue in domain.ready
             if (workload := queue.head()) is not None and not workload.in_flight
         ]
-        if any(workload.family is not None for _, workload in heads):
-            heads = [
-                (queue, first)
-                for queue, workload in heads
-                if (first := self._first_that_may(domain, queue, workload, now)) is not None
-            ]
-        if not heads:
-            domain.is_settled = True
-            return False
-        # 2. What each would get, as if it were alone.
-        moved = False
-        before = [(queue.preemptor, workload.cursor) for queue, workload in heads]
-        entries: list[CycleEntry] = []
-        for queue, workload in heads:
-            hindrance = self._hindrance(queue, workload)
-            if hindrance is not None:
-                park_workload(queue, workload, hindrance, now)
-                if hindrance.reason == LOOP:
-                    self._loops.wait(workload)
-                moved = True
-                continue
-            cursor = self._cursor(domain, queue, workload, self.number)
-            if cursor is not None:
-                domain.scan_cursors[workload] = cursor
-            found = still_waits(queue, workload) if workload.saved_search is not None else None
-            entry = CycleEntry(
-                queue, workload, found or nominated(self._nominator, queue, workload, cursor)
-            )
-            if entry.assignment.mode == NO_FIT and not (self._shares_count and in_bracket(queue)):
-                moved |= self._rest(domain, entry, now)
-            else:
-                entries.append(entry)
-        # 3. Who borrows least, then who matters most, then who waited longest; or by shares.
-        ordered: Iterable[CycleEntry] = entries
-        if len(entries) > 1:
-            if self._shares_count:
-                ordered = in_turn(entries)
-            else:
-                entries.sort(key=_order)
-        # 4. One after the other, each seeing what the ones before it took.
-        if entries:
-            turn = Turn(
-                self._nominator,
-                accept,
-                preempt,
-                is_blocked,
-                self._checks_of,
-                self._joint_of,
-                families.may_reserve,
-                as_kueue=self._as_kueue,
-                by_shares=self._shares_count,
-            )
-            try:
-                for entry in ordered:
-                    outcome = turn.take(entry)
-                    if self._leaves_a_mark(outcome):
-                        domain.unlogged_heads.append(entry.workload)
-                    moved |= self.settle(domain, entry, outcome, now)
-            finally:
-                turn.end()
-        # 5. The next head of each queue.
-        for queue, _ in heads:
-            domain.update_queue(queue)
-        # A cursor that stays goes round, so that the next cycle would begin elsewhere.
-        domain.is_settled = not moved and all(
-            cursor is None and workload.cursor is None and queue.preemptor is preemptor
-            for (preemptor, cursor), (queue, workload) in zip(before, heads, strict=True)
-        )
-        return moved
+        if all(workload.family is None for _, workload in heads):
+            return heads
+        return [
+            (queue, first)
+            for queue, workload in heads
+            if (first := self._first_eligible(domain, queue, workload, now)) is not None
+        ]
 
-    def consider(
-        self, queue: Queue, workload: WorkloadInfo
-    ) -> tuple[Inadmissible | None, Nomination, Search]:
-        """What the next cycle would make of the workload if it looked at it, and nobody before it:
-        why it would not, else what it would get. Nothing is changed. ``Search``: to ask more."""
-        search = self._nominator.search(queue, workload)
-        hindrance = self._hindrance(queue, workload)
-        if hindrance is None and workload.family is not None:
-            hindrance = families.why_not_tried(self._state, queue, workload)
-        domain = queue.domain
-        cursor = None
-        if hindrance is None and domain is not None and queue in domain.ready:
-            cursor = self._cursor(domain, queue, workload, self.number + 1)
-        return hindrance, self._nominator.nominate(queue, workload, cursor, search=search), search
-
-    def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
-        """The searches for victims of somebody that holds quota there."""
-        return self._nominator.search(queue, workload)
-
-    def _checks_of(self, queue: Queue, assignment: Assignment) -> Checks:
-        """What an assignment would have to pass before it is an admission."""
-        required = self.catalog.checks_to_pass(queue.name, admission_of(queue.name, assignment))
-        if not required:
-            return Checks.NONE
-        defers = any(one.spec.preemption_policy == DEFERS for one in required.values())
-        return Checks.DEFER if defers else Checks.ANYTIME
-
-    def settle(
-        self, domain: Domain, entry: CycleEntry, outcome: EntryOutcome, now: datetime
-    ) -> bool:
-        """Where the entry waits from now on, if it still does. True: that is news."""
-        if outcome in (EntryOutcome.ACCEPTED, EntryOutcome.PREEMPTS):
-            domain.version += 1
-        entry.workload.saved_search = None
-        if outcome is EntryOutcome.ACCEPTED:
-            return True
-        if outcome is EntryOutcome.NOTHING:
-            return self._rest(domain, entry, now)
-        if outcome is EntryOutcome.BLOCKED:
-            entry.workload.cursor = None
-            return self._rest(domain, entry, now, WAITS_FOR_PODS_READY)
-        entry.queue.blocked_head = None
-        if outcome is EntryOutcome.SKIPPED:
-            self._save_cursor(domain, entry)
-            return False
-        if outcome is EntryOutcome.LATER:
-            return False
-        if outcome is EntryOutcome.GATED:
-            if entry.workload.family is not None:
-                families.refuse_siblings_at_once(self._state, entry.workload.family)
-            return park_behind_gate(entry, now)
-        keep_place(entry)
-        if not (self._as_kueue or self._shares_count):
-            remember_search(entry.queue, entry.workload, entry.assignment, entry.victims)
-        return outcome is EntryOutcome.PREEMPTS
-
-    def _leaves_a_mark(self, outcome: EntryOutcome) -> bool:
-        """Nothing need have been stated of it, and yet it means something to those behind it: by
-        the room that is held for it, or, where shares count, by whom it kept back."""
-        if outcome is EntryOutcome.NOTHING or outcome is EntryOutcome.WAITS:
-            return True
-        return self._shares_count and outcome in (EntryOutcome.SKIPPED, EntryOutcome.GATED)
-
-    def _hindrance(self, queue: Queue, workload: WorkloadInfo) -> Inadmissible | None:
-        """Why the head is not even considered; None: it is."""
-        if workload.problem is not None:
-            return workload.problem
-        if queue.in_cycle:
-            return Inadmissible("Suspended", f"ClusterQueue {queue.name} is in a cycle of cohorts")
-        namespace = workload.key[0]
-        if not self.catalog.selects_namespace(queue.name, namespace):
-            return namespace_mismatch(namespace)
-        if workload.preemptions:
-            return self._loops.hindrance(workload)
-        return None
-
-    def _first_that_may(
+    def _first_eligible(
         self, domain: Domain, queue: Queue, head: WorkloadInfo, now: datetime
     ) -> WorkloadInfo | None:
-        """The head, or the first behind it that its family lets try. The others are set aside
-        without a word, so that they keep nobody back."""
+        """Returns the head, or the first workload behind it that its family lets try. The others
+        are parked without a refusal, so that they block no workload."""
         found: WorkloadInfo | None = head
         while found is not None and not found.in_flight:
             hindrance = families.why_not_tried(self._state, queue, found)
@@ -248,10 +140,111 @@ class Cycle:
         domain.update_queue(queue)
         return None
 
+    def _nominate(
+        self, domain: Domain, heads: Iterable[tuple[Queue, WorkloadInfo]], now: datetime
+    ) -> tuple[list[CycleEntry], bool]:
+        """Returns the entries to process, and whether a head was parked."""
+        has_progress = False
+        entries: list[CycleEntry] = []
+        for queue, workload in heads:
+            hindrance = self._hindrance(queue, workload)
+            if hindrance is not None:
+                park_workload(queue, workload, hindrance, now)
+                if hindrance.reason == LOOP:
+                    self._loops.wait(workload)
+                has_progress = True
+                continue
+            cursor = self._cursor(domain, queue, workload, self.number)
+            if cursor is not None:
+                domain.scan_cursors[workload] = cursor
+            found = still_waits(queue, workload) if workload.saved_search is not None else None
+            entry = CycleEntry(
+                queue, workload, found or nominated(self._nominator, queue, workload, cursor)
+            )
+            if entry.assignment.mode == NO_FIT and not (self._fair_sharing and in_bracket(queue)):
+                has_progress |= self._park(domain, entry, now)
+            else:
+                entries.append(entry)
+        return entries, has_progress
+
+    def consider(
+        self, queue: Queue, workload: WorkloadInfo
+    ) -> tuple[Inadmissible | None, Nomination, Search]:
+        """Returns what the next cycle would do with the workload if it were the first head.
+
+        That is why it would not be tried, its nomination, and the search for more questions.
+        Changes nothing.
+        """
+        search = self._nominator.search(queue, workload)
+        hindrance = self._hindrance(queue, workload)
+        if hindrance is None and workload.family is not None:
+            hindrance = families.why_not_tried(self._state, queue, workload)
+        domain = queue.domain
+        cursor = None
+        if hindrance is None and domain is not None and queue in domain.ready:
+            cursor = self._cursor(domain, queue, workload, self.number + 1)
+        return hindrance, self._nominator.nominate(queue, workload, cursor, search=search), search
+
+    def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
+        """Returns the searches for victims of a workload that holds quota of the queue."""
+        return self._nominator.search(queue, workload)
+
+    def requeue(
+        self, domain: Domain, entry: CycleEntry, status: EntryStatus, now: datetime
+    ) -> bool:
+        """Puts the entry where it waits from now on. Returns whether the cycle made progress."""
+        if status in (EntryStatus.ACCEPTED, EntryStatus.PLANNED, EntryStatus.PREEMPTING):
+            domain.version += 1
+        entry.workload.saved_search = None
+        if status in (EntryStatus.ACCEPTED, EntryStatus.PLANNED):
+            return True
+        if status is EntryStatus.INADMISSIBLE:
+            return self._park(domain, entry, now)
+        if status is EntryStatus.BLOCKED:
+            entry.workload.cursor = None
+            return self._park(domain, entry, now, WAITS_FOR_PODS_READY)
+        entry.queue.blocked_head = None
+        if status is EntryStatus.SKIPPED:
+            self._save_cursor(domain, entry)
+            return False
+        if status is EntryStatus.UNCERTAIN:
+            return False
+        if status is EntryStatus.GATED:
+            if entry.workload.family is not None:
+                families.refuse_siblings_at_once(self._state, entry.workload.family)
+            return park_behind_gate(entry, now)
+        # It is the head of its queue until it gets the quota that its victims leave. A StrictFIFO
+        # queue keeps its head anyway.
+        entry.workload.cursor = None
+        entry.queue.preemptor = None if entry.queue.strict else entry.workload
+        if not (self._as_kueue or self._fair_sharing):
+            remember_search(entry.queue, entry.workload, entry.assignment, entry.victims)
+        return status is EntryStatus.PREEMPTING
+
+    def _counts_for_replay(self, status: EntryStatus) -> bool:
+        """Returns whether an entry without a decision affected the entries behind it: by usage that
+        is held for it, or, with fair sharing, by its place in the order."""
+        if status is EntryStatus.INADMISSIBLE or status is EntryStatus.WAITING:
+            return True
+        return self._fair_sharing and status in (EntryStatus.SKIPPED, EntryStatus.GATED)
+
+    def _hindrance(self, queue: Queue, workload: WorkloadInfo) -> Inadmissible | None:
+        """Returns why the head is not even nominated; None: it is."""
+        if workload.problem is not None:
+            return workload.problem
+        if queue.in_cycle:
+            return Inadmissible("Suspended", f"ClusterQueue {queue.name} is in a cycle of cohorts")
+        namespace = workload.key[0]
+        if not self.catalog.selects_namespace(queue.name, namespace):
+            return namespace_mismatch(namespace)
+        if workload.preemptions:
+            return self._loops.hindrance(workload)
+        return None
+
     def _cursor(
         self, domain: Domain, queue: Queue, workload: WorkloadInfo, number: int
     ) -> Cursor | None:
-        """Where the workload's last scan stopped, if that still counts."""
+        """Returns where the workload's last scan stopped, if that still counts."""
         saved = workload.cursor
         if (
             saved is not None
@@ -265,7 +258,7 @@ class Cycle:
         return None
 
     def _save_cursor(self, domain: Domain, entry: CycleEntry) -> bool:
-        """Remembers where the scan stopped. True: there are flavors left to try."""
+        """Saves where the scan stopped. Returns whether there are flavors left to try."""
         at = entry.assignment.cursor
         workload = entry.workload
         if at is None or workload.cls is None:
@@ -275,47 +268,56 @@ class Cycle:
         workload.cursor = SavedCursor(at, self.number, generation, workload.cls)
         return True
 
-    def _rest(
+    def _park(
         self, domain: Domain, entry: CycleEntry, now: datetime, refusal: Refusal | None = None
     ) -> bool:
-        """After a scan that gave nothing, or (``refusal``) whose outcome it may not have now. True:
-        the class is parked for it."""
-        pending = refusal is None and self._save_cursor(domain, entry)
+        """Parks the class of an entry without room, unless there are flavors left to try.
+
+        ``refusal``: why it may not have its assignment now. Returns whether the class was parked.
+        """
+        flavors_left = refusal is None and self._save_cursor(domain, entry)
         cls = entry.workload.cls
-        if pending or cls is None:
+        if flavors_left or cls is None:
             return False
         scanned = ScanRecord(
             domain.seen, now, entry.workload, domain.scan_cursors.get(entry.workload)
         )
         if entry.queue.strict:
-            stand(entry.queue, entry.workload, entry.assignment, scanned, refusal)
+            block_head(entry.queue, entry.workload, entry.assignment, scanned, refusal)
             return False
         if self._loops.park(entry.queue, entry.workload, now):
             return True
         cls.scan = scanned
-        told = refusal_of(entry.assignment, entry.workload.reported_flavors)
-        park_class(entry.queue, cls, refusal or told, now)
+        why = refusal_of(entry.assignment, entry.workload.reported_flavors)
+        park_class(entry.queue, cls, refusal or why, now)
         return True
 
 
+def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus) -> EntryStatus:
+    """Makes the decisions that the status asks for. Returns the final status: an entry waits if all
+    of its victims were preempted before."""
+    if status is EntryStatus.ACCEPTED or status is EntryStatus.PLANNED:
+        decisions.accept(entry, plans=status is EntryStatus.PLANNED)
+    elif status is EntryStatus.WAITING:
+        decisions.preempt(entry)
+    elif status is EntryStatus.PREEMPTING and not decisions.preempt(entry):
+        return EntryStatus.WAITING
+    return status
+
+
 def in_bracket(queue: Queue) -> bool:
-    """The queue's cohort is below another, so that under fair sharing even a head without room
-    counts: as the one that its cohort sends in, it decides when the next of the cohort has its
-    turn. `docs/spec/scheduling.md#8.1` point 7 holds without fair sharing, and in cohorts that are
-    roots."""
+    """Returns whether the queue's cohort is below another cohort.
+
+    Under fair sharing a head without room counts there: its cohort sends one head, and that head
+    decides when the next head of the cohort has its turn. Without fair sharing, and in cohorts that
+    are roots, `docs/spec/scheduling.md#8.1` point 7 holds.
+    """
     node = queue.node
     return node is not None and node.parent is not None and node.parent.parent is not None
 
 
-def keep_place(entry: CycleEntry) -> None:
-    """It is the head of its queue until it gets the room that others leave for it. A StrictFIFO
-    queue needs no such help."""
-    entry.workload.cursor = None
-    entry.queue.preemptor = None if entry.queue.strict else entry.workload
-
-
 def namespace_mismatch(namespace: str) -> Inadmissible:
-    """The ClusterQueue does not take workloads of the namespace."""
+    """Returns that the ClusterQueue does not take workloads of the namespace."""
     return Inadmissible(
         "Misconfigured", f"Workload namespace {namespace} doesn't match ClusterQueue selector"
     )
@@ -323,13 +325,14 @@ def namespace_mismatch(namespace: str) -> Inadmissible:
 
 def _order(entry: CycleEntry) -> tuple[int, int, datetime, str]:
     workload = entry.workload
-    stamp = workload.queued_at
-    assert stamp is not None
-    return entry.assignment.level, -workload.priority, stamp, workload.uid
+    queued_at = workload.queued_at
+    assert queued_at is not None
+    return entry.assignment.level, -workload.priority, queued_at, workload.uid
 
 
 def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
-    """What was parked in the domain competes again, but for what waits for something of its own."""
+    """Wakes the parked workloads of the domain, except those that wait for an event of their
+    own."""
     domain.flush = False
     for queue in list(domain.parked_queues):
         for cls in list(queue.parked_classes):
@@ -344,7 +347,8 @@ def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
 
 
 def refusal_for(workload: WorkloadInfo) -> Refusal | None:
-    """Why the workload is parked; None: it is not, or what it waits for is in its status."""
+    """Returns why the workload is parked; None: it is not parked, or its status says what it waits
+    for."""
     if workload.inadmissible is not None:
         return Refusal(reason=workload.inadmissible.reason, message=workload.inadmissible.message)
     if workload.cls is not None and workload.cls.parked is not None:

@@ -1,32 +1,59 @@
-"""The look at a reservation before it becomes an admission.
-Source: `docs/spec/lifecycle.md#2.8, #T08, #T09`.
+"""Looks at reservations before they are admitted: their checks, and the victims that they wait for.
+Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
 
-Whether a reservation has passed its checks is found out when it, or what it has to pass, changes;
-those that have are kept in ``Domain.rechecks``, and looked at before the heads of the next cycle.
-Nothing is charged by a confirmation, so that as many go into one batch as there are.
+A reservation is looked at when it changes, when its checks or queues change, or when something
+happens to one of its victims. Until then it is noted in `Domain.rechecks`; the next cycle looks at
+it before the heads. A confirmation charges nothing, so one batch holds as many as there are.
+
+A victim that has stopped, or that is not needed any more, leaves the plan. If a victim may no
+longer be preempted, other victims are searched, and without any the reservation is revoked. No
+victim is preempted before the checks that ask for that have passed, or a check requires it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
-from admittance.events.facts import Confirmed
-from admittance.events.shapes import PendingPreemption
+from admittance.api.units import render
+from admittance.events.facts import Confirmed, Planned, Preempted, Revoked
+from admittance.events.shapes import PendingPreemption, Shortfall, Taken
 from admittance.quota.catalog import Catalog
+from admittance.quota.cell import available
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import Cycle
-from admittance.scheduling.cycle.outcomes import Decided
-from admittance.scheduling.cycle.pursuit import READY, pursue, replan
+from admittance.scheduling.cycle.decisions import Decided, preemption_reasons
+from admittance.scheduling.cycle.process import PREEMPTS_AFTER_CHECK
 from admittance.scheduling.preemption import quota_reduction
+from admittance.scheduling.preemption.candidates import allows, is_over_any
+from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, exceeded_cell
+from admittance.scheduling.preemption.room import Need, fits, shortfalls
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import remove_all_usage, restore_all_usage
-from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
+from admittance.scheduling.state.shared_quota import (
+    remove_all_usage,
+    remove_usage,
+    restore_all_usage,
+    restore_usage,
+)
+from admittance.scheduling.state.workload_info import (
+    Domain,
+    InFlight,
+    Queue,
+    Victim,
+    WorkloadInfo,
+)
+
+READY: Final = "Ready"
 
 
-def note(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """The workload is stored anew: it is to be looked at, or no longer."""
+# Which reservations to look at. -------------------------------------------------------------
+
+
+def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
+    """Notes whether the next cycle must look at the reservation, after it was stored again."""
     charge = workload.charge
     if charge is None or state.config.as_kueue:
         return
@@ -38,15 +65,15 @@ def note(state: SchedulerState, workload: WorkloadInfo) -> None:
         charge.queue.domain.rechecks.pop(workload, None)
 
 
-def note_all(state: SchedulerState, queue: Queue) -> None:
-    """What its reservations have to pass may be something else now."""
+def note_all_rechecks(state: SchedulerState, queue: Queue) -> None:
+    """Notes the reservations of a queue whose required checks may have changed."""
     for workload in queue.holding:
         if workload.state == "QuotaReserved":
-            note(state, workload)
+            note_recheck(state, workload)
 
 
 def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
-    """Every check that its reservation has to pass says Ready, by name."""
+    """Returns whether every check that the reservation must pass is Ready."""
     assert workload.charge is not None
     admission = workload.charge.admission
     states = dict(workload.checks)
@@ -54,10 +81,61 @@ def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
     return all(states.get(name) == READY for name in names)
 
 
-def may_go_on(state: SchedulerState, workload: WorkloadInfo) -> bool:
-    """The queues admit what is reserved there. One that is inactive because a check cannot judge at
-    the moment makes no new reservation, but a verdict that was given counts; without its flavor or
-    check a workload waits for that to come back."""
+# Decisions. ---------------------------------------------------------------------------------
+
+
+def due_decisions(
+    state: SchedulerState, domain: Domain, cycle: Cycle, now: datetime
+) -> list[Decided]:
+    """Returns the decisions about the noted reservations, in flight from now on. A reservation that
+    must wait is looked at again later."""
+    made: list[Decided] = []
+    waiting: list[WorkloadInfo] = []
+    is_unsure = False
+    for workload in _best_first(domain.rechecks):
+        charge = workload.charge
+        domain.rechecks.pop(workload, None)
+        if charge is None or charge.queue.domain is not domain or workload.in_flight:
+            continue
+        if workload.state != "QuotaReserved" or not queues_admit(state, workload):
+            continue
+        passed = has_passed(state.catalog, workload)
+        if workload.pending_preemption is not None:
+            if domain in state.handovers:
+                # It is not certain yet which workload is a victim of which.
+                waiting.append(workload)
+                continue
+            pursued = pursue(state, domain, cycle, workload, now)
+            if pursued is not None:
+                made += pursued
+                continue
+            if not passed:
+                made.append(_replan(state, domain, workload, PendingPreemption(), now))
+        if not passed:
+            continue
+        if workload.family is not None and not families.may_be_admitted(state, workload):
+            # The change that lets it be admitted notes it again.
+            continue
+        if quota_reduction.flavors_not_offered(workload) or exceeds_quota(workload):
+            is_unsure = True
+            waiting.append(workload)
+        else:
+            made.append(_confirmed(state, domain, workload, now))
+    if is_unsure:
+        # The same decision as after an edit of quotas, so that it revokes no more than needed.
+        made += quota_reduction.due(state, domain, now)
+    for workload in waiting:
+        if not workload.in_flight:
+            domain.rechecks[workload] = None
+    return made
+
+
+def queues_admit(state: SchedulerState, workload: WorkloadInfo) -> bool:
+    """Returns whether the queues of the reservation still admit it.
+
+    A ClusterQueue that is inactive because a check cannot judge now makes no new reservation, but a
+    verdict that was given counts. Without its flavor or check, a workload waits for these.
+    """
     charge = workload.charge
     assert charge is not None
     catalog = state.catalog
@@ -76,58 +154,9 @@ def may_go_on(state: SchedulerState, workload: WorkloadInfo) -> bool:
     return flavors <= catalog.flavors.keys() and checks.keys() <= catalog.checks.keys()
 
 
-def due(
-    state: SchedulerState,
-    domain: Domain,
-    cycle: Cycle,
-    now: datetime,
-) -> list[Decided]:
-    """What is to be stated of reservations that have passed their checks, or plan to preempt; each
-    is on its way from now on. Whoever has to wait for others to leave is looked at again when they
-    have."""
-    stated: list[Decided] = []
-    waiting: list[WorkloadInfo] = []
-    unsure = False
-    for workload in _best_first(domain.rechecks):
-        charge = workload.charge
-        domain.rechecks.pop(workload, None)
-        if charge is None or charge.queue.domain is not domain or workload.in_flight:
-            continue
-        if workload.state != "QuotaReserved" or not may_go_on(state, workload):
-            continue
-        passed = has_passed(state.catalog, workload)
-        if workload.pending_preemption is not None:
-            if domain in state.handovers:
-                # Who is a victim for whom is not certain yet.
-                waiting.append(workload)
-                continue
-            pursued = pursue(state, domain, cycle, workload, now)
-            if pursued is not None:
-                stated += pursued
-                continue
-            if not passed:
-                stated.append(replan(state, domain, workload, PendingPreemption(), now))
-        if not passed:
-            continue
-        if workload.family is not None and not families.may_be_admitted(state, workload):
-            # Whatever changes that lets it be looked at again.
-            continue
-        if quota_reduction.flavors_not_offered(workload) or is_too_much(workload):
-            unsure = True
-            waiting.append(workload)
-        else:
-            stated.append(_confirmed(state, domain, workload, now))
-    if unsure:
-        # The same question as after an edit, so that no more go than need be.
-        stated += quota_reduction.due(state, domain, now)
-    for workload in waiting:
-        if not workload.in_flight:
-            domain.rechecks[workload] = None
-    return stated
-
-
 def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
-    """In the given order, but of one family the best variant first: only that one goes on."""
+    """Returns the workloads in the given order, but the variants of a family best first, since only
+    one of them is admitted."""
     found = list(workloads)
     if any(one.family is not None for one in found):
         first: dict[str, int] = {}
@@ -142,19 +171,19 @@ def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
     return found
 
 
-def is_too_much(workload: WorkloadInfo) -> bool:
-    """With it there is more in use than there may be. Siblings that are merely reserved are no
-    excuse for that: they go once it is admitted."""
-    rivals: list[WorkloadInfo] = []
+def exceeds_quota(workload: WorkloadInfo) -> bool:
+    """Returns whether more is used than quota allows. Usage of siblings that are merely reserved
+    does not count, because they are evicted once the workload is admitted."""
+    reserved: list[WorkloadInfo] = []
     if workload.family_quota is not None:
-        rivals = [
+        reserved = [
             one
             for one in workload.family_quota.members
             if one is not workload and one.state == "QuotaReserved"
         ]
-    held = remove_all_usage(rivals)
+    held = remove_all_usage(reserved)
     found = quota_reduction.exceeded_cell(workload, only_borrowing=False)
-    restore_all_usage(rivals, held)
+    restore_all_usage(reserved, held)
     return found is not None
 
 
@@ -167,3 +196,199 @@ def _confirmed(
     if workload.family is not None:
         families.family_changed(state, workload.family, now)
     return Confirmed(**state.decision_fields(workload, domain, now))
+
+
+# Victims of a reservation. ------------------------------------------------------------------
+
+
+def pursue(
+    state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo, now: datetime
+) -> list[Decided] | None:
+    """Returns the decisions about the reservation and its victims, in flight from now on.
+
+    None: the reservation has room, and needs no victim any more.
+    """
+    victims, short = _search(state, domain, cycle, workload)
+    if not short:
+        return None
+    if not victims:
+        return [_revoked(state, domain, workload, short, now)]
+    before = workload.pending_preemption
+    issued = (before is not None and before.issued) or not is_deferred(state, workload)
+    staying = [one for one in victims if not one.workload.is_leaving] if issued else []
+    if staying and workload.family is not None and workload.closed_gate:
+        # A sibling got the gate since. The workload must compete again before it may preempt.
+        return [_revoked(state, domain, workload, short, now)]
+    if any(one.workload.in_flight for one in staying):
+        # A decision about a victim is not stored yet, and this one would name a revision that is
+        # about to change. The domain gets a cycle when it is stored.
+        for one in staying:
+            one.workload.preemptor_waits = True
+        state.schedule_recheck(workload)
+        return []
+    made: list[Decided] = []
+    plan = planned.pending_preemption_of(victims, issued=issued)
+    if before is None or before.issued != plan.issued or set(before.victims) != set(plan.victims):
+        made.append(_replan(state, domain, workload, plan, now))
+    assert workload.charge is not None
+    queue = workload.charge.queue
+    loops = LoopGuard(state)
+    for victim, why, message in preemption_reasons(queue, workload, staying, short):
+        state.set_in_flight(victim.workload, domain, InFlight.PREEMPTED)
+        made.append(
+            Preempted(
+                **state.decision_fields(victim.workload, domain, now),
+                reason=victim.reason,
+                message=loops.told(workload, victim, message),
+                by=f"{workload.key[0]}/{workload.key[1]}",
+                by_uid=workload.uid,
+                grounds=why,
+                times=loops.times(workload, victim.workload),
+                planned=True,
+            )
+        )
+    return made
+
+
+def is_deferred(state: SchedulerState, workload: WorkloadInfo) -> bool:
+    """Returns whether the victims of the reservation must not be preempted yet."""
+    assert workload.charge is not None
+    admission = workload.charge.admission
+    states = dict(workload.checks)
+    checks = state.catalog.checks_to_pass(admission.cluster_queue, admission)
+    if any(name in workload.preemption_required_by for name in checks):
+        return False
+    return any(
+        check.spec.preemption_policy == PREEMPTS_AFTER_CHECK and states.get(name) != READY
+        for name, check in checks.items()
+    )
+
+
+def _replan(
+    state: SchedulerState,
+    domain: Domain,
+    workload: WorkloadInfo,
+    plan: PendingPreemption,
+    now: datetime,
+) -> Planned:
+    """Returns the decision for this plan, which is assumed from now on."""
+    state.set_in_flight(workload, domain, InFlight.PLANNED)
+    planned.assume_plan(state, workload, plan)
+    return Planned(**state.decision_fields(workload, domain, now), pending_preemption=plan)
+
+
+def _search(
+    state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo
+) -> tuple[list[Victim], tuple[Taken, ...]]:
+    """Returns the victims that the reservation needs now, and the quota that it lacks without
+    them."""
+    charge = workload.charge
+    assert charge is not None
+    need = dict(charge.cells)
+    kept = _valid_victims(state, workload)
+    planned.remove_planner_usage(state, domain, workload)
+    if workload.family_quota is not None:
+        need = workload.family_quota.adds(need)
+    lack = shortfalls(need)
+    short = tuple(
+        [
+            Taken(
+                flavor=cell.fr[0],
+                resource=cell.fr[1],
+                amount=amount,
+                available=max(0, available(cell)),
+            )
+            for cell, amount in need.items()
+            if cell.fr in lack
+        ]
+    )
+    victims: list[Victim] = []
+    if lack and kept:
+        victims = _fewest(kept, need)
+    elif lack and charge.queue.plan is not None:
+        victims = cycle.search(charge.queue, workload).victims(need, dict.fromkeys(lack))
+    planned.restore_planner_usage(state, domain, workload)
+    return victims, short
+
+
+def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim]:
+    """Returns the planned victims that still hold quota, if they are enough and each of them may
+    still be preempted; empty: other victims must be searched."""
+    pending = workload.pending_preemption
+    if pending is None:
+        return []
+    rules = {(one.namespace, one.name): one.reason for one in pending.victims}
+    found = [Victim(one, rules[one.key]) for one in planned.outstanding_victims(state, workload)]
+    if not all(_may_preempt(workload, one.workload) for one in found):
+        return []
+    # More may be used than quota allows until the victims have stopped, so their usage is removed
+    # for this question.
+    going = [one.workload for one in found]
+    held = remove_all_usage(going)
+    enough = exceeded_cell(workload, only_borrowing=False) is None
+    restore_all_usage(going, held)
+    return found if enough else []
+
+
+def _may_preempt(workload: WorkloadInfo, victim: WorkloadInfo) -> bool:
+    assert workload.charge is not None and victim.charge is not None
+    if victim.is_leaving:
+        return True
+    queue, theirs = workload.charge.queue, victim.charge.queue
+    if queue.plan is None or theirs.node is None:
+        return False
+    policy = queue.plan.policy
+    if theirs is queue:
+        return allows(policy.within, workload, victim)
+    contested = [cell.fr for cell, _ in workload.charge.cells]
+    return allows(policy.reclaim, workload, victim) and is_over_any(theirs.node, contested)
+
+
+def _fewest(victims: list[Victim], need: Need) -> list[Victim]:
+    """Returns the victims that are still needed after others have stopped. Usage stays as it is."""
+    left = list(victims)
+    for one in left:
+        remove_usage(one.workload)
+    if fits(need, borrowing=True):
+        for one in reversed(victims):
+            restore_usage(one.workload)
+            if len(left) > 1 and fits(need, borrowing=True):
+                left.remove(one)
+            else:
+                remove_usage(one.workload)
+    for one in left:
+        restore_usage(one.workload)
+    return left
+
+
+def _revoked(
+    state: SchedulerState,
+    domain: Domain,
+    workload: WorkloadInfo,
+    short: tuple[Taken, ...],
+    now: datetime,
+) -> Revoked:
+    state.set_in_flight(workload, domain, InFlight.REVOKED)
+    lack = ", ".join(
+        f"{one.resource} in flavor {one.flavor}, {render(one.resource, one.amount)} reserved, "
+        f"{render(one.resource, one.available)} free"
+        for one in short
+    )
+    message = f"No workload is left that it may preempt: {lack}"
+    return Revoked(
+        **state.decision_fields(workload, domain, now),
+        reason=QUOTA_CHANGED,
+        message=message,
+        shortfalls=tuple(
+            Shortfall(
+                pod_set="",
+                flavor=one.flavor,
+                resource=one.resource,
+                requested=one.amount,
+                available=one.available,
+                reason=QUOTA_CHANGED,
+                message=message,
+            )
+            for one in short
+        ),
+    )

@@ -1,24 +1,33 @@
-"""What is said to workloads that wait: only when the reason is new, and never in a hurry.
+"""Refusals: why a workload waits, in one reason, a sentence and numbers, and when that is
+published.
 
-A workload is told after it has been parked, or has been the head that blocks its queue, without a
-break for `Config.refusal_delay`, so that in a busy queue, where whatever is parked is woken again
-and again, nobody is told anything that is untrue by the time it is written.
+A workload is refused after it has been parked, or has been the head that blocks its queue, for
+`Config.refusal_delay` without a break. In a busy queue parked workloads are woken all the time, and
+an earlier refusal would be outdated before it is stored. A refusal with the reason that the status
+already has is not published.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Final
 
+from msgspec.structs import replace
+
+from admittance.api.units import render
 from admittance.events.facts import Refused
-from admittance.events.shapes import Refusal, Scan
-from admittance.scheduling.cycle.outcomes import told
-from admittance.scheduling.cycle.reasons import complete, refusal_of
-from admittance.scheduling.state.assignment import Assignment
+from admittance.events.shapes import Refusal, Scan, Shortfall
+from admittance.quota.amounts import plus
+from admittance.scheduling.cycle.flavor_assigner import examine
+from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle
 from admittance.scheduling.state.equivalence import EquivalenceClass, ScanRecord, forget_reason
+from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.queue import schedule_class_refusal
+from admittance.scheduling.state.requests import Shape
 from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.scheduling.state.workload_info import (
     BlockedHead,
     InFlight,
@@ -27,77 +36,98 @@ from admittance.scheduling.state.workload_info import (
     family_quota_of,
 )
 
-UNDER_WAY_MAX: Final = 256
-"""So many may be on their way: they are not urgent, and where they are written down slowly, more of
-them would only keep back what is."""
+SEVERITY: Final = {
+    "TopologyPlacementFailed": 0,
+    "WaitingForQuota": 1,
+    "ExceedsMaxQuota": 2,
+    "ConflictingAdmissionChecks": 3,
+    "NoMatchingFlavor": 4,
+}
+"""Reasons of a NoFit; the most severe has the highest number. Source:
+`docs/spec/scheduling.md#5.5`."""
+
+MISCONFIGURED: Final = "Misconfigured"
+NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "ClusterQueueDoesNotExist"})
+"""Reasons why a LocalQueue without a ClusterQueue is inactive. The workload-controller stores its
+workloads as Misconfigured."""
+
+CLAUSES_MAX: Final = 8
+"""How many obstacles of one pod set a message names."""
+
+IN_FLIGHT_MAX: Final = 256
+"""How many refusals may be in flight. They are not urgent, and more of them would delay decisions
+that are."""
 
 
-def due(state: SchedulerState, now: datetime) -> list[Refused]:
-    """The refusals to be said now, marked as on their way. What is left over is due at once."""
-    refused = _urgent(state, now) if state.urgent_refusals else []
-    loud = state.refusal_queue
-    latest = now - state.config.refusal_delay
-    while loud.items and loud.items[0][0] <= latest:
-        room = min(
-            state.config.refusals_per_call - len(refused),
-            UNDER_WAY_MAX - len(state.refusals_in_flight),
+# The words. ---------------------------------------------------------------------------------
+
+
+def workload_reason(activity_reason: str) -> str:
+    """Returns the reason of workloads whose LocalQueue is inactive for that reason."""
+    return MISCONFIGURED if activity_reason in NO_CLUSTER_QUEUE else activity_reason
+
+
+def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> Refusal:
+    """Returns why nothing was assigned. ``among``: the flavors to mention; None: all flavors.
+
+    Among the flavors of the scan that failed, the least severe reason counts, since that flavor is
+    the nearest to serving. Within a flavor the most severe reason counts.
+    """
+    obstacles = _among(assignment.obstacles, among) or assignment.obstacles
+    if assignment.mode != NO_FIT:
+        return Refusal(
+            reason="WaitingForQuota",
+            message=obstacles_message(obstacles),
+            shortfalls=tuple(shortfall(one) for one in obstacles),
         )
-        if room <= 0:
-            break
-        who = loud.pop()
-        if isinstance(who, EquivalenceClass):
-            workloads = list(islice(who.unrefused(latest), room))
-            refusal = _of_class(who) if workloads else None
-            for workload in workloads:
-                assert refusal is not None
-                forget_reason(workload)
-                refused += _refused(state, workload, refusal, now, who.scan)
-            first = who.first()
-            queue = first[3].queue if first is not None else None
-            # Elsewhere whoever decides there says it; a domain that becomes ours is flushed.
-            if queue is not None and queue.domain is not None and queue.domain.owned:
-                schedule_class_refusal(queue, who)
-        elif _is_untold(who, latest):
-            assert who.inadmissible is not None, "it is set aside"
-            refusal = Refusal(reason=who.inadmissible.reason, message=who.inadmissible.message)
-            refused += _refused(state, who, refusal, now)
-        elif (standing := untold(who, latest)) is not None:
-            refused += _refused(state, who, standing[0], now, standing[1])
-    return refused
+    every = assignment.obstacles[assignment.failed_from :]
+    failed = _among(every, among) or every
+    by_flavor: dict[str, str] = {}
+    for one in failed:
+        other = by_flavor.get(one.flavor)
+        if other is None or SEVERITY[one.reason] > SEVERITY[other]:
+            by_flavor[one.flavor] = one.reason
+    reason = min(by_flavor.values(), key=SEVERITY.__getitem__, default="NoMatchingFlavor")
+    return Refusal(
+        reason=reason,
+        message=obstacles_message(failed),
+        shortfalls=tuple(shortfall(one) for one in failed),
+    )
 
 
-def _urgent(state: SchedulerState, now: datetime) -> list[Refused]:
-    """What is said without waiting whether it stays so: others wait to hear it."""
-    refused: list[Refused] = []
-    while state.urgent_refusals:
-        workload = next(iter(state.urgent_refusals))
-        del state.urgent_refusals[workload]
-        if _is_untold(workload, now):
-            assert workload.inadmissible is not None, "it is set aside"
-            refusal = Refusal(
-                reason=workload.inadmissible.reason, message=workload.inadmissible.message
-            )
-            refused += _refused(state, workload, refusal, now)
-            continue
-        cls = workload.cls
-        if cls is None or cls.parked is None or workload.status_reason == cls.parked.reason:
-            continue
-        if not workload.in_flight:
-            forget_reason(workload)
-            refused += _refused(state, workload, _of_class(cls), now, cls.scan)
-    return refused
+def _among(obstacles: Sequence[Obstacle], flavors: frozenset[str] | None) -> Sequence[Obstacle]:
+    """Returns the obstacles of these flavors."""
+    if flavors is None:
+        return obstacles
+    return [one for one in obstacles if not one.flavor or one.flavor in flavors]
 
 
-def _of_class(cls: EquivalenceClass[WorkloadInfo]) -> Refusal:
-    """Why the class is parked, with the numbers of every flavor: also of those that the last scan
-    did not come to. They are worked out once for all members, and only when they are said."""
-    first = cls.first()
-    assert cls.parked is not None and first is not None, "somebody of it is untold"
-    return with_all_flavors(first[3], cls.parked)
+def complete(
+    refusal: Refusal,
+    plan: FlavorPlan,
+    shape: Shape,
+    *,
+    own: bool = False,
+    held: FamilyQuota[WorkloadInfo] | None = None,
+) -> Refusal:
+    """Returns the refusal with the shortfalls of all flavors, those of the scan first.
+
+    ``own``: only flavors that the shape allows. ``held``: what the family of a variant holds.
+    """
+    known = {(one.pod_set, one.flavor, one.resource) for one in refusal.shortfalls}
+    more = [
+        shortfall(obstacle)
+        for one in examine(plan, shape, overlap=held)
+        for obstacle in _among(one.obstacles, shape.allowed if own else None)
+        if (obstacle.pod_set, obstacle.flavor, obstacle.resource) not in known
+    ]
+    if not more:
+        return refusal
+    return replace(refusal, shortfalls=(*refusal.shortfalls, *more))
 
 
 def with_all_flavors(workload: WorkloadInfo, refusal: Refusal) -> Refusal:
-    """The refusal with present numbers of the flavors that the scan did not try."""
+    """Returns the refusal with present numbers of the flavors that the scan did not try."""
     plan = workload.queue.plan if workload.queue is not None else None
     if plan is None or workload.shape is None:
         return refusal
@@ -105,9 +135,135 @@ def with_all_flavors(workload: WorkloadInfo, refusal: Refusal) -> Refusal:
     return complete(refusal, plan, workload.shape, own=workload.is_variant, held=held)
 
 
-def _is_untold(workload: WorkloadInfo, latest: datetime) -> bool:
-    aside = workload.inadmissible
-    if aside is None or aside.is_silent or workload.status_reason == aside.reason:
+def obstacles_message(obstacles: Sequence[Obstacle]) -> str:
+    """Returns the obstacles as a sentence: ``couldn't assign flavors to pod set main: cpu: 500m
+    short in flavor spot (1 asked, 500m free)``."""
+    by_pod_set: dict[str, list[str]] = {}
+    for one in obstacles:
+        by_pod_set.setdefault(one.pod_set, []).append(obstacle_message(one))
+    return "; ".join(
+        f"couldn't assign flavors to pod set {name}: {_listed(list(dict.fromkeys(clauses)))}"
+        for name, clauses in by_pod_set.items()
+    )
+
+
+def _listed(clauses: Sequence[str]) -> str:
+    """Returns the first clauses and the number of the others, which the shortfalls contain."""
+    if len(clauses) <= CLAUSES_MAX:
+        return ", ".join(clauses)
+    return f"{', '.join(clauses[:CLAUSES_MAX])}, and {len(clauses) - CLAUSES_MAX} more"
+
+
+def obstacle_message(one: Obstacle) -> str:
+    """Returns one obstacle in words, with its numbers."""
+    if not one.resource or one.message:
+        return one.message
+    wanted = plus(one.taken, one.requested)
+    if one.reason == "ExceedsMaxQuota":
+        asked = (
+            f"previously considered {render(one.resource, one.taken)} + "
+            f"{render(one.resource, one.requested)}"
+            if one.taken
+            else render(one.resource, one.requested)
+        )
+        most = render(one.resource, one.available)
+        return f"{one.resource}: {asked} > {most}, the most that flavor {one.flavor} can give"
+    lacking, asked, there = (
+        render(one.resource, much) for much in (wanted - one.available, wanted, one.available)
+    )
+    return f"{one.resource}: {lacking} short in flavor {one.flavor} ({asked} asked, {there} free)"
+
+
+def shortfall(one: Obstacle) -> Shortfall:
+    """Returns one obstacle as numbers."""
+    return Shortfall(
+        pod_set=one.pod_set,
+        flavor=one.flavor,
+        resource=one.resource,
+        requested=plus(one.taken, one.requested),
+        available=one.available,
+        reason=one.reason,
+        message=obstacle_message(one),
+    )
+
+
+def recorded_cursor(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
+    """Returns a cursor as the log has it."""
+    return tuple([dict(one) for one in cursor]) if cursor is not None else ()
+
+
+# The time. ----------------------------------------------------------------------------------
+
+
+def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
+    """Returns the refusals to publish now, in flight from now on. The rest stays due."""
+    refused = _urgent(state, now) if state.urgent_refusals else []
+    queued = state.refusal_queue
+    latest = now - state.config.refusal_delay
+    while queued.items and queued.items[0][0] <= latest:
+        room = min(
+            state.config.refusals_per_call - len(refused),
+            IN_FLIGHT_MAX - len(state.refusals_in_flight),
+        )
+        if room <= 0:
+            break
+        item = queued.pop()
+        if isinstance(item, EquivalenceClass):
+            workloads = list(islice(item.unrefused(latest), room))
+            refusal = _class_refusal(item) if workloads else None
+            for workload in workloads:
+                assert refusal is not None
+                forget_reason(workload)
+                refused += _refused(state, workload, refusal, now, item.scan)
+            first = item.first()
+            queue = first[3].queue if first is not None else None
+            # In other domains the leader there refuses; a domain that becomes ours is flushed.
+            if queue is not None and queue.domain is not None and queue.domain.owned:
+                schedule_class_refusal(queue, item)
+        elif _is_unrefused(item, latest):
+            refused += _refused(state, item, _own_refusal(item), now)
+        elif (blocked := _due_blocked_head(item, latest)) is not None:
+            refused += _refused(state, item, blocked[0], now, blocked[1])
+    return refused
+
+
+def _urgent(state: SchedulerState, now: datetime) -> list[Refused]:
+    """Returns the refusals that do not wait for `Config.refusal_delay`: a gate opens after them."""
+    refused: list[Refused] = []
+    while state.urgent_refusals:
+        workload = next(iter(state.urgent_refusals))
+        del state.urgent_refusals[workload]
+        if _is_unrefused(workload, now):
+            refused += _refused(state, workload, _own_refusal(workload), now)
+            continue
+        cls = workload.cls
+        if cls is None or cls.parked is None or workload.status_reason == cls.parked.reason:
+            continue
+        if not workload.in_flight:
+            forget_reason(workload)
+            refused += _refused(state, workload, _class_refusal(cls), now, cls.scan)
+    return refused
+
+
+def _own_refusal(workload: WorkloadInfo) -> Refusal:
+    """Returns why a workload is parked by itself."""
+    assert workload.inadmissible is not None
+    return Refusal(reason=workload.inadmissible.reason, message=workload.inadmissible.message)
+
+
+def _class_refusal(cls: EquivalenceClass[WorkloadInfo]) -> Refusal:
+    """Returns why the class is parked, with the numbers of every flavor. They are worked out once
+    for all workloads, and only when they are published."""
+    first = cls.first()
+    assert cls.parked is not None and first is not None
+    return with_all_flavors(first[3], cls.parked)
+
+
+def _is_unrefused(workload: WorkloadInfo, latest: datetime) -> bool:
+    """Returns whether it was parked by itself before ``latest`` for a reason that its status does
+    not have."""
+    why = workload.inadmissible
+    if why is None or why.is_silent or workload.status_reason == why.reason:
         return False
     return workload.parked_since is not None and workload.parked_since <= latest
 
@@ -124,48 +280,48 @@ def _refused(
         return ()
     state.set_in_flight(workload, domain, InFlight.REFUSED)
     state.refusals_in_flight[workload] = None
-    said = Refused(
+    fact = Refused(
         **state.decision_fields(workload, domain, now),
         refusal=refusal,
         scan=_scan(workload, scanned) if scanned is not None else None,
     )
-    return (said,)
+    return (fact,)
 
 
 def _scan(workload: WorkloadInfo, scanned: ScanRecord[WorkloadInfo]) -> Scan:
-    """How the workload's class came to be parked, for the log."""
+    """Returns how the workload's class came to be parked, for the log."""
     seen, at, first, cursor = scanned
     name = "" if first is workload else f"{first.key[0]}/{first.key[1]}"
-    return Scan(cursor=told(cursor), seen=seen, at=at, head=name)
+    return Scan(cursor=recorded_cursor(cursor), seen=seen, at=at, head=name)
 
 
-def earliest(state: SchedulerState) -> datetime | None:
-    """When a refusal may be due next; None: there is none to say, or none before some of those on
-    their way have been heard of."""
+def next_refusal_at(state: SchedulerState) -> datetime | None:
+    """Returns when the next refusal may be due; None: there is none, or too many are in flight."""
     items = state.refusal_queue.items
     if state.urgent_refusals:
         return state.now - state.config.refusal_delay
-    if len(state.refusals_in_flight) >= UNDER_WAY_MAX:
+    if len(state.refusals_in_flight) >= IN_FLIGHT_MAX:
         return None
     return items[0][0] + state.config.refusal_delay if items else None
 
 
-def stand(
+# Heads of StrictFIFO queues. ----------------------------------------------------------------
+
+
+def block_head(
     queue: Queue,
     workload: WorkloadInfo,
     assignment: Assignment,
     scanned: ScanRecord[WorkloadInfo],
     refusal: Refusal | None = None,
 ) -> None:
-    """The head was given nothing, and nobody may pass it. ``refusal``: why, if not for what came
-    of the scan."""
+    """Notes that the head got nothing and blocks its queue. ``refusal``: why, unless it follows
+    from the assignment."""
     now = queue.blocked_head
     if now is None or now.workload is not workload or now.assignment is not assignment:
-        before, now = (
-            now,
-            BlockedHead(
-                workload, assignment, scanned, refusal or refusal_of(assignment), scanned.at
-            ),
+        before = now
+        now = BlockedHead(
+            workload, assignment, scanned, refusal or refusal_of(assignment), scanned.at
         )
         if before is not None and before.workload is workload:
             now.is_scheduled = before.is_scheduled
@@ -177,27 +333,23 @@ def stand(
         queue.refusal_queue.put(now.since, workload)
 
 
-def standing_of(workload: WorkloadInfo) -> BlockedHead | None:
-    """How the workload stands at the head of its queue; None: it does not, or gets something."""
+def blocked_head_of(workload: WorkloadInfo) -> BlockedHead | None:
+    """Returns how the workload blocks its queue; None: it is not the head, or gets something."""
     queue = workload.queue
     if queue is None or queue.blocked_head is None or queue.blocked_head.workload is not workload:
         return None
     return queue.blocked_head if queue.head() is workload else None
 
 
-def untold(
+def _due_blocked_head(
     workload: WorkloadInfo, latest: datetime
 ) -> tuple[Refusal, ScanRecord[WorkloadInfo]] | None:
-    """What the head is to be told, with the numbers of every flavor, and how that came about; None:
-    it stands there no longer or not for long enough, or its status says so."""
-    queue = workload.queue
-    if (
-        queue is not None
-        and queue.blocked_head is not None
-        and queue.blocked_head.workload is workload
-    ):
-        queue.blocked_head.is_scheduled = False
-    found = standing_of(workload)
+    """Returns the refusal of a head that blocks its queue since ``latest`` or longer, with the
+    numbers of every flavor; None: its status has the reason, or it blocks the queue no longer."""
+    blocked = workload.queue.blocked_head if workload.queue is not None else None
+    if blocked is not None and blocked.workload is workload:
+        blocked.is_scheduled = False
+    found = blocked_head_of(workload)
     if found is None or found.since > latest or workload.status_reason == found.refusal.reason:
         return None
     return with_all_flavors(workload, found.refusal), found.scan

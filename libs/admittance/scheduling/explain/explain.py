@@ -20,8 +20,8 @@ from admittance.events.explanation import Ahead, Holder, OpenCheck, Outlook, Pre
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
-from admittance.scheduling.cycle.outcomes import NAMED_MAX
-from admittance.scheduling.cycle.reasons import of_workloads, refusal_of
+from admittance.scheduling.cycle.decisions import NAMED_MAX
+from admittance.scheduling.cycle.refusals import refusal_of, workload_reason
 from admittance.scheduling.explain import family_summary, remedies
 from admittance.scheduling.explain.flavor_report import (
     VICTIMS_MAX,
@@ -203,7 +203,7 @@ def why_not_considered(
         of_queue = state.catalog.activity(queue.name) if queue is not None else None
         if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
             return Refusal(reason=of_queue.reason, message=of_queue.message)
-        return Refusal(reason=of_workloads(activity.reason), message=activity.message)
+        return Refusal(reason=workload_reason(activity.reason), message=activity.message)
     if not workload.is_due(now):
         at = workload.requeue_at
         until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""

@@ -13,8 +13,7 @@ from admittance.events.shapes import Refusal
 from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
-from admittance.scheduling.cycle.reasons import SEVERITY
-from admittance.scheduling.cycle.refusals import standing_of
+from admittance.scheduling.cycle.refusals import SEVERITY, blocked_head_of
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.state.equivalence import Key
@@ -291,7 +290,7 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
         backoff = Refusal(reason="", message=f"waits{until(workload.requeue_at)}{because}")
         return _VariantLine(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
     refusal = refusal_for(workload)
-    if refusal is None and (standing := standing_of(workload)) is not None:
+    if refusal is None and (standing := blocked_head_of(workload)) is not None:
         refusal = standing.refusal
     if refusal is None:
         if workload.queue is None:

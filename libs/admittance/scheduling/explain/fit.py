@@ -9,7 +9,7 @@ import msgspec
 from admittance.api.units import BadQuantity
 from admittance.events.requests import FitReply
 from admittance.scheduling.cycle.flavor_assigner import examine
-from admittance.scheduling.cycle.reasons import told
+from admittance.scheduling.cycle.refusals import obstacles_message
 from admittance.scheduling.state.assignment import Obstacle
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Needs, Shape
@@ -54,7 +54,9 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
     if not obstacles:
         return FitReply(cluster_queue=name)
     reason = obstacles[0].reason
-    return FitReply(fits=False, reason=reason, message=told(obstacles), cluster_queue=name)
+    return FitReply(
+        fits=False, reason=reason, message=obstacles_message(obstacles), cluster_queue=name
+    )
 
 
 def _smallest(shape: Shape) -> Shape:

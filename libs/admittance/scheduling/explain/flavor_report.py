@@ -14,7 +14,7 @@ from admittance.quota.amounts import plus
 from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
 from admittance.scheduling.cycle.flavor_assigner import Verdict, examine
 from admittance.scheduling.cycle.nominate import Search
-from admittance.scheduling.cycle.reasons import sentence, shortfall
+from admittance.scheduling.cycle.refusals import obstacle_message, shortfall
 from admittance.scheduling.explain.preemption_blockers import (
     QuotaNeed,
     SearchBudget,
@@ -220,7 +220,7 @@ def _message(
     one: Verdict, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
 ) -> str:
     """The verdict as a sentence with numbers."""
-    what = ", ".join(sentence(obstacle) for obstacle in one.obstacles)
+    what = ", ".join(obstacle_message(obstacle) for obstacle in one.obstacles)
     match outcome:
         case "Fits":
             return "fits by borrowing from its cohort" if one.level else "fits"

@@ -14,8 +14,7 @@ from typing import Final
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import refusal_for
-from admittance.scheduling.cycle.reasons import of_workloads
-from admittance.scheduling.cycle.refusals import standing_of
+from admittance.scheduling.cycle.refusals import blocked_head_of, workload_reason
 from admittance.scheduling.explain import family_summary
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.state.queue import age_key, listed, position_in, stands
@@ -138,7 +137,7 @@ def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: 
         if workload.is_parent
         else refusal_for(workload)
     )
-    if why is None and (standing := standing_of(workload)) is not None:
+    if why is None and (standing := blocked_head_of(workload)) is not None:
         why = standing.refusal
     if why is not None:
         reason, message = why.reason, why.message
@@ -202,7 +201,7 @@ def _row_without_queue(state: SchedulerState, workload: WorkloadInfo) -> Pending
         position=0,
         priority=workload.priority,
         parked=True,
-        reason=of_workloads(activity.reason),
+        reason=workload_reason(activity.reason),
         message=activity.message,
         created=workload.created_at,
     )

@@ -1,4 +1,5 @@
-"""What a cycle's entries come to: assumed at once, and put in words for the log."""
+"""Decisions of a cycle: assumed in the scheduler's state at once, and written as facts for
+the log."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from itertools import islice, repeat
 from typing import Any, Final, TypeAlias
 
 from admittance.api.units import render
-from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
+from admittance.events.facts import (
+    Assigned,
+    Confirmed,
+    Planned,
+    Preempted,
+    Refused,
+    Revoked,
+)
 from admittance.events.shapes import (
     Admission,
     Grounds,
@@ -21,7 +29,8 @@ from admittance.events.shapes import (
 )
 from admittance.quota.cell import Cell
 from admittance.scheduling import families
-from admittance.scheduling.cycle.reasons import shortfall
+from admittance.scheduling.cycle.process import CycleEntry
+from admittance.scheduling.cycle.refusals import recorded_cursor, shortfall
 from admittance.scheduling.preemption import decision_inputs
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_handover import begin
@@ -37,37 +46,26 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, V
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
 NAMED_MAX: Final = 5
-"""So many victims are named in a message; of the others only the number is told."""
+"""How many victims a message names. It only counts the others."""
 
 HEADS_MAX: Final = 3_000
-"""So many heads of one cycle are named in one decision: the message must not become too long."""
+"""How many heads of one cycle a decision names, so that the message does not become too long."""
 
 
-class Outcomes:
-    """Carries out what the turns of one domain's cycle come to. ``decided``: what is to be stated,
-    in order."""
+class CycleDecisions:
+    """The decisions of one cycle of a domain, in order. Each is assumed in the state at once."""
 
-    def __init__(
-        self, state: SchedulerState, domain: Domain, decided: list[Decided], now: datetime
-    ) -> None:
+    def __init__(self, state: SchedulerState, domain: Domain, now: datetime) -> None:
+        self.made: list[Decided] = []
         self._state = state
         self._domain = domain
-        self._decided = decided
         self._now = now
-        domain.seen = state.seen
 
-    def accept(
-        self,
-        queue: Queue,
-        workload: WorkloadInfo,
-        assignment: Assignment,
-        victims: Sequence[Victim],
-        *,
-        plans: bool = False,
-    ) -> None:
-        """The assignment is charged, and what the victims hold is handed on with it; or, with
-        plans, they are to give it up later."""
-        state = self._state
+    def accept(self, entry: CycleEntry, *, plans: bool) -> None:
+        """Assigns the entry its quota. Quota of its victims passes to it in the same commit, or,
+        with ``plans``, the victims are preempted later."""
+        state, queue, workload = self._state, entry.queue, entry.workload
+        assignment, victims = entry.assignment, entry.victims
         remove_from_queue(queue, workload)
         queue.forget_preemptor(workload)
         workload.cursor = None
@@ -82,7 +80,7 @@ class Outcomes:
             pending = pending_preemption_of(victims, issued=False)
             message = f"Quota reserved in ClusterQueue {queue.name}, once {named(victims)} went"
         elif victims:
-            preempts = self._handed_on(queue, workload, victims, assignment)
+            preempts = self._handed_on(entry)
             message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
         giver = families.sibling_to_replace(state, workload, queue.name, admission)
         if giver is not None:
@@ -99,9 +97,9 @@ class Outcomes:
             migrates_from=giver,
             now=self._now,
         )
-        self._decided.append(
+        self.made.append(
             Assigned(
-                **self._about(workload),
+                **self._fields(workload),
                 admission=admission,
                 message=message,
                 taken=taken,
@@ -117,34 +115,26 @@ class Outcomes:
         if workload.family is not None:
             families.family_changed(state, workload.family, self._now)
 
-    def is_blocked(self) -> bool:
-        """Nobody may get quota afresh now."""
-        return self._state.pods_ready.blocks(self._domain)
-
-    def preempt(
-        self,
-        queue: Queue,
-        workload: WorkloadInfo,
-        victims: Sequence[Victim],
-        assignment: Assignment,
-    ) -> bool:
-        """The victims are told to go, and the workload's status tells for whom it waits."""
+    def preempt(self, entry: CycleEntry) -> bool:
+        """Preempts the victims that are not preempted yet, and refuses the preemptor until they
+        have stopped. Returns whether a victim was preempted now."""
+        workload, victims, assignment = entry.workload, entry.victims, entry.assignment
         staying = [one for one in victims if not one.workload.is_leaving]
         for one in victims:
             one.workload.preemptor_waits = True
         if any(one.workload.in_flight for one in staying):
-            # What was decided of it is not written yet: said now, it would name a revision that
-            # is about to move.
+            # A decision about a victim is not stored yet, and this one would name a revision that
+            # is about to change.
             return False
         scans = self._scans(workload)
         loops = LoopGuard(self._state)
-        for victim, why, message in reasons(
-            queue, workload, staying, decision_inputs.short(assignment)
+        for victim, why, message in preemption_reasons(
+            entry.queue, workload, staying, decision_inputs.short(assignment)
         ):
-            self._under_way(victim.workload, InFlight.PREEMPTED)
-            self._decided.append(
+            self._set_in_flight(victim.workload, InFlight.PREEMPTED)
+            self.made.append(
                 Preempted(
-                    **self._about(victim.workload),
+                    **self._fields(victim.workload),
                     reason=victim.reason,
                     message=loops.told(workload, victim, message),
                     by=f"{workload.key[0]}/{workload.key[1]}",
@@ -156,23 +146,15 @@ class Outcomes:
             )
         if workload.status_reason != WAITS_FOR_VICTIMS and not self._state.config.as_kueue:
             refusal = waiting(victims, assignment)
-            self._under_way(workload, InFlight.REFUSED)
-            self._decided.append(
-                Refused(**self._about(workload), refusal=refusal, scan=next(scans))
-            )
+            self._set_in_flight(workload, InFlight.REFUSED)
+            self.made.append(Refused(**self._fields(workload), refusal=refusal, scan=next(scans)))
         return bool(staying)
 
-    def _handed_on(
-        self,
-        queue: Queue,
-        workload: WorkloadInfo,
-        victims: Sequence[Victim],
-        assignment: Assignment,
-    ) -> tuple[HandedOn, ...]:
+    def _handed_on(self, entry: CycleEntry) -> tuple[HandedOn, ...]:
         loops = LoopGuard(self._state)
         found: list[HandedOn] = []
-        for victim, why, message in reasons(
-            queue, workload, victims, decision_inputs.short(assignment)
+        for victim, why, message in preemption_reasons(
+            entry.queue, entry.workload, entry.victims, decision_inputs.short(entry.assignment)
         ):
             other = victim.workload
             found.append(
@@ -182,38 +164,38 @@ class Outcomes:
                     uid=other.uid,
                     revision=other.revision,
                     reason=victim.reason,
-                    message=loops.told(workload, victim, message),
+                    message=loops.told(entry.workload, victim, message),
                     grounds=why,
-                    times=loops.times(workload, other),
+                    times=loops.times(entry.workload, other),
                 )
             )
         return tuple(found)
 
     def _scans(self, workload: WorkloadInfo) -> Iterator[Scan | None]:
-        """For the statements of one turn: only the first one tells how it came about."""
+        """Yields the scan for the first decision about an entry, and None for the others."""
         yield self._scan(workload, True)
         yield from repeat(None)
 
     def _scan(self, workload: WorkloadInfo, preempts: bool) -> Scan | None:
-        """What the log must know of this turn beside the state."""
-        began, beside = self._domain.scan_cursors, self._domain.unlogged_heads
-        cursor = began.get(workload)
+        """Returns what a replay needs beside the stored state to make the decision again."""
+        cursors, heads = self._domain.scan_cursors, self._domain.unlogged_heads
+        cursor = cursors.get(workload)
         usages: dict[str, float] = {}
         if preempts and self._state.accounts is not None:
             for queue in self._domain.queues:
                 if queue.lanes is not None:
                     usages |= queue.lanes.recorded_usages()
-        if cursor is None and not beside and not usages:
+        if cursor is None and not heads and not usages:
             return None
-        lost = len(beside) > HEADS_MAX
-        heads = () if lost else tuple([head(one, began.get(one)) for one in beside])
-        beside.clear()
-        return Scan(cursor=told(cursor), heads=heads, lost=lost, usages=usages)
+        lost = len(heads) > HEADS_MAX
+        recorded = () if lost else tuple([head(one, cursors.get(one)) for one in heads])
+        heads.clear()
+        return Scan(cursor=recorded_cursor(cursor), heads=recorded, lost=lost, usages=usages)
 
-    def _under_way(self, workload: WorkloadInfo, what: InFlight) -> None:
+    def _set_in_flight(self, workload: WorkloadInfo, what: InFlight) -> None:
         self._state.set_in_flight(workload, self._domain, what)
 
-    def _about(self, workload: WorkloadInfo) -> dict[str, Any]:
+    def _fields(self, workload: WorkloadInfo) -> dict[str, Any]:
         return self._state.decision_fields(workload, self._domain, self._now)
 
 
@@ -230,8 +212,11 @@ def assume_assigned(
     migrates_from: WorkloadInfo | None,
     now: datetime,
 ) -> HandedOn | None:
-    """Charges the workload for an assignment in flight. The quota of ``givers`` passes to it;
-    ``migrates_from``: the sibling that it replaces. Returns what the decision says of that one."""
+    """Charges the workload for an assignment that is in flight from now on.
+
+    The quota of ``givers`` passes to it; ``migrates_from`` is the sibling that it replaces. Returns
+    what the decision says about that sibling.
+    """
     if givers:
         begin(state, domain, workload, givers)
     charging.charge(state, workload, queue, admission, cells)
@@ -247,20 +232,17 @@ def assume_assigned(
 
 
 def head(workload: WorkloadInfo, cursor: Cursor | None) -> Head:
-    """The workload as one that had its turn."""
-    return Head(name=f"{workload.key[0]}/{workload.key[1]}", cursor=told(cursor))
+    """Returns the workload as a processed head in the log."""
+    return Head(name=f"{workload.key[0]}/{workload.key[1]}", cursor=recorded_cursor(cursor))
 
 
-def told(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
-    """A cursor as the log has it."""
-    return tuple([dict(one) for one in cursor]) if cursor is not None else ()
-
-
-def reasons(
+def preemption_reasons(
     queue: Queue, preemptor: WorkloadInfo, victims: Sequence[Victim], short: tuple[Taken, ...]
 ) -> Iterator[tuple[Victim, Grounds, str]]:
-    """By which right and with which numbers each of them has to go, and that in words. Unless
-    shares were compared, it is the same for all of one queue and priority, however many."""
+    """Yields each victim with the rule and the numbers that allow its preemption, and a sentence.
+
+    Unless shares were compared, they are worked out once per queue, priority and rule.
+    """
     known: dict[tuple[str, int, str], tuple[Grounds, str]] = {}
     for victim in victims:
         held = victim.workload.charge
@@ -276,7 +258,7 @@ def reasons(
 
 
 def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
-    """What a preemptor waits for: whom, and how much it asks for of what is short."""
+    """Returns the refusal of a preemptor: its victims, and the quota that it lacks."""
     lacking = ", ".join(map(_lacking, decision_inputs.short(assignment)))
     going = f"for {named(victims)} to go" if victims else "for what others preempt to be free"
     return Refusal(
@@ -291,9 +273,11 @@ def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
 
 
 def named(victims: Sequence[Victim]) -> str:
-    """Who has to go, with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``. A
-    family is one, whichever of its variants go."""
-    going = {_household(one.workload): one.workload.priority for one in victims}
+    """Names the victims with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``.
+
+    The variants of a family are named once, by their parent.
+    """
+    going = {_name_of_family(one.workload): one.workload.priority for one in victims}
     names = [
         f"{namespace}/{name} at priority {priority}"
         for (namespace, name), priority in islice(going.items(), NAMED_MAX)
@@ -304,8 +288,8 @@ def named(victims: Sequence[Victim]) -> str:
     return f"{number} ({', '.join(names)})"
 
 
-def _household(workload: WorkloadInfo) -> Key:
-    """The name that people know it by: of a variant, its parent's."""
+def _name_of_family(workload: WorkloadInfo) -> Key:
+    """Returns the name that users know: of a variant, its parent's."""
     family = workload.family
     return family.parent.key if family is not None and family.parent is not None else workload.key
 
