@@ -1,4 +1,4 @@
-"""Links and paths on the pages exist."""
+"""Links, paths and modules that pages and docstrings name exist."""
 
 import re
 from pathlib import Path
@@ -39,11 +39,45 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-def test_files_named_in_the_architecture_exist() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    named = set(re.findall(r"`([\w/]+/[\w/]+\.py)`", text))
-    homes = (ROOT, ROOT / "libs" / "admittance")
-    assert [path for path in sorted(named) if not any((h / path).exists() for h in homes)] == []
+PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:py|yaml|sh|md|json|toml|yml))`")
+HOMES = [ROOT, ROOT / "libs" / "admittance", ROOT / "services" / "admittance", ROOT / "tests"]
+DOTTED = re.compile(r"(?<!`)`(admittance\.[\w.]+)`")
+SOURCES = [
+    path
+    for base in ("libs", "services", "tests", "tools", "benchmarks")
+    for path in sorted((ROOT / base).rglob("*.py"))
+]
+
+
+def is_defined(dotted: str) -> bool:
+    """Whether a module or package has the name, or a module that contains the last words."""
+    parts = dotted.split(".")
+    for split in range(len(parts), 0, -1):
+        for base in ("libs", "services"):
+            path = ROOT.joinpath(base, *parts[:split])
+            if split == len(parts) and path.is_dir():
+                return True
+            for file in (path.with_suffix(".py"), path / "__init__.py"):
+                if file.exists() and set(parts[split:]) <= set(
+                    re.findall(r"\w+", file.read_text())
+                ):
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_named_on_a_page_exist(page: Path) -> None:
+    named = sorted(set(PATH.findall(page.read_text())))
+    assert [path for path in named if not any((home / path).exists() for home in HOMES)] == []
+
+
+def test_modules_named_on_pages_and_in_docstrings_exist() -> None:
+    named = {
+        (path.relative_to(ROOT).as_posix(), dotted)
+        for path in (*PAGES, *SOURCES)
+        for dotted in DOTTED.findall(path.read_text())
+    }
+    assert [one for one in sorted(named) if not is_defined(one[1])] == []
 
 
 def test_a_workload_is_followed_through_at_most_25_files() -> None:
