@@ -161,10 +161,7 @@ def marked(key: str, kept: StoredObject, now: datetime) -> PlannedWrite:
     """The write that marks the object for deletion."""
     meta = replace(kept.object.metadata, deletion_timestamp=now)
     going = replace(kept.object, metadata=meta)
-    told = Applied(kind=going.kind, namespace=meta.namespace, name=meta.name, outcome="terminating")
-    return PlannedWrite(
-        key, going.kind, meta.namespace, meta.name, going, encode(going), kept.revision, told
-    )
+    return planned_write(key, going, kept.revision, "terminating")
 
 
 def unneeded(controller: Controller) -> list[tuple[str, StoredObject]]:
@@ -305,13 +302,27 @@ class PlannedWrite(NamedTuple):
     """One object of an apply: the value to write (None: nothing), and the result to report."""
 
     key: str
-    kind: str
-    namespace: str
-    name: str
     object: Any
     value: bytes | None
     expected: int
-    told: Applied
+    result: Applied
+
+    @property
+    def kind(self) -> str:
+        kind: str = self.object.kind
+        return kind
+
+    @property
+    def name(self) -> str:
+        name: str = self.object.metadata.name
+        return name
+
+
+def planned_write(key: str, manifest: Any, expected: int, outcome: str) -> PlannedWrite:
+    """The write of a manifest. ``outcome``: the word of its result."""
+    meta = manifest.metadata
+    result = Applied(kind=manifest.kind, namespace=meta.namespace, name=meta.name, outcome=outcome)
+    return PlannedWrite(key, manifest, encode(manifest), expected, result)
 
 
 def _content(manifest: Any) -> Any:
@@ -342,50 +353,22 @@ def plan(
         manifest = replace(manifest, metadata=meta)  # noqa: PLW2901
         key = key_of(manifest)
         old = objects.get(key)
-        told = Applied(
-            kind=manifest.kind, namespace=meta.namespace, name=meta.name, outcome="created"
-        )
         if isinstance(manifest, AdmissionCheck):
             # Only its controller sets the status.
             status = old.object.status if old is not None else None
             manifest = replace(manifest, status=status)  # noqa: PLW2901
-        if old is None:
-            filled = replace(
-                manifest,
-                metadata=replace(
-                    meta,
-                    uid=uid_of(f"{key}/{now.isoformat()}"),
-                    generation=1,
-                    creation_timestamp=now,
-                    resource_version="",
-                ),
-            )
-        elif _content(old.object) == _content(manifest):
-            told = replace(told, outcome="unchanged", revision=old.revision)
-            yield PlannedWrite(
-                key, manifest.kind, meta.namespace, meta.name, old.object, None, old.revision, told
-            )
+        if old is not None and _content(old.object) == _content(manifest):
+            same = planned_write(key, old.object, old.revision, "unchanged")
+            result = replace(same.result, revision=old.revision)
+            yield same._replace(value=None, result=result)
             continue
-        else:
-            told = replace(told, outcome="changed")
-            before = old.object.metadata
-            filled = replace(
-                manifest,
-                metadata=replace(
-                    meta,
-                    uid=before.uid,
-                    generation=before.generation + 1,
-                    creation_timestamp=before.creation_timestamp,
-                    resource_version="",
-                ),
-            )
-        yield PlannedWrite(
-            key,
-            manifest.kind,
-            meta.namespace,
-            meta.name,
-            filled,
-            encode(filled),
-            objects.expected(key),
-            told,
+        before = old.object.metadata if old is not None else None
+        meta = replace(
+            meta,
+            uid=before.uid if before else uid_of(f"{key}/{now.isoformat()}"),
+            generation=before.generation + 1 if before else 1,
+            creation_timestamp=before.creation_timestamp if before else now,
+            resource_version="",
         )
+        outcome = "changed" if before else "created"
+        yield planned_write(key, replace(manifest, metadata=meta), objects.expected(key), outcome)

@@ -5,10 +5,10 @@ A workload does not change before its outbox is published, so every leader makes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -45,6 +45,14 @@ class _PodSets(Kept, frozen=True, kw_only=True):
 
 _pod_sets = msgspec.json.Decoder(_PodSets)
 _template = msgspec.json.Decoder(_Template)
+
+_PLAIN: Final[Mapping[str, Callable[..., Fact]]] = {
+    "requeued": facts.Requeued,
+    "rejected": facts.Rejected,
+    "pending": facts.Pending,
+    "noted": facts.Noted,
+}
+"""Facts with only a reason and a message, by the outbox entry."""
 
 
 class MessageBuilder:
@@ -99,18 +107,12 @@ class MessageBuilder:
                 return facts.QuotaReserved(**common, **said, admission=workload.status.admission)
             case "admitted":
                 return self._admitted(workload, common, said)
+            case "requeued" | "rejected" | "pending" | "noted":
+                return _PLAIN[say.what](**common, **said)
             case "evicted":
                 preempted = "Preempted" in (say.reason, say.detail)
                 by = workload.status.preempted_by if preempted else None
                 return facts.Evicted(**common, **said, preempted_by=by, underlying_cause=say.detail)
-            case "requeued":
-                return facts.Requeued(**common, **said)
-            case "rejected":
-                return facts.Rejected(**common, **said)
-            case "pending":
-                return facts.Pending(**common, **said)
-            case "noted":
-                return facts.Noted(**common, **said)
             case "check_requested":
                 return self._check_requested(workload, say, revision, common)
             case "check_withdrawn":

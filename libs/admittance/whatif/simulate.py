@@ -229,7 +229,7 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
     _update_checks(copy)
     for one, warnings in zip(planned, proposed.warnings, strict=True):
         more = cautions(one, limits, objects)
-        yield replace(one.told, revision=0, warnings=(*warnings, *more))
+        yield replace(one.result, revision=0, warnings=(*warnings, *more))
 
 
 def _update_checks(copy: BucketCopy) -> None:

@@ -16,11 +16,10 @@ import structlog
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import encode
 from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
-from admittance.control.manifest_changes import PlannedWrite
+from admittance.control.manifest_changes import PlannedWrite, planned_write
 from admittance.control.objects import Objects
 from admittance.events.names import token
 from admittance.events.reader import Reader, Unreadable
-from admittance.events.requests import Applied
 from admittance.events.subjects import ALIVE_CHECK, object_key
 from admittance.events.system import CheckAlive
 from admittance.runtime import clock
@@ -192,11 +191,8 @@ class HeartbeatListener:
         return planned
 
     def _planned(self, check: AdmissionCheck) -> PlannedWrite:
-        meta = check.metadata
-        key = object_key("admissioncheck", "", meta.name)
-        expected = self._objects.expected(key)
-        told = Applied(kind=check.kind, namespace="", name=meta.name, outcome="changed")
-        return PlannedWrite(key, check.kind, "", meta.name, check, encode(check), expected, told)
+        key = object_key("admissioncheck", "", check.metadata.name)
+        return planned_write(key, check, self._objects.expected(key), "changed")
 
     def _tell(self, controller: str, now: float) -> None:
         rivals = self._beats.rivals(controller, now)

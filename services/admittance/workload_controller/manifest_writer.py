@@ -63,7 +63,7 @@ class ManifestWriter:
     async def write(self, planned: list[PlannedWrite]) -> list[Applied]:
         """Writes the planned objects; returns the result of each, with its revision. Raises
         StaleRevision, Refused or Unavailable."""
-        results = [one.told for one in planned]
+        results = [one.result for one in planned]
         todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
         await self._durables.before(one.object for _, one in todo)
         most = BATCH_MAX - 1  # and the guard
@@ -78,7 +78,7 @@ class ManifestWriter:
             written = []
             for offset, (number, one) in enumerate(part):
                 revision = last - len(part) + 1 + offset
-                results[number] = msgspec.structs.replace(one.told, revision=revision)
+                results[number] = msgspec.structs.replace(one.result, revision=revision)
                 kept = StoredObject(one.object, one.value or b"", revision)
                 written.append((one, kept))
                 before = self.controller.objects.get(one.key)
@@ -89,7 +89,7 @@ class ManifestWriter:
             for one, kept in written:
                 if kept.revision > self.controller.objects.expected(one.key):
                     self.controller.keep_object(one.key, one.object, kept.value, kept.revision)
-                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.told.outcome)
+                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.result.outcome)
         self._on_written()
         return results
 

@@ -106,7 +106,7 @@ class Manifests:
         about = with_condition(kept.object, condition)
         told = Applied(kind=about.kind, namespace="", name=check, outcome="changed")
         expected = self._controller.objects.expected(key)
-        planned = PlannedWrite(key, about.kind, "", check, about, encode(about), expected, told)
+        planned = PlannedWrite(key, about, encode(about), expected, told)
         return (yield from self._put_all([planned]))
 
     def _update_checks(self) -> Any:
@@ -120,10 +120,7 @@ class Manifests:
                 kind=check.kind, namespace="", name=check.metadata.name, outcome="changed"
             )
             expected = controller.objects.expected(key)
-            name = check.metadata.name
-            todo.append(
-                PlannedWrite(key, check.kind, "", name, check, encode(check), expected, told)
-            )
+            todo.append(PlannedWrite(key, check, encode(check), expected, told))
         yield from self._put_all(todo)
 
     def _put_all(self, todo: list[PlannedWrite]) -> Any:

@@ -419,7 +419,7 @@ def test_what_was_deleted_can_be_applied_again() -> None:
     for controller in (bench.controller, heir):
         controller.keep_object(key, None, b"", 9)
         (planned,) = plan(controller.objects, [manifest], now=NOON)
-        assert (planned.expected, planned.told.outcome) == (9, "created")
+        assert (planned.expected, planned.result.outcome) == (9, "created")
 
 
 def test_an_older_word_of_an_object_revives_nothing() -> None:
