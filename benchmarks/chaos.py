@@ -24,8 +24,8 @@ from admittance.cli.bench.system import Child, start
 from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
-from admittance.runtime.nats_server.server import EmbeddedServer
 from benchmarks import chaos_cluster
 from benchmarks.chaos_jobs import (
     QUEUES,

@@ -24,10 +24,10 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Refused, SetupError, Unavailable, passes
-from admittance.runtime.nats_server.cluster import ServerCluster
 from admittance.runtime.tasks import set_within
 from benchmarks import chaos_jobs
 from benchmarks.faults import Fault, Faults, Fleet
+from benchmarks.server_cluster import ServerCluster
 from benchmarks.trail import read_trail, replay
 
 READY_SECONDS: Final = 180.0

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from admittance.cli.bench.system import Child, start
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.nats_server.cluster import ServerCluster
+from benchmarks.server_cluster import ServerCluster
 
 LAST_WORDS_MAX: Final = 300
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import psutil
 
-from admittance.runtime.nats_server.server import EmbeddedServer, binary, greets
+from admittance.runtime.embedded_server import EmbeddedServer, binary, greets
 
 LIMIT = 20.0
 """Seconds that a test waits for an event before it gives up. No promise about time."""

@@ -21,8 +21,8 @@ from admittance.runner.launcher import DockerExecutor
 from admittance.runner.plan import probe_docker
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
-from admittance.runtime.nats_server.server import EmbeddedServer
 from integration.runner.harness import World, until
 
 DOCKER = shutil.which("docker") or ""

@@ -12,8 +12,8 @@ from typing import Final
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
-from admittance.runtime.nats_server.server import EmbeddedServer
 
 START_SECONDS: Final = 20.0
 """How long a started program may take until it listens."""

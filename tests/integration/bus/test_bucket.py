@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+import leases
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import BucketReader, Entry
@@ -95,8 +96,8 @@ async def test_a_reader_is_back_after_the_server_was_killed_and_misses_nothing(
 async def test_a_liveness_key_expires_and_readers_see_it(bus: Bus) -> None:
     following = Following(BucketReader(bus, ("_alive.>",), bucket=CLAIMS))
     await lease_store.write_heartbeat(bus, "scheduler", "one", ttl_seconds=1)
-    assert await lease_store.is_alive(bus, "scheduler", "one")
+    assert await leases.is_alive(bus, "scheduler", "one")
     await until(lambda: len(following.seen) == 2)
     assert following.seen[1].value is None
-    assert not await lease_store.is_alive(bus, "scheduler", "one")
+    assert not await leases.is_alive(bus, "scheduler", "one")
     await following.stop()

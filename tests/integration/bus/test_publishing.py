@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+import leases
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _PendingAcks
@@ -115,26 +116,26 @@ async def test_a_batch_of_a_thousand_fits_and_one_more_does_not(bus: Bus) -> Non
 
 
 async def test_a_decision_is_refused_after_a_takeover(bus: Bus) -> None:
-    epoch = await lease_store.take_epoch(bus, "cohort-x", "first", expected=0)
+    epoch = await leases.take_epoch(bus, "cohort-x", "first", expected=0)
     fenced = Outgoing(DECISION, b"{}", lease_store.fence("cohort-x", epoch))
     assert await bus.publish(fenced) > epoch
-    newer = await lease_store.take_epoch(bus, "cohort-x", "second", expected=epoch)
+    newer = await leases.take_epoch(bus, "cohort-x", "second", expected=epoch)
     with pytest.raises(Fenced):
         await bus.publish(fenced)
     with pytest.raises(Fenced):
         await bus.atomic([fenced, fenced])
     with pytest.raises(StaleRevision):
-        await lease_store.take_epoch(bus, "cohort-x", "first", expected=epoch)
+        await leases.take_epoch(bus, "cohort-x", "first", expected=epoch)
     assert (await lease_store.read_epoch(bus, "cohort-x"))[0] == newer
 
 
 async def test_a_batch_begun_before_the_takeover_is_refused_at_its_commit(bus: Bus) -> None:
-    epoch = await lease_store.take_epoch(bus, "cohort-x", "first", expected=0)
+    epoch = await leases.take_epoch(bus, "cohort-x", "first", expected=0)
     fence = lease_store.fence("cohort-x", epoch)
     begun = {**fence, "Nats-Batch-Id": "b1", "Nats-Batch-Sequence": "1"}
     await bus.nc.publish(DECISION, b"{}", headers=begun)
     await bus.nc.flush()
-    await lease_store.take_epoch(bus, "cohort-x", "second", expected=epoch)
+    await leases.take_epoch(bus, "cohort-x", "second", expected=epoch)
     commit = {**begun, "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
     with pytest.raises(Fenced):
         await bus.publish(Outgoing(DECISION, b"{}", commit))

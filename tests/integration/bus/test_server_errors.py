@@ -13,9 +13,11 @@ from typing import Any
 
 import nats.errors
 import pytest
+from benchmarks.server_cluster import ServerCluster
 
 from admittance.runtime import errors
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
     Busy,
     Fenced,
@@ -30,8 +32,6 @@ from admittance.runtime.errors import (
     passes,
     refusal,
 )
-from admittance.runtime.nats_server.cluster import ServerCluster
-from admittance.runtime.nats_server.server import EmbeddedServer
 
 from servers import LIMIT, within
 

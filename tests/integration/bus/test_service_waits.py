@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from benchmarks.server_cluster import free_ports
 
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavailable
-from admittance.runtime.nats_server.cluster import free_ports
-from admittance.runtime.nats_server.server import EmbeddedServer
 from admittance.runtime.process import supervise
 from admittance.runtime.process import supervise as service
 from admittance.runtime.process.settings import Settings

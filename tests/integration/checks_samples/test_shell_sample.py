@@ -11,7 +11,7 @@ from sample_programs import SAMPLES, Admit, program
 
 from admittance.cli.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.runtime.embedded_server import EmbeddedServer
 
 pytestmark = [
     pytest.mark.bus,

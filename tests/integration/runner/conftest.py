@@ -9,7 +9,7 @@ import pytest
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.runtime.embedded_server import EmbeddedServer
 from integration.runner.harness import World
 
 

@@ -26,8 +26,8 @@ from admittance.events.subjects import STREAM, subject_of, workload_key
 from admittance.runner.service import run
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Refused
-from admittance.runtime.nats_server.server import EmbeddedServer
 from admittance.runtime.process.settings import Settings
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import encode as encode_workload

@@ -10,8 +10,9 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import past
-from admittance.runtime.leader.lease_store import fence, read_epoch, take_epoch
+from admittance.runtime.leader.lease_store import fence, read_epoch
 from admittance.workload.phase import holds_quota
+from leases import take_epoch
 
 from builders import a_manifest, an_admission
 from processes import Fleet, apply, eventually, queues, submit, workload, workloads

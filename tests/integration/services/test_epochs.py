@@ -14,10 +14,11 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import past
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
-from admittance.runtime.leader.lease_store import epoch_subject, read_epoch, take_epoch
+from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
 from admittance.runtime.process.settings import Settings
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.service import run as run_controller
+from leases import take_epoch
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, health, queues, submit, workload

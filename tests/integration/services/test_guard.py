@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+import leases
 from admittance.events.facts import Deactivated
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision, Superseded
-from admittance.runtime.leader import lease_store
 from admittance.workload.bucket_reader import read
 from admittance.workload.stored import head
 from admittance.workload_controller.checkpoints import HistoryRecorder, JournalAtTakeover
@@ -26,7 +26,7 @@ KEY = "flavor.f"
 
 async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -> None:
     # An epoch is a place on the log.
-    epochs = [await lease_store.take_epoch(bus, "d", "x", expected=n) for n in (0, 1)]
+    epochs = [await leases.take_epoch(bus, "d", "x", expected=n) for n in (0, 1)]
     first, second = (WriteGuard(bus, epoch) for epoch in epochs)
     await first.take()
     assert await first.write([bucket.put_message(KEY, b"1", expected=0)]) == 3

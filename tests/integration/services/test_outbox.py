@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+import leases
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
@@ -75,7 +76,7 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
     dying = asyncio.create_task(
         service.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
     )
-    epoch = await lease_store.take_epoch(bus, DOMAIN, "me", expected=0)
+    epoch = await leases.take_epoch(bus, DOMAIN, "me", expected=0)
     decided = facts.Assigned(
         namespace="ns",
         name="w",
@@ -86,7 +87,7 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
     )
     fence = lease_store.fence(DOMAIN, epoch)
     await bus.publish(Outgoing(subject_of(decided), encode(decided), fence))
-    await lease_store.publish_barrier(bus, DOMAIN, "me", epoch)
+    await leases.publish_barrier(bus, DOMAIN, "me", epoch)
     await within(cut.died.wait())
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
         await dying

@@ -19,9 +19,10 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import Entry, get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import Past, past
-from admittance.runtime.leader.lease_store import fence, take_epoch
+from admittance.runtime.leader.lease_store import fence
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
+from leases import take_epoch
 
 from builders import a_manifest, an_admission
 from processes import Fleet, apply, eventually, queues, settled, submit, workload

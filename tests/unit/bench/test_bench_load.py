@@ -25,7 +25,7 @@ from admittance.events.requests import (
 )
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.nats_server.server import EmbeddedServer
+from admittance.runtime.embedded_server import EmbeddedServer
 
 pytestmark = pytest.mark.bus
 

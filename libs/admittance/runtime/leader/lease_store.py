@@ -17,11 +17,10 @@ import msgspec
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import Reader, SetAside, Unreadable, number
-from admittance.events.system import Alive, Barrier, Epoch
+from admittance.events.system import Alive, Epoch
 from admittance.lease.lease_state import Fence
-from admittance.runtime import clock
-from admittance.runtime.bus.bucket import NO_MESSAGE, TTL, Entry, delete_message, get, put_message
-from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
+from admittance.runtime.bus.bucket import NO_MESSAGE, TTL, Entry, delete_message, put_message
+from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus
 from admittance.runtime.errors import Refused
 from admittance.runtime.telemetry.logger import log_set_aside
 
@@ -89,21 +88,6 @@ async def end_of_log(bus: Bus) -> int:
     return int(info["state"]["last_seq"])
 
 
-async def take_epoch(bus: Bus, domain: str, owner: str, *, expected: int) -> int:
-    """Takes over a domain whose last epoch is ``expected``. Returns the new epoch. Raises
-    StaleRevision if another instance was faster."""
-    content = Epoch(domain=domain, owner=owner, time=clock.now())
-    headers = {EXPECTED: str(expected)}
-    return await bus.publish(Outgoing(epoch_subject(domain), _encode(content), headers))
-
-
-async def publish_barrier(bus: Bus, domain: str, owner: str, epoch: int) -> int:
-    """Publishes a fenced barrier. Its echo follows all decisions before it. Raises Fenced."""
-    content = Barrier(domain=domain, owner=owner, epoch=epoch)
-    subject = f"{subjects.BARRIER}{token(domain)}"
-    return await bus.publish(Outgoing(subject, _encode(content), fence(domain, epoch)))
-
-
 # Heartbeats. ------------------------------------------------------------------------------
 
 
@@ -148,9 +132,3 @@ def instance_of(entry: Entry) -> str:
         if TTL not in entry.headers:
             raise Unreadable("it has no time to live")
     return instance
-
-
-async def is_alive(bus: Bus, service: str, instance: str) -> bool:
-    """Whether the heartbeat of the instance has not expired."""
-    entry: Entry | None = await get(bus, alive_key(service, instance), bucket=subjects.CLAIMS)
-    return entry is not None and entry.value is not None

@@ -17,8 +17,8 @@ import structlog
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import write_refusals
+from admittance.runtime.embedded_server import FREE_BYTES_MIN, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
-from admittance.runtime.nats_server.server import FREE_BYTES_MIN, EmbeddedServer
 
 CHECK_SECONDS: Final = 0.2
 FULL: Final = 1 << 20

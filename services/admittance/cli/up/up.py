@@ -29,6 +29,7 @@ from admittance.runner.launcher import EXECUTORS, executor_of
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
     AccessDenied,
     NoServer,
@@ -37,7 +38,6 @@ from admittance.runtime.errors import (
     Unavailable,
     passes,
 )
-from admittance.runtime.nats_server.server import EmbeddedServer
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import (

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.embedded_server import EmbeddedServer, Member
 from admittance.runtime.errors import AdmittanceError, Unavailable
-from admittance.runtime.nats_server.server import EmbeddedServer, Member
 
 NAME: Final = "admittance"
 

@@ -1,1 +1,0 @@
-"""nats-servers as child processes: one on a data folder, or several as a cluster."""
