@@ -189,7 +189,7 @@ def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queu
     if joint is None:
         return None
     if joint.receiver is not workload:
-        return quota_handover.heard_of(state, workload)
+        return quota_handover.remove_giver(state, workload)
     quota_handover.end(state, joint)
     return None
 
