@@ -124,7 +124,7 @@ def _explain_pending(
 
 
 def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | None:
-    """What a workload with quota still waits for; None: it holds no quota."""
+    """The explanation of a workload with quota; None: it holds no quota."""
     charge = workload.charge
     if charge is None:
         return None

@@ -135,7 +135,7 @@ def _unblocked_by(
     name: str,
     verdicts: tuple[VariantVerdict, ...],
 ) -> Iterator[str]:
-    """What would unblock any of its variants."""
+    """Changes that would unblock any of the variants, one phrase each."""
     family = parent.family
     assert family is not None
     if queue is not None and not verdicts:
@@ -167,7 +167,7 @@ def _unblocked_by(
 
 
 def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInfo) -> Iterator[str]:
-    """What would unblock a variant that waits for its family."""
+    """Changes that would unblock a variant that waits for its family, one phrase each."""
     family = workload.family
     if family is None or queue is None or workload.charge is not None:
         return

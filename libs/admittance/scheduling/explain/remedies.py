@@ -1,4 +1,4 @@
-"""Returns what would unblock a pending workload: one phrase per alternative, naming the objects."""
+"""Lists changes that would unblock a pending workload. Each phrase names the object to change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOLDERS_NAMED_MAX: Final = 3
 def to_be_considered(
     state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> Iterator[str]:
-    """What has to change before the scheduler considers the workload at all."""
+    """Changes after which the scheduler considers the workload."""
     namespace, local_name = workload.local_queue
     local = state.catalog.local_queues.get(workload.local_queue)
     if local is None:
@@ -60,7 +60,7 @@ def to_be_considered(
 
 
 def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
-    """What the checks of an inactive ClusterQueue lack."""
+    """Changes of checks after which the ClusterQueue is active."""
     for name in islice(state.catalog.lists[queue].names(), NAMED_MAX):
         check = state.catalog.checks.get(name)
         if check is None:
@@ -109,7 +109,7 @@ def of_flavor(
     needs: Iterable[QuotaNeed],
     held_by: Sequence[Holder],
 ) -> Iterator[str]:
-    """What would make the workload fit into one flavor."""
+    """Changes after which the workload fits into the flavor."""
     if verdict.outcome == "Ineligible":
         yield from _of_ineligible(verdict)
         return
@@ -152,7 +152,7 @@ def _of_ineligible(verdict: FlavorVerdict) -> Iterator[str]:
 
 
 def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence[Holder]) -> str:
-    """How much more quota has to be free in which node of the tree, and its largest holders."""
+    """The missing free quota, the node of the cohort tree without it, and its largest holders."""
     flavor, resource = cell.fr
     node, limited = bound_by(cell)
     missing = render(resource, wanted - max(0, available(cell)))

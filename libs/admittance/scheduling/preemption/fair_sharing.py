@@ -268,10 +268,9 @@ HeapItem = TypeVar("HeapItem", QueueItem, CohortItem)
 class Targets:
     """The queues to preempt in, those with the largest share first.
 
-    A queue comes up again as long as it has candidates and borrows, and so do the cohorts above
-    it; but for the preemptor's own side, which need not borrow. What is taken from a queue moves
-    its own share and those of the cohorts above it, and no others, so only these find their places
-    anew.
+    A queue is returned again as long as it has candidates, and it and every cohort above it
+    borrows; nodes on the preemptor's own side need not borrow. A removed victim changes only the
+    shares of its queue and of the cohorts above, so only these are placed anew.
     """
 
     def __init__(
