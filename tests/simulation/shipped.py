@@ -9,6 +9,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
+from math import inf
 from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
@@ -17,14 +18,17 @@ import msgspec
 import structlog
 
 from admittance.events.names import token
-from admittance.events.subjects import DEADLETTER, EPOCH
+from admittance.events.subjects import CLAIMS, DEADLETTER, EPOCH
 from admittance.events.system import DeadLetter
 from admittance.lease.lease_state import CONTROLLER
 from admittance.provisioning_check import service as provisioning_check
 from admittance.retry_timer import service as retry_timer
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.streams import KV_CLAIMS
+from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
+from admittance.runtime.leader.lease_store import alive_key
 from admittance.runtime.process.settings import Settings
 from admittance.scheduler import service as scheduler
 from admittance.scheduling.scheduler import Scheduler
@@ -33,16 +37,20 @@ from admittance.workload_controller import service as workload_controller
 from simulation.facade import LoopKernel, ServerView
 from simulation.kernel import Kernel
 from simulation.loop import Process, VirtualLoop
+from simulation.mutations import mutated
 from simulation.network import Network
 from simulation.run import LEASE_SECONDS, World
 from simulation.scenario import Fault
 from simulation.server import Server
 from simulation.stream import Stored
 
+LOUD: Final = 4
+"""Every fourth seed has real heartbeats."""
 URL: Final = "nats://127.0.0.1:4222"
-HEARTBEAT_SECONDS: Final = 5.0
+HEARTBEAT_SECONDS: Final = 15.0
 """Between heartbeats of pull requests, which cost more than all else in an idle system."""
 COMPARE_SECONDS: Final = 10.0
+NEVER_SECONDS: Final = 1e6
 REST_SECONDS: Final = 25.0
 """Nothing was stored for so long: two comparisons of schedules, and the end of a lease."""
 RESTART_SECONDS: Final = 0.5
@@ -61,15 +69,58 @@ IDLE_LEASE_SECONDS: Final = 600.0
 IDLE_HEARTBEAT_SECONDS: Final = 300.0
 
 
+class QuietHeart:
+    """The heartbeats of one elector, sent by the server itself as long as nothing is wrong.
+
+    In an idle system heartbeats are more than half of all that happens. So the key of an instance
+    stays without them, and from a fault on it lives as long as after its last heartbeat.
+    ``beat_now`` has the instance beat once.
+    """
+
+    def __init__(self, world: ShippedWorld, elector: LeaderElector) -> None:
+        self.beat_now = elector._beat_now
+        self._world = world
+        self._elector = elector
+        self._claims = world.server.nats.streams[KV_CLAIMS]
+        key = alive_key(elector._service, elector._instance)
+        self._subject = f"$KV.{CLAIMS}.{key}"
+
+    def renew(self) -> None:
+        """The key does not expire, and the elector knows that."""
+        self._claims.expire_at(self._subject, inf)
+        self._elector._last_beat = inf
+
+    def silence(self) -> None:
+        """The last heartbeat was up to a quarter of a lease ago."""
+        now, elector = self._world.loop.now, self._elector
+        since = self._world.rng.random() * LEASE_SECONDS / 4
+        if elector._last_beat == inf:
+            elector._last_beat = now - since
+            self._claims.expire_at(self._subject, now + LEASE_SECONDS - since)
+
+
 class Life:
     """One life of a service, with what it made: its bus, its elections, of a scheduler its
     state."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, world: ShippedWorld, process: Process) -> None:
         self.process = process
+        self.hearts: list[QuietHeart] = []
+        self._world = world
+        process.on_kill.append(self.silence)
         self.buses: list[Bus] = []
         self.electors: list[LeaderElector] = []
         self.shells: list[Any] = []
+
+    def silence(self) -> None:
+        """It is not heard any more: the keys of its hearts expire."""
+        for heart in self.hearts:
+            heart.silence()
+
+    def disturb(self) -> None:
+        """It can be heard again, and says that it is alive."""
+        for heart in self.hearts:
+            self._world.loop.post(self.process, heart.beat_now.set)
 
     def relax(self) -> None:
         """Lengthens leases and intervals of heartbeats: nothing goes wrong any more, and they cost
@@ -107,8 +158,9 @@ class ShippedWorld(World):
             for module in (workload_controller, retry_timer):
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
             stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
-            if not self.mechanisms.barrier:
-                stack.enter_context(patch.object(LeaderElector, "take", _without_barrier))
+            stack.enter_context(mutated(self.mechanisms))
+            if self.seed % LOUD:
+                stack.enter_context(patch.object(LeaderElector, "_beat", _beating(self)))
             structlog.configure(
                 processors=[structlog.contextvars.merge_contextvars, self._log],
                 wrapper_class=structlog.make_filtering_bound_logger(20 if self.story.keep else 50),
@@ -171,7 +223,7 @@ class ShippedWorld(World):
             super()._start(name)
             return
         process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))
-        self.lives[name] = Life(process)
+        self.lives[name] = Life(self, process)
         self.story.tell(name, "starts")
 
         def ended(error: BaseException | None) -> None:
@@ -186,7 +238,7 @@ class ShippedWorld(World):
             service=kind.SERVICE,
             instance=name,
             lease_seconds=LEASE_SECONDS,
-            compare_seconds=COMPARE_SECONDS,
+            compare_seconds=COMPARE_SECONDS if self.mechanisms.timers_compared else NEVER_SECONDS,
         )
         bus = await Bus.connect(
             URL,
@@ -240,26 +292,35 @@ class ShippedWorld(World):
                 self.kernel.after(fault.seconds, lambda: self._start(name))
             case "pause":
                 process.pause()
+                self.lives[name].silence()
                 self.kernel.after(fault.seconds, lambda: self._resume(process))
             case "partition" | "mute":
                 mute, deaf = self.rng.choice(((True, True), (True, False), (False, True)))
                 if fault.what == "mute":
                     mute, deaf = True, False
                 resets = self.rng.random() < 0.3
+                if mute or resets:
+                    self.lives[name].silence()
                 for wire in wires:
                     wire.silence(fault.seconds, out=mute, back=deaf)
                     if resets:
                         wire.lose()
-                self.kernel.after(fault.seconds, self._stir)
+                self.kernel.after(fault.seconds, lambda: self._restore(process))
             case _:
                 for wire in wires:
                     wire.slow = 200.0 if fault.what == "slower" else 40.0
                 self.kernel.after(fault.seconds, lambda: self._speed_up(process))
 
     def _resume(self, process: Process) -> None:
-        self._stir()
         if process.alive:
             process.resume(self.rng)
+        self._restore(process)
+
+    def _restore(self, process: Process) -> None:
+        self._stir()
+        life = self.lives[process.name]
+        if process.alive and life.process is process:
+            life.disturb()
 
     def _speed_up(self, process: Process) -> None:
         self._stir()
@@ -278,7 +339,26 @@ class ShippedWorld(World):
 
 _SHELL: Final = scheduler.Shell
 _run: Final = LeaderElector.run
-_take: Final = LeaderElector.take
+
+
+def _beating(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
+    """`LeaderElector._beat` with a quiet heart."""
+
+    async def beat(self: LeaderElector) -> None:
+        heart = QuietHeart(world, self)
+        world.life.hearts.append(heart)
+        while True:
+            heart.renew()
+            await heart.beat_now.wait()
+            heart.beat_now.clear()
+            try:
+                await self._write_heartbeat()
+            except (Refused, Unavailable):
+                heart.silence()
+                await asyncio.sleep(LEASE_SECONDS / 4)
+                heart.beat_now.set()
+
+    return beat
 
 
 def _noting(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
@@ -289,10 +369,6 @@ def _noting(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any
         await _run(self)
 
     return run
-
-
-async def _without_barrier(self: LeaderElector, domains: Any, *, barrier: bool) -> list[str]:
-    return await _take(self, domains, barrier=False)
 
 
 def _owner(epoch: Stored) -> str:

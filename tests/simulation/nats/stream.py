@@ -115,6 +115,8 @@ class Stream:
         self._batches: dict[str, tuple[float, Batch]] = {}
         self._expiry: dict[str, float] = {}
         """When the newest message of a subject expires; infinity: never, after all."""
+        self._wakes: dict[str, float] = {}
+        """When it is looked whether the message of a subject has expired."""
         self._readers: dict[str, tuple[Consumer, ...]] = {}
         self.config: dict[str, Any] = {}
         self.configure(config)
@@ -325,27 +327,33 @@ class Stream:
             else:
                 consumer.crashed()
 
-    def expire_now(self, subject: str) -> None:
-        """Has the newest message of a subject expire."""
-        self._expiry[subject] = self.loop.now
-        self._expire(subject)
+    def expire_at(self, subject: str, when: float) -> None:
+        """Has the newest message of a subject expire then; infinity: never."""
+        found = self.last.get(subject)
+        if found is not None and found.data:
+            self._expire_at(subject, when)
 
     def _expire_at(self, subject: str, when: float) -> None:
         # One timer for each key, however often it is renewed.
-        known = subject in self._expiry
         self._expiry[subject] = when
-        if not known and when < inf:
-            self.loop.at(when, self._expire, subject)
+        if when < self._wakes.get(subject, inf):
+            self._wakes[subject] = when
+            self.loop.at(when, self._look_whether_expired, subject, when)
 
-    def _expire(self, subject: str) -> None:
+    def _look_whether_expired(self, subject: str, at: float) -> None:
+        if self._wakes.get(subject) != at:
+            return
+        del self._wakes[subject]
         when = self._expiry.get(subject, inf)
         if when > self.loop.now:
             if when < inf:
-                self.loop.at(when, self._expire, subject)
-            else:
-                self._expiry.pop(subject, None)
-            return
-        del self._expiry[subject]
+                self._expire_at(subject, when)
+        else:
+            self.expire_now(subject)
+
+    def expire_now(self, subject: str) -> None:
+        """Has the newest message of a subject expire."""
+        self._expiry.pop(subject, None)
         message = self.last.get(subject)
         if message is None:
             return
