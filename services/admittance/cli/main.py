@@ -1,25 +1,35 @@
-"""The script ``admit``. It imports little before its error handling, so that Ctrl-C never prints a
-traceback."""
-
-from __future__ import annotations
+"""The script ``admit``. It installs signal handlers before it imports anything that takes time, so
+that a signal at the start ends it in silence."""
 
 import gc
 import os
+import signal
 import sys
-from pathlib import PurePath
 
-from admittance.cli.support.errors import INTERRUPTED
-from admittance.runtime.process.startup import YOUNG, end_at_once_on_signals
+INTERRUPTED = 130
+"""Equals `admittance.cli.support.errors.INTERRUPTED`, which takes long to import."""
+IS_SCRIPT = os.path.basename(sys.argv[0]) == "admit"  # noqa: PTH119  (pathlib takes long to import)
 
-# A signal ends `serve` and `up` at once while their modules are still being imported.
-if PurePath(sys.argv[0]).name == "admit" and sys.argv[1:2] in (["serve"], ["up"]):
+
+def end_at_once() -> None:
+    """Makes Ctrl-C end the process at once: nothing has begun that needs an orderly end."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+
+
+if IS_SCRIPT:
+    end_at_once()
+if IS_SCRIPT and sys.argv[1:2] in (["serve"], ["up"]):
+    from admittance.runtime.process.startup import end_at_once_on_signals
+
     end_at_once_on_signals()
 
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
+    if not IS_SCRIPT:
+        end_at_once()
     # Imports make many objects that live until the end: a search for garbage finds none.
-    gc.set_threshold(YOUNG)
+    gc.set_threshold(50_000)
     try:
         from admittance.cli.commands.program import invoke
 
@@ -31,6 +41,7 @@ def main() -> None:
         if not isinstance(error.__context__, KeyboardInterrupt):
             raise
         status = INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if status == INTERRUPTED:
         # Skips the shutdown of the interpreter, which would report a second Ctrl-C.
         _leave(status)
@@ -41,7 +52,7 @@ def _leave(status: int) -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (KeyboardInterrupt, OSError):
+    except OSError:
         pass
     os._exit(status)
 

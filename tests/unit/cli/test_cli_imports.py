@@ -92,27 +92,40 @@ def test_completion_imports_neither_the_client_nor_a_renderer(line: str) -> None
 
 
 INTERRUPTED_IMPORT = """
-import sys
-from admittance.cli.main import main
+import os, signal, sys
 
-MODULE = sys.argv[1]
+MODULE, HOW = sys.argv[1:]
+sys.argv = ["admit", "get", "workloads"]
 
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == MODULE:
+        if name == MODULE and HOW == "signal":
+            os.kill(os.getpid(), signal.SIGINT)
+        elif name == MODULE:
             raise KeyboardInterrupt
         return None
 
 sys.meta_path.insert(0, Interrupting())
-sys.argv = ["admit", "get", "workloads"]
+from admittance.cli.main import main
 main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "admittance.cli.get", "nats", "asyncio"])
-def test_an_interrupt_while_a_module_is_imported_ends_in_silence(module: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "how"),
+    [
+        ("typer", "signal"),
+        ("admittance.cli.commands.program", "signal"),
+        ("nats", "signal"),
+        ("typer", "exception"),
+        ("admittance.cli.get", "exception"),
+        ("nats", "exception"),
+        ("asyncio", "exception"),
+    ],
+)
+def test_an_interrupt_while_a_module_is_imported_ends_in_silence(module: str, how: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_IMPORT, module],
+        [sys.executable, "-c", INTERRUPTED_IMPORT, module, how],
         capture_output=True,
         text=True,
         env={**os.environ, "ADMIT_NATS_URL": "nats://127.0.0.1:1"},

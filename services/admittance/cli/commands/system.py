@@ -14,6 +14,7 @@ from admittance.cli.support.options import (
     Call,
     UrlFrom,
     call_options_without_output,
+    raise_on_interrupt,
     run,
     run_forever,
     with_options,
@@ -186,6 +187,7 @@ def bench(
     if not generator.is_file():
         raise BadInput(f"{generator}: no such file")
     url = call.url if call.url_from is UrlFrom.OPTION else None
+    raise_on_interrupt()
     status = run_benchmark(
         generator,
         json_path=json_path,
@@ -243,6 +245,7 @@ def replay(
 
     if not files:
         raise BadInput("nothing to replay: name scenario files, or use --from-log SEQ")
+    raise_on_interrupt()
     status = replay.replay(files, out=out, check=check)
     if status:
         raise typer.Exit(status)

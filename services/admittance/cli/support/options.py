@@ -4,8 +4,9 @@ They may stand before or after the command name; those after it win.
 """
 
 import os
+import signal
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
@@ -183,6 +184,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> None:
     with closing(work):  # Ctrl-C before it starts: Python would warn that it never ran.
         import asyncio  # late: it would take half of the time of help and completion
 
+        raise_on_interrupt()
         status = asyncio.run(work)
     if status:
         raise typer.Exit(status)
@@ -199,3 +201,10 @@ def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
             status = runner.run(work)
     if status:
         raise typer.Exit(status)
+
+
+def raise_on_interrupt() -> None:
+    """From here on Ctrl-C raises KeyboardInterrupt, so that a command ends in order. Until then the
+    handler of `main` ends the process at once."""
+    with suppress(ValueError):  # Only the main thread may do this.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
