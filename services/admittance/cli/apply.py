@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -18,17 +17,15 @@ from admittance.api.workload import Job, Workload
 from admittance.cli import lifecycle
 from admittance.cli.get import find
 from admittance.cli.show.capacity_requests import record_of
-from admittance.cli.show.objects import Found
+from admittance.cli.show.objects import Found, lookup
 from admittance.cli.submit import submission_of, submit_all
 from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
-from admittance.events.reader import Unreadable
 from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
 from admittance.provisioning.records import Record
 from admittance.runtime import clock
-from admittance.workload.bucket_reader import read
 from admittance.workload.check_rows import row_of
 
 APPLY_SECONDS: Final = 30.0
@@ -201,10 +198,10 @@ async def _is_gone(bus: Link, found: Found, before: Record | None) -> bool:
     """Whether it was deleted or replaced within a few seconds."""
     until = clock.monotonic() + PATIENCE_SECONDS
     while clock.monotonic() < until:
-        entry = await bus.get(found.key)
-        if entry is None or entry.value is None:
+        present = await lookup(bus, found.key)
+        if present is None:
             return True
-        now = record_of(Found(entry.key, entry.value, entry.revision))
+        now = record_of(present)
         if now is not None and before is not None and now.spec.id != before.spec.id:
             return True
         await asyncio.sleep(PAUSE_SECONDS)
@@ -214,11 +211,8 @@ async def _is_gone(bus: Link, found: Found, before: Record | None) -> bool:
 async def _what_follows(bus: Link, record: Record) -> str:
     spec = record.spec
     key = kinds.WORKLOAD.object_key(record.metadata.namespace, spec.workload)
-    entry = await bus.get(key)
-    workload = None
-    if entry is not None and entry.value is not None:
-        with suppress(Unreadable):
-            workload = read(entry.key, entry.value)
+    found = await lookup(bus, key)
+    workload = found.workload() if found is not None and found.is_workload() else None
     row = None if workload is None else row_of(workload.status.admission_checks, spec.check)
     freed = "its provider frees the capacity"
     if workload is None or row is None or workload.metadata.uid != spec.uid:

@@ -14,22 +14,19 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 from admittance.api.checks import AdmissionCheck
 from admittance.api.workload import CheckState
 from admittance.cli.get import find
 from admittance.cli.lifecycle import outcome_of
 from admittance.cli.show import tables
 from admittance.cli.show.families import Family, family_of, is_parent
-from admittance.cli.show.objects import Found
+from admittance.cli.show.objects import Found, lookup
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.cli.wait import follow
 from admittance.events import facts
-from admittance.events.reader import BROKEN
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
@@ -139,13 +136,12 @@ async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:
     """Controller by check name; checks that do not exist are left out."""
     found = {}
     for row in rows:
-        entry = await bus.get(kinds.CHECK.object_key("", row.name))
-        if entry is None or entry.value is None:
+        stored = await lookup(bus, kinds.CHECK.object_key("", row.name))
+        if stored is None:
             continue
-        try:
-            check = msgspec.json.decode(entry.value, type=AdmissionCheck)
-        except BROKEN as error:
-            raise AnswerIsNo(f"{entry.key} in the bucket is no AdmissionCheck: {error}") from None
+        check = stored.decoded(AdmissionCheck)
+        if check is None:
+            raise AnswerIsNo(f"{stored.key} in the bucket is not an AdmissionCheck")
         found[row.name] = check.spec.controller_name
     return found
 

@@ -22,7 +22,7 @@ from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, Output, key_values
-from admittance.cli.support.output import Column, Progress, Table
+from admittance.cli.support.output import Progress, Table, columns_of
 from admittance.conformance.checks import kit as check_kit
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED, KitReport
 from admittance.conformance.program import OwnServer, embedded
@@ -32,7 +32,7 @@ from admittance.conformance.providers.requester import RequestShape
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.telemetry import logs
 
-COLUMNS = (Column("CASE"), Column("OUTCOME"), Column("WHAT"))
+COLUMNS = columns_of("CASE", "OUTCOME", "WHAT")
 
 OnCase: TypeAlias = Callable[[str], None]
 """Called with the name of the case that starts."""

@@ -17,7 +17,7 @@ from admittance.cli.show.event_lines import (
     line_of,
 )
 from admittance.cli.show.families import is_parent, rules_for, tags_of
-from admittance.cli.show.objects import Found
+from admittance.cli.show.objects import Found, lookup
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
@@ -106,9 +106,9 @@ class VariantNames:
     async def names(self) -> tuple[str, ...]:
         """The names known now, including variants deleted since the last call."""
         key = kinds.WORKLOAD.object_key(self._namespace, self._workload)
-        entry = await self._bus.get(key)
-        if entry is not None and entry.value is not None:
-            parent = Found(entry.key, entry.value, entry.revision).workload()
+        found = await lookup(self._bus, key)
+        if found is not None:
+            parent = found.workload()
             spec = head(parent)
             if is_parent(parent):
                 rules = await rules_for(self._bus, self._namespace, spec.queue_name)

@@ -18,7 +18,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import NOTHING, Column, Table
+from admittance.cli.support.output import NOTHING, Table, columns_of
 from admittance.cli.support.times import age, span, stamp
 from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Room
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
@@ -296,18 +296,18 @@ def outlook(one: Outlook) -> str:
 
 def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
     """Current numbers of each flavor for each pod set: one row per resource."""
-    columns = (
-        Column("POD SET"),
-        Column("FLAVOR"),
-        Column("RESOURCE"),
-        Column("ASKED", right=True),
-        Column("FREE", right=True),
-        Column("SHORT", right=True),
-        Column("USED", right=True),
-        Column("NOMINAL", right=True),
-        Column("AT MOST", right=True),
-        Column("FITS"),
-        Column("WHY"),
+    columns = columns_of(
+        "POD SET",
+        "FLAVOR",
+        "RESOURCE",
+        "#ASKED",
+        "#FREE",
+        "#SHORT",
+        "#USED",
+        "#NOMINAL",
+        "#AT MOST",
+        "FITS",
+        "WHY",
     )
     rows: list[tuple[str, ...]] = []
     for one in verdicts:
@@ -351,13 +351,7 @@ def _message(verdict: FlavorVerdict) -> str:
 
 def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
     """Workloads to be preempted, and the rule that selects each."""
-    columns = (
-        Column("WORKLOAD"),
-        Column("CLUSTERQUEUE"),
-        Column("PRIORITY", right=True),
-        Column("RULE"),
-        Column("REQUESTED"),
-    )
+    columns = columns_of("WORKLOAD", "CLUSTERQUEUE", "#PRIORITY", "RULE", "REQUESTED")
     rows = [
         (
             f"{one.namespace}/{one.name}",
@@ -373,14 +367,8 @@ def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
 
 def holder_table(holders: Sequence[Holder]) -> Table:
     """Workloads that hold the scarce quota."""
-    columns = (
-        Column("WORKLOAD"),
-        Column("CLUSTERQUEUE"),
-        Column("FLAVOR"),
-        Column("AMOUNT", right=True),
-        Column("PRIORITY", right=True),
-        Column("BORROWING"),
-        Column("PREEMPTION"),
+    columns = columns_of(
+        "WORKLOAD", "CLUSTERQUEUE", "FLAVOR", "#AMOUNT", "#PRIORITY", "BORROWING", "PREEMPTION"
     )
     rows = [
         (

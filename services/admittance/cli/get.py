@@ -10,7 +10,15 @@ from typing import Any, Final
 from msgspec.structs import astuple, replace
 
 from admittance.cli.show import tables
-from admittance.cli.show.objects import Found, field, shown_object, shown_queue, shown_workload
+from admittance.cli.show.objects import (
+    Found,
+    field,
+    lookup,
+    lookup_all,
+    shown_object,
+    shown_queue,
+    shown_workload,
+)
 from admittance.cli.show.selection import Selection, select
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
@@ -119,9 +127,8 @@ async def find(bus: Link, kind: Kind, name: str) -> Found:
     """The object of that kind and name, in the namespace of the call. Raises AnswerIsNo."""
     namespace = bus.call.namespace
     for key in kind.keys(namespace, name):
-        entry = await bus.get(key)
-        if entry is not None and entry.value is not None:
-            return Found(entry.key, entry.value, entry.revision)
+        if (found := await lookup(bus, key)) is not None:
+            return found
     where = f" in namespace {namespace}" if kind.namespaced else ""
     raise AnswerIsNo(f'{kind.qualified} "{name}" not found{where}')
 
@@ -130,16 +137,9 @@ async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
     """All readable objects of a kind, sorted by name; namespace None: of all namespaces.
 
     Prints a warning about objects that cannot be read."""
-    found = readable(
-        kind,
-        [
-            Found(entry.key, entry.value, entry.revision)
-            for pattern in kind.patterns(namespace)
-            for entry in await bus.read_all(pattern)
-            if entry.value is not None
-        ],
-    )
-    return sorted(found, key=lambda one: (one.namespace, one.name))
+    patterns = kind.patterns(namespace)
+    found = [one for pattern in patterns for one in await lookup_all(bus, pattern)]
+    return sorted(readable(kind, found), key=lambda one: (one.namespace, one.name))
 
 
 def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
@@ -299,8 +299,7 @@ async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[Pe
     async def one(row: PendingRow) -> PendingRow:
         if not row.parked or row.reason not in BACKOFF_REASONS:
             return row
-        entry = await bus.get(kinds.WORKLOAD.object_key(row.namespace, row.name))
-        found = None if entry is None or entry.value is None else Found(entry.key, entry.value, 0)
+        found = await lookup(bus, kinds.WORKLOAD.object_key(row.namespace, row.name))
         if found is None or not found.is_workload():
             return row
         workload, now = found.workload(), clock.now()

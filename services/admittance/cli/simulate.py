@@ -15,7 +15,7 @@ from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import NOTHING, Column, Table
+from admittance.cli.support.output import NOTHING, Table, columns_of
 from admittance.events.requests import Applied, Delete
 from admittance.events.shapes import Admission
 from admittance.events.whatif import (
@@ -177,15 +177,8 @@ def _show(title: str, table: Table, count: int, *, wide: bool) -> None:
 
 def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
     """Workloads that would lose their quota."""
-    columns = (
-        Column("WORKLOAD"),
-        Column("CLUSTERQUEUE"),
-        Column("PRIORITY", right=True),
-        Column("LOSES"),
-        Column("WHEN"),
-        Column("WHY"),
-        Column("THEN"),
-        Column("MESSAGE", wide=True),
+    columns = columns_of(
+        "WORKLOAD", "CLUSTERQUEUE", "#PRIORITY", "LOSES", "WHEN", "WHY", "THEN", "+MESSAGE"
     )
     return Table(
         columns,
@@ -213,15 +206,8 @@ def _cause(one: WouldBeEvicted) -> str:
 
 def starting(rows: Sequence[WouldStart]) -> Table:
     """Workloads that would get quota."""
-    columns = (
-        Column("WORKLOAD"),
-        Column("QUEUE"),
-        Column("CLUSTERQUEUE"),
-        Column("FLAVORS"),
-        Column("WHEN"),
-        Column("NOTE"),
-        Column("WITHOUT"),
-        Column("PRIORITY", right=True, wide=True),
+    columns = columns_of(
+        "WORKLOAD", "QUEUE", "CLUSTERQUEUE", "FLAVORS", "WHEN", "NOTE", "WITHOUT", "+#PRIORITY"
     )
     return Table(
         columns,
@@ -255,14 +241,8 @@ def _note(one: WouldStart) -> str:
 
 def waiting(rows: Sequence[WouldWait]) -> Table:
     """Workloads that would wait."""
-    columns = (
-        Column("WORKLOAD"),
-        Column("QUEUE"),
-        Column("CLUSTERQUEUE"),
-        Column("POSITION", right=True),
-        Column("WHY"),
-        Column("WITHOUT"),
-        Column("PRIORITY", right=True, wide=True),
+    columns = columns_of(
+        "WORKLOAD", "QUEUE", "CLUSTERQUEUE", "#POSITION", "WHY", "WITHOUT", "+#PRIORITY"
     )
     return Table(
         columns,

@@ -19,14 +19,13 @@ from admittance.api.workload import AdmissionConstraints, Job, Workload
 from admittance.cli import fit, lifecycle
 from admittance.cli.show import objects
 from admittance.cli.show.families import rules_for
-from admittance.cli.show.objects import Found
+from admittance.cli.show.objects import lookup, lookup_all
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.events import facts
 from admittance.events.requests import SettledReply
-from admittance.events.subjects import object_key
 from admittance.runtime import chance, clock
 from admittance.workload.phase import Phase
 from admittance.workload.stored import VARIANT, StoredWorkload
@@ -178,10 +177,10 @@ async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
     if workload.spec.role != VARIANT:
         return False
     meta = workload.metadata
-    entry = await bus.get(object_key("workload", meta.namespace, meta.name))
-    if entry is None or entry.value is None:
+    found = await lookup(bus, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
+    if found is None:
         return False
-    present = decode_object(entry.value).manifest
+    present = decode_object(found.data).manifest
     return isinstance(present, Workload) and (
         replace(present.spec, active=True) != replace(workload.spec, active=True)
     )
@@ -196,8 +195,7 @@ async def _warn_of_missing_queues(bus: Link, submissions: Sequence[Submission]) 
         if not queue:
             output.warn("the workload names no queue: it waits until it gets one")
             continue
-        entry = await bus.get(object_key("localqueue", namespace, queue))
-        if entry is None or entry.value is None:
+        if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
             output.warn(
                 f"LocalQueue {namespace}/{queue} does not exist: the workload waits until it is "
                 "created"
@@ -363,7 +361,7 @@ def stem(command: Sequence[str]) -> str:
 async def _only_queue(bus: Link, namespace: str) -> str:
     """The only LocalQueue of the namespace. Raises AnswerIsNo or BadInput if there is not one."""
     [pattern] = kinds.LOCAL_QUEUE.patterns(namespace)
-    names = [Found(e.key, b"", e.revision).name for e in await bus.read_all(pattern)]
+    names = [found.name for found in await lookup_all(bus, pattern)]
     if len(names) == 1:
         return names[0]
     if not names:
@@ -388,7 +386,5 @@ async def _defaults(bus: Link, namespace: str, queue: str) -> dict[str, str]:
 
 
 async def _plain(bus: Link, key: str) -> dict[str, Any]:
-    entry = await bus.get(key)
-    if entry is None or entry.value is None:
-        return {}
-    return Found(entry.key, entry.value, entry.revision).plain()
+    found = await lookup(bus, key)
+    return {} if found is None else found.plain()

@@ -15,7 +15,7 @@ from admittance.cli.doctor.set_aside import remedy, set_aside
 from admittance.cli.support import output
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import UNKNOWN, Column, Table
+from admittance.cli.support.output import UNKNOWN, Table, columns_of
 from admittance.cli.support.services import SERVICES
 from admittance.cli.up.readiness import health
 from admittance.events import subjects
@@ -87,7 +87,7 @@ async def doctor(call: Call) -> int:
         case Output.YAML:
             output.show_yaml({"healthy": not wrong, "checks": [one._asdict() for one in lines]})
         case _:
-            columns = (Column("STATE"), Column("WHAT"), Column("FOUND"))
+            columns = columns_of("STATE", "WHAT", "FOUND")
             output.show_table(Table(columns, lines))
     if wrong:
         output.error(f"{len(wrong)} of {len(lines)} checks are wrong")

@@ -10,12 +10,11 @@ import msgspec
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.cli.show.capacity_requests import is_provider_answering, record_of
-from admittance.cli.show.objects import Found
+from admittance.cli.show.objects import lookup_all
 from admittance.cli.support import kinds
 from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
 from admittance.events import subjects
-from admittance.events.reader import BROKEN
 from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
 from admittance.provisioning.records import Record, State
 from admittance.runtime import clock
@@ -43,12 +42,9 @@ async def check_controllers(bus: Link) -> list[ControllerFinding]:
     except (Refused, Unavailable):
         return []
     checks: dict[str, list[AdmissionCheck]] = {}
-    for entry in await bus.read_all("admissioncheck.>"):
-        try:
-            check = msgspec.json.decode(entry.value or b"", type=AdmissionCheck)
-        except BROKEN:
-            continue
-        checks.setdefault(check.spec.controller_name, []).append(check)
+    for found in await lookup_all(bus, kinds.CHECK.patterns(None)[0]):
+        if (check := found.decoded(AdmissionCheck)) is not None:
+            checks.setdefault(check.spec.controller_name, []).append(check)
     return [
         controller_finding(name, durables.get(name), checks.get(name, ()))
         for name in sorted(durables.keys() | checks.keys())
@@ -113,19 +109,14 @@ async def capacity_classes(bus: Link) -> list[ClassFinding]:
     except (Refused, Unavailable):
         return []
     configs: dict[str, list[str]] = {}
-    for entry in await bus.read_all(kinds.PROVISIONING.patterns(None)[0]):
-        try:
-            config = msgspec.json.decode(entry.value or b"", type=ProvisioningRequestConfig)
-        except BROKEN:
-            continue
-        named = configs.setdefault(config.spec.provisioning_class_name, [])
-        named.append(config.metadata.name)
+    for found in await lookup_all(bus, kinds.PROVISIONING.patterns(None)[0]):
+        if (config := found.decoded(ProvisioningRequestConfig)) is not None:
+            named = configs.setdefault(config.spec.provisioning_class_name, [])
+            named.append(config.metadata.name)
     records: dict[str, list[Record]] = {}
-    for entry in await bus.read_all(kinds.REQUEST.patterns(None)[0]):
-        if entry.value is not None:
-            record = record_of(Found(entry.key, entry.value, entry.revision))
-            if record is not None:
-                records.setdefault(record.spec.provisioning_class_name, []).append(record)
+    for found in await lookup_all(bus, kinds.REQUEST.patterns(None)[0]):
+        if (record := record_of(found)) is not None:
+            records.setdefault(record.spec.provisioning_class_name, []).append(record)
     names = sorted(durables.keys() | configs.keys() | records.keys())
     answers = {name: await is_provider_answering(bus, name) for name in names}
     now = clock.now()

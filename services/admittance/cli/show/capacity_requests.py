@@ -6,18 +6,15 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from admittance.api.units import render
 from admittance.cli.show.families import Family, is_parent
-from admittance.cli.show.objects import Found
+from admittance.cli.show.objects import Found, lookup_all
 from admittance.cli.support import kinds, output
 from admittance.cli.support.link import Link
-from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, pairs
+from admittance.cli.support.output import NOTHING, UNKNOWN, Table, columns_of, pairs
 from admittance.cli.support.times import age, span, stamp
 from admittance.events.codec import encode
 from admittance.events.names import token
-from admittance.events.reader import BROKEN
 from admittance.events.requests import ProviderQuery
 from admittance.events.shapes import PodSetToProvision
 from admittance.providers.request import PodSet
@@ -29,10 +26,7 @@ ANSWER_SECONDS: Final = 1.0
 
 def record_of(found: Found) -> Record | None:
     """Decodes a request for capacity; None if it cannot be read."""
-    try:
-        return msgspec.json.decode(found.data, type=Record)
-    except BROKEN:
-        return None
+    return found.decoded(Record)
 
 
 def state_of(record: Record) -> str:
@@ -80,14 +74,9 @@ SILENT: Final = "no provider answers for this class: is one running? See `admit 
 async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) -> list[Record]:
     """The stored requests of these workloads, ordered by workload and check."""
     pattern = kinds.REQUEST.patterns(namespace)[0]
-    found = []
-    for entry in await bus.read_all(pattern):
-        if entry.value is None:
-            continue
-        record = record_of(Found(entry.key, entry.value, entry.revision))
-        if record is not None and record.spec.workload in workloads:
-            found.append(record)
-    return sorted(found, key=lambda one: (one.spec.workload, one.spec.check))
+    records = [record_of(found) for found in await lookup_all(bus, pattern)]
+    own = [one for one in records if one is not None and one.spec.workload in workloads]
+    return sorted(own, key=lambda one: (one.spec.workload, one.spec.check))
 
 
 async def of_family(bus: Link, found: Found, family: Family | None) -> list[Record]:
@@ -146,12 +135,7 @@ def _deadline(record: Record, now: datetime) -> str:
 
 def pod_set_table(record: Record) -> Table:
     """The requested pod sets."""
-    columns = (
-        Column("POD SETS"),
-        Column("PODS", right=True),
-        Column("REQUESTS PER POD"),
-        Column("NODE SELECTOR"),
-    )
+    columns = columns_of("POD SETS", "#PODS", "REQUESTS PER POD", "NODE SELECTOR")
     return Table(columns, [_pods(one) for one in record.spec.pod_sets])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from admittance.api.workload import CheckState
 from admittance.cli.show.objects import check_conditions
-from admittance.cli.support.output import NOTHING, Column, Table
+from admittance.cli.support.output import NOTHING, Table, columns_of
 from admittance.cli.support.times import age, span, stamp
 from admittance.workload.conditions import Type, is_false
 from admittance.workload.phase import Phase, phase
@@ -54,15 +54,7 @@ def check_table(workload: StoredWorkload, now: datetime) -> Table:
                 row.message or NOTHING,
             )
         )
-    columns = (
-        Column("CHECK"),
-        Column("STATE"),
-        Column("REASON"),
-        Column("SINCE"),
-        Column("RETRIES", right=True),
-        Column("STILL WAITS"),
-        Column("MESSAGE"),
-    )
+    columns = columns_of("CHECK", "STATE", "REASON", "SINCE", "#RETRIES", "STILL WAITS", "MESSAGE")
     return Table(columns, rows)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from admittance.api.queues import ClusterQueue, LocalQueue
-from admittance.cli.show.objects import Found
+from admittance.cli.show.objects import Found, lookup
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
@@ -69,14 +69,10 @@ async def family_of(bus: Link, found: Found) -> Family:
     parent = found.workload()
     rules = await rules_for(bus, found.namespace, head(parent).queue_name)
     names = names_of(parent, rules)
-    entries = await asyncio.gather(
-        *(bus.get(kinds.WORKLOAD.object_key(found.namespace, name)) for name in names)
+    present = await asyncio.gather(
+        *(lookup(bus, kinds.WORKLOAD.object_key(found.namespace, name)) for name in names)
     )
-    variants = []
-    for entry in entries:
-        if entry is not None and entry.value is not None:
-            one = Found(entry.key, entry.value, entry.revision)
-            variants.append(Member(one, one.workload()))
+    variants = [Member(one, one.workload()) for one in present if one is not None]
     return Family(found, parent, _own(parent, variants, rules), rules)
 
 
@@ -132,11 +128,9 @@ async def _object(bus: Link, key: str) -> object:
     from admittance.api.problems import ManifestError
     from admittance.api.reading.objects import decode_object
 
-    entry = await bus.get(key)
-    if entry is None or entry.value is None:
-        return None
+    found = await lookup(bus, key)
     try:
-        return decode_object(entry.value).manifest
+        return None if found is None else decode_object(found.data).manifest
     except ManifestError:
         return None  # Of a newer version, or written by hand.
 
@@ -144,11 +138,9 @@ async def _object(bus: Link, key: str) -> object:
 async def parent_of(bus: Link, variant: Found) -> Found | None:
     """The parent of a variant; None if it was deleted."""
     name, uid = owner_of(variant.workload())
-    entry = await bus.get(kinds.WORKLOAD.object_key(variant.namespace, name)) if name else None
-    if entry is None or entry.value is None:
-        return None
-    found = Found(entry.key, entry.value, entry.revision)
-    return found if found.workload().metadata.uid == uid else None
+    key = kinds.WORKLOAD.object_key(variant.namespace, name)
+    found = await lookup(bus, key) if name else None
+    return found if found is not None and found.workload().metadata.uid == uid else None
 
 
 def refuse_variant(found: Found, instead: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from admittance.events.subjects import CAPACITY
 from admittance.workload.stored import StoredWorkload
 
 if TYPE_CHECKING:
+    from admittance.cli.support.link import Link
     from admittance.provider_pool.bookings import Booking, MachineCounts
 
 CHECK_CONDITIONS: Final = {
@@ -25,6 +26,9 @@ CHECK_CONDITIONS: Final = {
     "Rejected": ("False", "Reject"),
 }
 """State of a check to status and reason of its condition. docs/spec/lifecycle.md#1.5."""
+
+
+T = TypeVar("T")
 
 
 class PoolUsage(NamedTuple):
@@ -65,6 +69,13 @@ class Found(NamedTuple):
             raise AnswerIsNo(f"{self.key} in the bucket is not an object")
         return value
 
+    def decoded(self, kind: type[T]) -> T | None:
+        """The object as a Struct; None if it cannot be decoded."""
+        try:
+            return msgspec.json.decode(self.data, type=kind)
+        except BROKEN:
+            return None
+
     def workload(self) -> StoredWorkload:
         """The object as a workload. Raises AnswerIsNo if it cannot be decoded."""
         from admittance.workload.bucket_reader import read
@@ -104,6 +115,18 @@ class Found(NamedTuple):
             return msgspec.convert(text, datetime, strict=False) if text else None
         except msgspec.ValidationError:
             return None
+
+
+async def lookup(bus: Link, key: str) -> Found | None:
+    """The object under key in the bucket; None if it does not exist."""
+    entry = await bus.get(key)
+    return None if entry is None else Found(entry.key, entry.value or b"", entry.revision)
+
+
+async def lookup_all(bus: Link, pattern: str) -> list[Found]:
+    """All objects under pattern, by key."""
+    entries = await bus.read_all(pattern)
+    return [Found(one.key, one.value or b"", one.revision) for one in entries]
 
 
 def _plain(token: str) -> str:

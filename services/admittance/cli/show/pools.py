@@ -18,7 +18,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import Kind
 from admittance.cli.support.link import Link
-from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table
+from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import span, stamp
 from admittance.events.reader import BROKEN
 from admittance.events.subjects import PROVIDERS
@@ -162,15 +162,8 @@ def kind_table(found: Found) -> Table:
 
 def booking_table(found: Found, now: datetime) -> Table:
     """One row per booking."""
-    columns = (
-        Column("NAMESPACE"),
-        Column("WORKLOAD"),
-        Column("MACHINES", right=True),
-        Column("WHICH"),
-        Column("HOLDS"),
-        Column("THERE"),
-        Column("KEPT UNTIL"),
-        Column("REQUEST"),
+    columns = columns_of(
+        "NAMESPACE", "WORKLOAD", "#MACHINES", "WHICH", "HOLDS", "THERE", "KEPT UNTIL", "REQUEST"
     )
     bookings = found.pool_usage.bookings if found.pool_usage is not None else ()
     return Table(columns, [_booking(one, now) for one in bookings])

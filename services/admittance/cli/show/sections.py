@@ -13,7 +13,7 @@ from admittance.cli.show import tables
 from admittance.cli.show.objects import conditions_of, field
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
-from admittance.cli.support.output import NOTHING, Column, Table, pairs
+from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
 from admittance.cli.support.times import age
 from admittance.events.requests import (
     LocalUsage,
@@ -47,14 +47,7 @@ def pod_sets(plain: Mapping[str, Any]) -> Table:
                 _command(containers),
             )
         )
-    columns = (
-        Column("NAME"),
-        Column("PODS", right=True),
-        Column("REQUESTS PER POD"),
-        Column("FLAVORS"),
-        Column("USES IN ALL"),
-        Column("COMMAND"),
-    )
+    columns = columns_of("NAME", "#PODS", "REQUESTS PER POD", "FLAVORS", "USES IN ALL", "COMMAND")
     return Table(columns, rows)
 
 
@@ -84,13 +77,7 @@ def conditions(plain: Mapping[str, Any], now: datetime) -> Table:
         )
         for one in conditions_of(plain)
     ]
-    columns = (
-        Column("CONDITION"),
-        Column("STATUS"),
-        Column("REASON"),
-        Column("SINCE"),
-        Column("MESSAGE"),
-    )
+    columns = columns_of("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
     return Table(columns, rows)
 
 
@@ -125,14 +112,7 @@ def usage(counted: QueueStatus) -> Table:
         )
         for one in counted.usage
     ]
-    columns = (
-        Column("FLAVOR"),
-        Column("RESOURCE"),
-        Column("NOMINAL", right=True),
-        Column("RESERVED", right=True),
-        Column("ADMITTED", right=True),
-        Column("BORROWED", right=True),
-    )
+    columns = columns_of("FLAVOR", "RESOURCE", "#NOMINAL", "#RESERVED", "#ADMITTED", "#BORROWED")
     return Table(columns, rows)
 
 
@@ -190,17 +170,17 @@ def share(thousandths: int) -> str:
 
 def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:
     """The whole tree; the given cohort is marked with a star."""
-    columns = (
-        Column("TREE"),
-        Column("FLAVOR"),
-        Column("RESOURCE"),
-        Column("NOMINAL", right=True),
-        Column("WITH BELOW", right=True),
-        Column("USED", right=True),
-        Column("BORROWED", right=True),
-        Column("MAY LEND", right=True),
-        Column("FREE", right=True),
-        Column("LIMITS"),
+    columns = columns_of(
+        "TREE",
+        "FLAVOR",
+        "RESOURCE",
+        "#NOMINAL",
+        "#WITH BELOW",
+        "#USED",
+        "#BORROWED",
+        "#MAY LEND",
+        "#FREE",
+        "LIMITS",
     )
     rows: list[tuple[str, ...]] = []
     for node in tree:

@@ -11,7 +11,7 @@ from admittance.cli.show.objects import Found, conditions_of, field
 from admittance.cli.show.selection import Line, arranged, duration_seconds, started_at
 from admittance.cli.support import kinds
 from admittance.cli.support.kinds import Kind
-from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table
+from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import age, span
 from admittance.events.requests import LocalUsage, QueueStatus
 from admittance.events.shapes import Admission
@@ -290,57 +290,46 @@ def _foreign(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...
     )
 
 
-def _columns(*titles: str) -> tuple[Column, ...]:
-    """Columns by title; a leading ``+`` marks a wide one, ``~`` a spare one, ``#`` numbers."""
-    return tuple(
-        Column(
-            title.lstrip("+~#"),
-            wide=title.startswith("+"),
-            right="#" in title[:2],
-            spare=title.startswith("~"),
-        )
-        for title in titles
-    )
-
-
 _COUNTED = ("#PENDING", "#RESERVING", "#ADMITTED", "ACTIVE", "AGE")
-_FOREIGN = _View(_columns("NAME", "KIND", "API VERSION", "AGE"), _foreign)
+_FOREIGN = _View(columns_of("NAME", "KIND", "API VERSION", "AGE"), _foreign)
 _VIEWS: Final[dict[str, _View]] = {
     kinds.WORKLOAD.manifest: _View(
-        _columns(
+        columns_of(
             *("NAME", "QUEUE", "#PRIORITY", "PHASE", "FLAVORS", "AGE", "~STARTED", "DURATION"),
             *("REASON", "+RESERVED IN", "+PODS", "+#CYCLE", "+MESSAGE"),
         ),
         _workload,
     ),
     kinds.CLUSTER_QUEUE.manifest: _View(
-        _columns("NAME", "COHORT", "STRATEGY", *_COUNTED, "+FLAVORS", "+#PARKED", "+WHY INACTIVE"),
+        columns_of(
+            "NAME", "COHORT", "STRATEGY", *_COUNTED, "+FLAVORS", "+#PARKED", "+WHY INACTIVE"
+        ),
         _cluster_queue,
     ),
     kinds.LOCAL_QUEUE.manifest: _View(
-        _columns("NAME", "CLUSTERQUEUE", *_COUNTED, "+#USAGE", "+#WEIGHT", "+WHY INACTIVE"),
+        columns_of("NAME", "CLUSTERQUEUE", *_COUNTED, "+#USAGE", "+#WEIGHT", "+WHY INACTIVE"),
         _local_queue,
     ),
-    kinds.FLAVOR.manifest: _View(_columns("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
+    kinds.FLAVOR.manifest: _View(columns_of("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
     kinds.CHECK.manifest: _View(
-        _columns(
+        columns_of(
             *("NAME", "CONTROLLER", "PARAMETERS", "ACTIVE", "REASON", "AGE", "+PREEMPTION"),
             "+MESSAGE",
         ),
         _check,
     ),
-    kinds.COHORT.manifest: _View(_columns("NAME", "PARENT", "#GROUPS", "AGE"), _cohort),
+    kinds.COHORT.manifest: _View(columns_of("NAME", "PARENT", "#GROUPS", "AGE"), _cohort),
     kinds.PRIORITY_CLASS.manifest: _View(
-        _columns("NAME", "#VALUE", "AGE", "DESCRIPTION"), _priority_class
+        columns_of("NAME", "#VALUE", "AGE", "DESCRIPTION"), _priority_class
     ),
     kinds.PROVISIONING.manifest: _View(
-        _columns("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"), _provisioning
+        columns_of("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"), _provisioning
     ),
     kinds.REQUEST.manifest: _View(
-        _columns(
+        columns_of(
             *("NAME", "WORKLOAD", "CHECK", "CLASS", "#ATTEMPT", "STATE", "AGE", "MESSAGE", "+ID")
         ),
         _request,
     ),
-    kinds.NAMESPACE.manifest: _View(_columns("NAME", "LABELS", "AGE"), _namespace),
+    kinds.NAMESPACE.manifest: _View(columns_of("NAME", "LABELS", "AGE"), _namespace),
 }

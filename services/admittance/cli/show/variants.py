@@ -10,7 +10,7 @@ from admittance.api.workload import FAMILY_GATE
 from admittance.cli.show import check_rows, tables
 from admittance.cli.show.families import Family, Member, is_parent, is_variant
 from admittance.cli.show.tables import placed
-from admittance.cli.support.output import NOTHING, Column, Table
+from admittance.cli.support.output import NOTHING, Column, Table, columns_of
 from admittance.cli.support.times import age, span, stamp
 from admittance.family.policy import (
     ActivityReason,
@@ -54,13 +54,7 @@ def policy_text(rules: FamilyRules) -> str:
 
 def tag_table(rules: FamilyRules) -> Table:
     """The variants of the queue, best first."""
-    columns = (
-        Column("PLACE", right=True),
-        Column("VARIANT"),
-        Column("FLAVORS"),
-        Column("FROM"),
-        Column("UNTIL"),
-    )
+    columns = columns_of("#PLACE", "VARIANT", "FLAVORS", "FROM", "UNTIL")
     rows = [
         (
             str(tag.place + 1),
@@ -110,16 +104,8 @@ MIGRATION = "FlavorMigration"
 
 def variant_table(family: Family, now: datetime) -> Table:
     """Each variant: whether it is active and why, and its phase."""
-    columns = (
-        Column("VARIANT"),
-        Column("ACTIVE"),
-        Column("PHASE"),
-        Column("SINCE"),
-        Column("RESERVED"),
-        Column("GATE"),
-        Column("WHY"),
-        Column("NAME"),
-        Column("MESSAGE"),
+    columns = columns_of(
+        "VARIANT", "ACTIVE", "PHASE", "SINCE", "RESERVED", "GATE", "WHY", "NAME", "MESSAGE"
     )
     wishes = family.wishes(now)
     rows = []

@@ -73,6 +73,19 @@ class Column(NamedTuple):
     spare: bool = False
 
 
+def columns_of(*titles: str) -> tuple[Column, ...]:
+    """Columns by title; a leading ``+`` marks a wide one, ``~`` a spare one, ``#`` numbers."""
+    return tuple(
+        Column(
+            title.lstrip("+~#"),
+            wide=title.startswith("+"),
+            right="#" in title[:2],
+            spare=title.startswith("~"),
+        )
+        for title in titles
+    )
+
+
 class Table(NamedTuple):
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
