@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.cli.doctor.findings import timers_found
+from admittance.cli.doctor.findings import OK, Finding, timers_found
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import timers
@@ -124,4 +124,6 @@ async def test_what_was_swept_comes_neither_twice_nor_is_it_missed_after_a_resta
 
 async def test_the_doctor_counts_schedules_also_where_nobody_keeps_them(bus: Bus) -> None:
     await bus.publish(at_noon("x"))
-    assert await timers_found(bus) == [(True, "schedules: 1; due and not yet on the log: 0")]
+    assert await timers_found(bus) == [
+        Finding(OK, "timers", "schedules: 1; due and not yet on the log: 0")
+    ]

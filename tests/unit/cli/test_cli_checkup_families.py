@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.doctor.findings import found
+from admittance.cli.doctor.findings import families_finding
 from admittance.events.requests import FamiliesReply
 
 
@@ -27,6 +27,6 @@ from admittance.events.requests import FamiliesReply
     ],
 )
 def test_families_in_one_sentence(reply: FamiliesReply, fine: bool, said: str) -> None:
-    answer = found(reply)
+    answer = families_finding(reply)
     assert answer.fine is fine
-    assert said in answer.sentence
+    assert said in answer.found

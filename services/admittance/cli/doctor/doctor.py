@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from admittance.cli.doctor import findings
-from admittance.cli.doctor.findings import families_found, timers_found, writes_found
+from admittance.cli.doctor.findings import NOTE, OK, WRONG, Finding, finding
 from admittance.cli.doctor.set_aside import remedy, set_aside
 from admittance.cli.support import output
 from admittance.cli.support.link import link
@@ -22,7 +23,7 @@ from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.events.reader import BROKEN
 from admittance.events.requests import HealthReply
-from admittance.events.system import DeadLetter
+from admittance.events.system import DeadLetter, Epoch
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import last
@@ -43,18 +44,6 @@ HEALTH_SECONDS: Final = 1.0
 SET_ASIDE_MAX: Final = 50
 """Unreadable entries that get a line of their own in the table."""
 
-OK: Final = "ok"
-NOTE: Final = "note"
-WRONG: Final = "wrong"
-
-
-class Line(NamedTuple):
-    """Result of one check. ``state``: ok, note or wrong."""
-
-    state: str
-    what: str
-    found: str
-
 
 async def doctor(call: Call) -> int:
     """Prints one line per check; status 1 if one is wrong."""
@@ -62,18 +51,12 @@ async def doctor(call: Call) -> int:
         lines = [
             *_server(bus.bus, call),
             *await _streams(bus.bus),
-            *await _writes(bus.bus),
+            *await findings.writes_found(bus.bus),
             *await _consumers(bus.bus),
-            *[
-                Line(OK if one.fine else NOTE, f"check controller {one.controller}", one.found)
-                for one in await findings.check_controllers(bus)
-            ],
-            *[
-                Line(OK if one.fine else NOTE, f"capacity {one.provisioning_class}", one.found)
-                for one in await findings.capacity_classes(bus)
-            ],
-            *await _timers(bus.bus),
-            *await _families(bus.bus),
+            *await findings.check_controllers(bus),
+            *await findings.capacity_classes(bus),
+            *await findings.timers_found(bus.bus),
+            *await findings.families_found(bus.bus),
             *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
             *await _leads(bus.bus),
             *await _checkpoints(bus.bus),
@@ -81,20 +64,16 @@ async def doctor(call: Call) -> int:
             *await _dead_letters(bus.bus),
         ]
     wrong = [line for line in lines if line.state == WRONG]
-    match call.output:
-        case Output.JSON:
-            output.show_json({"healthy": not wrong, "checks": [one._asdict() for one in lines]})
-        case Output.YAML:
-            output.show_yaml({"healthy": not wrong, "checks": [one._asdict() for one in lines]})
-        case _:
-            columns = columns_of("STATE", "WHAT", "FOUND")
-            output.show_table(Table(columns, lines))
+    shown = {"healthy": not wrong, "checks": [one._asdict() for one in lines]}
+    if not output.show_value(shown, call.output):
+        columns = columns_of("STATE", "WHAT", "FOUND")
+        output.show_table(Table(columns, lines))
     if wrong:
         output.error(f"{len(wrong)} of {len(lines)} checks are wrong")
     return 1 if wrong else 0
 
 
-def _server(bus: Bus, call: Call) -> list[Line]:
+def _server(bus: Bus, call: Call) -> list[Finding]:
     info: Mapping[str, Any] = bus.nc._server_info
     name = info.get("server_name") or info.get("server_id", "?")
     cluster = info.get("cluster")
@@ -104,17 +83,17 @@ def _server(bus: Bus, call: Call) -> list[Line]:
         "does not report: set sync_interval: always if a power cut must lose nothing"
     )
     return [
-        Line(OK, "server", f"nats-server {info.get('version', '?')} at {where}"),
-        Line(NOTE, "durability", durability),
+        Finding(OK, "server", f"nats-server {info.get('version', '?')} at {where}"),
+        Finding(NOTE, "durability", durability),
     ]
 
 
-async def _streams(bus: Bus) -> list[Line]:
+async def _streams(bus: Bus) -> list[Finding]:
     try:
         problems = await streams.check(bus)
     except (Refused, Unavailable) as error:
-        return [Line(WRONG, "streams", str(error))]
-    lines = [Line(WRONG, "streams", problem) for problem in problems]
+        return [Finding(WRONG, "streams", str(error))]
+    lines = [Finding(WRONG, "streams", problem) for problem in problems]
     for name in STREAMS:
         try:
             info = await bus.api(f"STREAM.INFO.{name}")
@@ -123,16 +102,12 @@ async def _streams(bus: Bus) -> list[Line]:
         state, config = info["state"], info["config"]
         size = f"{state['messages']:,} messages, {_bytes(state['bytes'])}"
         copies = f"{config.get('num_replicas', 1)} replica(s), {config.get('storage', '?')}"
-        lines.append(Line(OK, f"stream {name}", f"{size}, {copies}"))
+        lines.append(Finding(OK, f"stream {name}", f"{size}, {copies}"))
         lines += _replicas(name, info.get("cluster") or {})
     return lines
 
 
-async def _writes(bus: Bus) -> list[Line]:
-    return [Line(OK if one.fine else WRONG, *one[1:]) for one in await writes_found(bus)]
-
-
-def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Line]:
+def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Finding]:
     behind = [
         one.get("name", "?")
         for one in cluster.get("replicas") or []
@@ -140,25 +115,17 @@ def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Line]:
     ]
     if not behind:
         return []
-    return [Line(WRONG, f"stream {name}", f"replicas behind or offline: {', '.join(behind)}")]
+    return [Finding(WRONG, f"stream {name}", f"replicas behind or offline: {', '.join(behind)}")]
 
 
-async def _consumers(bus: Bus) -> list[Line]:
+async def _consumers(bus: Bus) -> list[Finding]:
     lines = []
     for info in await _all_consumers(bus):
         name = info["config"].get("durable_name") or subjects.CHECK_DURABLE
         if name.startswith((subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)):
             continue  # Listed under check controllers and capacity.
-        lag = info.get("num_pending", 0)
-        waiting = info.get("num_ack_pending", 0)
-        late = lag > LAG_MAX
-        lines.append(
-            Line(
-                WRONG if late else OK,
-                f"consumer {info['name']}",
-                f"{lag:,} not read, {waiting:,} not acknowledged",
-            )
-        )
+        unread, text = findings.backlog(info)
+        lines.append(finding(unread <= LAG_MAX, f"consumer {info['name']}", text))
     return lines
 
 
@@ -173,23 +140,14 @@ async def _all_consumers(bus: Bus) -> list[dict[str, Any]]:
     return found
 
 
-async def _timers(bus: Bus) -> list[Line]:
-    return [Line(OK if fine else WRONG, "timers", text) for fine, text in await timers_found(bus)]
-
-
-async def _families(bus: Bus) -> list[Line]:
-    found = await families_found(bus)
-    return [] if found is None else [Line(OK if found.fine else WRONG, "families", found.sentence)]
-
-
-def _services(answers: list[HealthReply]) -> list[Line]:
+def _services(answers: list[HealthReply]) -> list[Finding]:
     lines = []
     for name, service in SERVICES.items():
         mine = [one for one in answers if one.service == name]
         if not mine and service.together:
             missing = f"no instance answers: start `admit up`, or `admit serve {name}`"
             # An installation may run jobs elsewhere, and needs a provider only for its own cloud.
-            lines.append(Line(WRONG if service.wanted else NOTE, name, missing))
+            lines.append(Finding(WRONG if service.wanted else NOTE, name, missing))
         for one in mine:
             lines.append(_service(one))
     for one in answers:
@@ -198,32 +156,24 @@ def _services(answers: list[HealthReply]) -> list[Line]:
     return lines
 
 
-def _service(one: HealthReply) -> Line:
+def _service(one: HealthReply) -> Finding:
     leads = f", leads {', '.join(one.leads)}" if one.leads else ""
     leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
     if leader == NO_LEADER:
         found = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
-        return Line(WRONG, one.service, found)
+        return Finding(WRONG, one.service, found)
     if leader is not None:
         leads = f", stands by for {leader} (last seen: {seen})"
     details = "".join(
         f", {key} {value}" for key, value in one.details.items() if key not in (LEADER, LEADER_SEEN)
     )
     ready = "ready" if one.ready else "not ready"
-    late = one.lag > LAG_MAX
-    return Line(
-        OK if one.ready and not late else WRONG,
-        one.service,
-        f"{one.instance} {ready}, {one.lag:,} behind{leads}{details}",
-    )
+    text = f"{one.instance} {ready}, {one.lag:,} behind{leads}{details}"
+    return finding(one.ready and one.lag <= LAG_MAX, one.service, text)
 
 
-async def _leads(bus: Bus) -> list[Line]:
+async def _leads(bus: Bus) -> list[Finding]:
     """The owner of the last epoch of each domain, from the log."""
-    import base64
-
-    from admittance.events.system import Epoch
-
     try:
         info = await bus.api(
             f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.EPOCH}>"}
@@ -231,7 +181,7 @@ async def _leads(bus: Bus) -> list[Line]:
     except (Refused, Unavailable):
         return []
 
-    async def line(subject: str) -> Line:
+    async def line(subject: str) -> Finding:
         domain = subject.removeprefix(subjects.EPOCH)
         with suppress(BadToken):
             domain = plain(domain)
@@ -242,47 +192,47 @@ async def _leads(bus: Bus) -> list[Line]:
             message = answer["message"]
             sequence = message["seq"]
             owner = msgspec.json.decode(base64.b64decode(message["data"]), type=Epoch).owner
-        return Line(OK, f"domain {domain}", f"led by {owner} since epoch {sequence}")
+        return Finding(OK, f"domain {domain}", f"led by {owner} since epoch {sequence}")
 
     found = sorted(info["state"].get("subjects") or {})
     return list(await asyncio.gather(*(line(subject) for subject in found)))
 
 
-async def _checkpoints(bus: Bus) -> list[Line]:
+async def _checkpoints(bus: Bus) -> list[Finding]:
     """The checkpoints from which past decisions can be repeated."""
     try:
         made = await checkpoints(bus)
     except (Refused, Unavailable):
         return []
     if not made:
-        return [Line(OK, "checkpoints", "none yet")]
+        return [Finding(OK, "checkpoints", "none yet")]
     newest = made[-1]
     found = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
-    return [Line(OK, "checkpoints", f"{found}, {_bytes(newest.size)}, {newest.rows:,} rows")]
+    return [Finding(OK, "checkpoints", f"{found}, {_bytes(newest.size)}, {newest.rows:,} rows")]
 
 
-async def _set_aside(bus: Bus, call: Call) -> list[Line]:
+async def _set_aside(bus: Bus, call: Call) -> list[Finding]:
     """Entries that cannot be read. Only an unreadable workload or manifest is an error."""
     try:
         found = await set_aside(bus, await _all_consumers(bus))
     except (Refused, Unavailable) as error:
         if isinstance(error, Refused) and error.code == streams.NO_STREAM:
             return []  # `_streams` says which are missing.
-        return [Line(WRONG, "set aside", str(error))]
+        return [Finding(WRONG, "set aside", str(error))]
     if not found:
-        return [Line(OK, "set aside", "none: all entries can be read")]
+        return [Finding(OK, "set aside", "none: all entries can be read")]
     lines = []
     shown = len(found) if call.output in (Output.JSON, Output.YAML) else SET_ASIDE_MAX
     for one in found[:shown]:
         where = f"{one.stream} {one.place}" + (f" ({one.sequence})" if one.sequence else "")
         state = WRONG if one.stream == f"KV_{subjects.BUCKET}" else NOTE
-        lines.append(Line(state, "set aside", f"{where}: {one.reason}; {remedy(one)}"))
+        lines.append(Finding(state, "set aside", f"{where}: {one.reason}; {remedy(one)}"))
     if len(found) > shown:
-        lines.append(Line(NOTE, "set aside", f"{len(found) - shown:,} more: see `-o json`"))
+        lines.append(Finding(NOTE, "set aside", f"{len(found) - shown:,} more: see `-o json`"))
     return lines
 
 
-async def _dead_letters(bus: Bus) -> list[Line]:
+async def _dead_letters(bus: Bus) -> list[Finding]:
     try:
         info = await bus.api(
             f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.DEADLETTER}>"}
@@ -292,9 +242,9 @@ async def _dead_letters(bus: Bus) -> list[Line]:
     counts = info["state"].get("subjects") or {}
     total = sum(counts.values())
     if not total:
-        return [Line(OK, "dead letters", "none")]
+        return [Finding(OK, "dead letters", "none")]
     each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
-    lines = [Line(NOTE, "dead letters", f"{each}: see `admit events -A`")]
+    lines = [Finding(NOTE, "dead letters", f"{each}: see `admit events -A`")]
     for subject in counts:
         with suppress(Refused, Unavailable, *BROKEN):
             newest = await last(bus, subject)
@@ -302,7 +252,7 @@ async def _dead_letters(bus: Bus) -> list[Line]:
                 letter = msgspec.json.decode(newest.data, type=DeadLetter)
                 found = f"on {letter.subject}: {letter.reason}"
                 service = subject.removeprefix(subjects.DEADLETTER)
-                lines.append(Line(NOTE, f"newest of {service}", found[:300]))
+                lines.append(Finding(NOTE, f"newest of {service}", found[:300]))
     return lines
 
 

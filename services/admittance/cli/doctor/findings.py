@@ -1,8 +1,9 @@
-"""The lines of `admit doctor` about check controllers and capacity providers."""
+"""Checks of `admit doctor`: controllers, providers, writes to streams, timers and families."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -23,19 +24,33 @@ from admittance.runtime.bus.durables import check_durables, provider_durables
 from admittance.runtime.bus.streams import NO_STREAM, PROBE_SECONDS, PROBES, write_refusals
 from admittance.runtime.errors import Refused, Unavailable
 
+OK: Final = "ok"
+NOTE: Final = "note"
+WRONG: Final = "wrong"
+
+
+class Finding(NamedTuple):
+    """Result of one check. ``state``: ok, note or wrong."""
+
+    state: str
+    what: str
+    found: str
+
+    @property
+    def fine(self) -> bool:
+        return self.state == OK
+
+
+def finding(fine: bool, what: str, found: str, *, otherwise: str = WRONG) -> Finding:
+    """``otherwise``: the state if it is not fine."""
+    return Finding(OK if fine else otherwise, what, found)
+
+
 CHECK_REQUESTS_UNREAD_MAX = 1_000
 """More unread requests mean that the controller does not run."""
 
 
-class ControllerFinding(NamedTuple):
-    """State of one controller. ``fine``: False if it needs attention."""
-
-    controller: str
-    fine: bool
-    found: str
-
-
-async def check_controllers(bus: Link) -> list[ControllerFinding]:
+async def check_controllers(bus: Link) -> list[Finding]:
     """Every controller that an AdmissionCheck names or that has a durable consumer."""
     try:
         durables = await check_durables.existing(bus.bus)
@@ -51,9 +66,15 @@ async def check_controllers(bus: Link) -> list[ControllerFinding]:
     ]
 
 
+def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
+    """How many messages a consumer has not read, and a text about that."""
+    unread, waiting = consumer.get("num_pending", 0), consumer.get("num_ack_pending", 0)
+    return unread, f"{unread:,} not read, {waiting:,} not acknowledged"
+
+
 def controller_finding(
     controller: str, durable: Mapping[str, Any] | None, checks: Iterable[AdmissionCheck]
-) -> ControllerFinding:
+) -> Finding:
     """State of one controller, from the info of its durable consumer and the AdmissionChecks."""
     parts: list[str] = []
     fine = True
@@ -61,10 +82,9 @@ def controller_finding(
         parts.append("no durable consumer: requests do not reach it")
         fine = False
     else:
-        unread = durable.get("num_pending", 0)
-        waiting = durable.get("num_ack_pending", 0)
+        unread, text = backlog(durable)
         again = durable.get("num_redelivered", 0)
-        parts.append(f"{unread:,} not read, {waiting:,} not acknowledged")
+        parts.append(text)
         if again:
             parts.append(f"{again:,} redelivered: it does not acknowledge in time")
         fine = not again and unread <= CHECK_REQUESTS_UNREAD_MAX
@@ -86,7 +106,7 @@ def controller_finding(
         else:
             parts.append(f"{check.metadata.name}: {active.reason} ({active.message})")
             fine = False
-    return ControllerFinding(controller, fine, "; ".join(parts))
+    return finding(fine, f"check controller {controller}", "; ".join(parts), otherwise=NOTE)
 
 
 CAPACITY_REQUESTS_UNREAD_MAX: Final = 100
@@ -94,15 +114,7 @@ CAPACITY_REQUESTS_UNREAD_MAX: Final = 100
 OPEN: Final = (State.REQUESTED, State.ACCEPTED)
 
 
-class ClassFinding(NamedTuple):
-    """State of one provisioning class. ``fine``: False if it needs attention."""
-
-    provisioning_class: str
-    fine: bool
-    found: str
-
-
-async def capacity_classes(bus: Link) -> list[ClassFinding]:
+async def capacity_classes(bus: Link) -> list[Finding]:
     """Every class that has a ProvisioningRequestConfig, a request or a durable consumer."""
     try:
         durables = await provider_durables.existing(bus.bus)
@@ -140,7 +152,7 @@ def class_finding(
     records: Sequence[Record],
     answers: bool,
     now: datetime,
-) -> ClassFinding:
+) -> Finding:
     """State of one class, from the info of its durable consumer, the configurations that name it,
     its requests, and whether a provider answers."""
     parts = []
@@ -156,9 +168,8 @@ def class_finding(
         parts.append("no durable consumer: requests do not reach its provider")
         fine = False
     else:
-        unread = durable.get("num_pending", 0)
-        waiting = durable.get("num_ack_pending", 0)
-        parts.append(f"{unread:,} not read, {waiting:,} not acknowledged")
+        unread, text = backlog(durable)
+        parts.append(text)
         fine = unread <= CAPACITY_REQUESTS_UNREAD_MAX
     if not answers:
         # A provider may speak the protocol without answering queries.
@@ -167,7 +178,7 @@ def class_finding(
     if not configs:
         parts.append("no ProvisioningRequestConfig names it any more")
         fine = fine and not records
-    return ClassFinding(provisioning_class, fine, "; ".join(parts))
+    return finding(fine, f"capacity {provisioning_class}", "; ".join(parts), otherwise=NOTE)
 
 
 UNACKNOWLEDGED: Final = (
@@ -175,14 +186,6 @@ UNACKNOWLEDGED: Final = (
     "device`, make space, then restart nats-server: it does not recover by itself "
     "(docs/operations.md, A full disk)"
 )
-
-
-class Finding(NamedTuple):
-    """One line, about one stream or all."""
-
-    fine: bool
-    what: str
-    sentence: str
 
 
 async def writes_found(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Finding]:
@@ -195,10 +198,10 @@ async def writes_found(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Find
     if not refused and missing:
         return []
     if not refused:
-        return [Finding(True, "writes", f"all {len(PROBES)} streams take writes")]
+        return [Finding(OK, "writes", f"all {len(PROBES)} streams take writes")]
     return [
         Finding(
-            False,
+            WRONG,
             f"stream {name}",
             f"takes no writes: a probe was not acknowledged in {seconds:g} s; {UNACKNOWLEDGED}"
             if isinstance(error, Unavailable)
@@ -223,12 +226,9 @@ LATE_MAX: Final = 1_000
 OLD_SECONDS: Final = 600.0
 """If schedules were not compared for this long, lost ones may stay lost."""
 
-_timers = msgspec.json.Decoder(TimersReply)
 
-
-async def timers_found(bus: Bus) -> list[tuple[bool, str]]:
-    """Sentences, and whether each is fine. Empty if the streams are missing."""
-    lines: list[tuple[bool, str]] = []
+async def timers_found(bus: Bus) -> list[Finding]:
+    """Empty if the streams are missing."""
     try:
         found = await bus.api(
             f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": f"{subjects.TIMER_AT}>"}
@@ -238,15 +238,12 @@ async def timers_found(bus: Bus) -> list[tuple[bool, str]]:
         return []
     standing = len(found["state"].get("subjects") or {})
     late = sum(_lag(source) for source in copied.get("sources") or [])
-    lines.append(
-        (late <= LATE_MAX, f"schedules: {standing:,}; due and not yet on the log: {late:,}")
-    )
-    try:
+    text = f"schedules: {standing:,}; due and not yet on the log: {late:,}"
+    lines = [finding(late <= LATE_MAX, "timers", text)]
+    # If the retry-timer does not answer, the line of the service says so.
+    with suppress(Unavailable):
         data = await bus.request("admit.api.timers", msgspec.json.encode(Timers()))
-    except Unavailable:
-        # The line of the service says that it does not answer.
-        return lines
-    lines.append(_kept(_timers.decode(data)))
+        lines.append(_compared(msgspec.json.decode(data, type=TimersReply)))
     return lines
 
 
@@ -254,44 +251,34 @@ def _lag(source: dict[str, Any]) -> int:
     return int(source.get("lag", 0)) if source.get("name") == subjects.TIMERS else 0
 
 
-def _kept(reply: TimersReply) -> tuple[bool, str]:
-    age = None if reply.compared is None else (clock.now() - reply.compared).total_seconds()
-    compared = "never compared" if age is None else f"compared {age:.0f} s ago"
-    sentence = (
+def _compared(reply: TimersReply) -> Finding:
+    seconds = None if reply.compared is None else (clock.now() - reply.compared).total_seconds()
+    compared = "never compared" if seconds is None else f"compared {seconds:.0f} s ago"
+    text = (
         f"{reply.wanted:,} wanted, {reply.pending:,} not set yet, {reply.mended:,} repaired, "
         f"{reply.again:,} set again after they came due, {compared}"
     )
-    return age is not None and age <= OLD_SECONDS, sentence
+    return finding(seconds is not None and seconds <= OLD_SECONDS, "timers", text)
 
 
-_families: Final = msgspec.json.Decoder(FamiliesReply)
-
-
-class FamiliesFinding(NamedTuple):
-    """A sentence, and whether it is fine."""
-
-    fine: bool
-    sentence: str
-
-
-async def families_found(bus: Bus) -> FamiliesFinding | None:
-    """None if the variant-controller does not answer: the line of the service says so."""
+async def families_found(bus: Bus) -> list[Finding]:
+    """Empty if the variant-controller does not answer: the line of the service says so."""
     try:
         data = await bus.request("admit.api.families", msgspec.json.encode(Families()))
     except Unavailable:
-        return None
-    return found(_families.decode(data))
+        return []
+    return [families_finding(msgspec.json.decode(data, type=FamiliesReply))]
 
 
-def found(reply: FamiliesReply) -> FamiliesFinding:
+def families_finding(reply: FamiliesReply) -> Finding:
     """The answer of the leader as a sentence."""
     gates = sum(reply.gates_open.values())
-    sentence = (
+    text = (
         f"{reply.families:,} families, {reply.pending:,} changes pending, "
         f"{gates:,} variants may preempt"
     )
     if reply.stuck:
-        sentence += (
+        text += (
             f"; {reply.stuck:,} changes had no effect although requested repeatedly: see its log"
         )
-    return FamiliesFinding(not reply.stuck, sentence)
+    return finding(not reply.stuck, "families", text)
