@@ -3,76 +3,100 @@ completion."""
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from admittance.cli.commands.arguments import ServiceName
-from admittance.cli.commands.conformance import check_test, provider_test
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import (
     Call,
+    NamespaceOption,
+    NatsOption,
+    OutputOption,
     UrlFrom,
-    call_options_without_output,
+    call_of,
     raise_on_interrupt,
     run,
     run_forever,
     with_options,
 )
 
+if TYPE_CHECKING:
+    from admittance.cli.conformance import TestOptions
+    from admittance.cli.up.up import Options
+
+
 PANEL = "The system"
 
 LAST_SEQUENCE = 2**63 - 1
 """The largest sequence that the server accepts."""
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        metavar="DIR",
-        help="State and job output. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Kueue's Configuration file: fair sharing, resources, gates. Default: $ADMIT_CONFIG",
-    ),
-]
-Metrics = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="Address for Prometheus metrics of the workload-controller. Default: $ADMIT_METRICS, "
-        "or none",
-    ),
-]
-Executor = Annotated[
-    str,
-    typer.Option(
-        metavar="HOW",
-        help="How the runner starts jobs: local (processes) or docker.",
-        envvar="ADMIT_EXECUTOR",
-    ),
-]
-DetachJobs = Annotated[
-    bool,
-    typer.Option(
-        "--detach-jobs",
-        help="Leave jobs running when this ends; the next start on the same data folder takes "
-        "them over. Without one they stop after $ADMIT_CLAIM_SECONDS (300).",
-        envvar="ADMIT_DETACH_JOBS",
-    ),
-]
+
+def service_options(
+    ctx: typer.Context,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="State and job output. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
+        ),
+    ] = None,
+    executor: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="How the runner starts jobs: local (processes) or docker.",
+            envvar="ADMIT_EXECUTOR",
+        ),
+    ] = "local",
+    detach_jobs: Annotated[
+        bool,
+        typer.Option(
+            "--detach-jobs",
+            help="Leave jobs running when this ends; the next start on the same data folder takes "
+            "them over. Without one they stop after $ADMIT_CLAIM_SECONDS (300).",
+            envvar="ADMIT_DETACH_JOBS",
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Kueue's Configuration file: fair sharing, resources, gates. "
+            "Default: $ADMIT_CONFIG",
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Address for Prometheus metrics of the workload-controller. "
+            "Default: $ADMIT_METRICS, or none",
+        ),
+    ] = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+) -> "tuple[Call, Options]":
+    """The options of `up` and `serve`."""
+    from admittance.cli.up.up import Options
+
+    return call_of(ctx, nats, namespace), Options(
+        data_dir=_data_dir(data_dir),
+        folder_chosen=data_dir is not None,
+        executor=executor,
+        detach_jobs=detach_jobs,
+        config=config,
+        metrics=metrics,
+    )
 
 
-@with_options(call_options_without_output)
+@with_options(service_options)
 def up(
-    call: Call,
-    data_dir: DataDir = None,
+    given: "tuple[Call, Options]",
     port: Annotated[
         int | None,
         typer.Option(
@@ -82,16 +106,12 @@ def up(
     no_runner: Annotated[
         bool, typer.Option("--no-runner", help="Start nothing that was admitted.")
     ] = False,
-    executor: Executor = "local",
-    detach_jobs: DetachJobs = False,
     sync_always: Annotated[
         bool,
         typer.Option(
             "--sync-always", help="Every write reaches the disk before it counts; slower."
         ),
     ] = False,
-    config: ConfigFile = None,
-    metrics: Metrics = None,
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 
@@ -101,48 +121,20 @@ def up(
     """
     from admittance.cli.up import up
 
+    call, options = given
     if call.url_from is UrlFrom.OPTION and port is not None:
         raise BadInput("--port is for the embedded server; it does not go with --nats")
-    options = up.Options(
-        data_dir=_data_dir(data_dir),
-        folder_chosen=data_dir is not None,
-        port=port,
-        runner=not no_runner,
-        executor=executor,
-        detach_jobs=detach_jobs,
-        sync_always=sync_always,
-        config=config,
-        metrics=metrics,
-    )
+    options = options._replace(port=port, runner=not no_runner, sync_always=sync_always)
     run_forever(up.up(call, options))
 
 
-@with_options(call_options_without_output)
-def serve(
-    call: Call,
-    service: ServiceName,
-    data_dir: DataDir = None,
-    executor: Executor = "local",
-    detach_jobs: DetachJobs = False,
-    config: ConfigFile = None,
-    metrics: Metrics = None,
-) -> None:
+@with_options(service_options)
+def serve(given: "tuple[Call, Options]", service: ServiceName) -> None:
     """Run one service against a running NATS server."""
-    from admittance.cli.support.services import service_named
     from admittance.cli.up import up
 
-    service_named(service)
-    run_forever(
-        up.serve(
-            call,
-            service,
-            _data_dir(data_dir),
-            executor,
-            config,
-            metrics,
-            detach_jobs=detach_jobs,
-        )
-    )
+    call, options = given
+    run_forever(up.serve(call, service, options))
 
 
 def _data_dir(typed: Path | None) -> Path:
@@ -284,3 +276,127 @@ def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
     for command in (up, serve, doctor, bench, replay, check_test, provider_test, token, completion):
         app.command(rich_help_panel=PANEL)(command)
+
+
+def test_options(
+    ctx: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- CMD...",
+            help="Start it with this command and ADMIT_NATS_URL set. Default: it already runs.",
+            show_default=False,
+        ),
+    ] = None,
+    parameters: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML or JSON: the parameters, or their manifest."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="S", help="Seconds that one answer may take.", min=0.1)
+    ] = 10.0,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="Seconds until its first answer. Default: --timeout; 60 with --embedded.",
+            min=0.1,
+        ),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CASE", help="Run only this case; repeatable."),
+    ] = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Start a NATS server for the test.")
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="P", help="Port of that server. Default: a free one", min=0, max=65_535
+        ),
+    ] = None,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> "TestOptions":
+    """The options of both tests."""
+    from admittance.cli.conformance import TestOptions
+
+    call = call_of(ctx, nats, namespace, output)
+    if port is not None and not embedded:
+        raise BadInput("--port is for the server of --embedded")
+    if embedded and call.url_from is UrlFrom.OPTION:
+        raise BadInput("--embedded starts a server; it does not go with --nats")
+    own = (port or 0) if embedded else None
+    return TestOptions(call, command or (), parameters, timeout, wait, case or (), own)
+
+
+@with_options(test_options)
+def check_test(
+    options: "TestOptions",
+    controller: Annotated[
+        str, typer.Argument(metavar="CONTROLLER", help="The controllerName of its AdmissionChecks.")
+    ],
+    check: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the AdmissionCheck in the requests.")
+    ] = "check-test",
+) -> None:
+    """Test a check controller in any language against the protocol; status 1 if a case fails.
+
+    The requests are about workloads in a namespace of their own, so a live deployment is not
+    disturbed. The controller may book real capacity for them: use parameters made for tests.
+    """
+    from admittance.cli import conformance
+
+    run(conformance.check_test(options, controller, check))
+
+
+@with_options(test_options)
+def provider_test(
+    options: "TestOptions",
+    provisioning_class: Annotated[
+        str,
+        typer.Argument(metavar="CLASS", help="The provisioning class that it serves."),
+    ],
+    wrong: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Like --parameters, but the provider must refuse them."),
+    ] = None,
+    pods: Annotated[int, typer.Option(metavar="N", help="Pods of each request.", min=1)] = 1,
+    request: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE=Q", help="Resources of each pod. Default: cpu=1"),
+    ] = None,
+    node_selector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Node label of each request."),
+    ] = None,
+    room: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="It has capacity for exactly N such requests: tests that it frees capacity.",
+            min=0,
+            show_default=False,
+        ),
+    ] = 0,
+) -> None:
+    """Test a capacity provider in any language against the protocol; status 1 if a case fails.
+
+    The requests are for workloads in a namespace of their own, so a live deployment is not
+    disturbed. The provider books real capacity; all requests are cancelled at the end.
+    """
+    from admittance.cli import conformance
+
+    run(
+        conformance.provider_test(
+            options,
+            provisioning_class,
+            wrong=wrong,
+            pods=pods,
+            requests=request or (),
+            node_selector=node_selector or (),
+            room=room,
+        )
+    )

@@ -63,7 +63,7 @@ log = structlog.get_logger()
 
 
 class Options(NamedTuple):
-    """Options of ``admit up``."""
+    """Options of ``admit up``, and of ``admit serve`` as far as it has them."""
 
     data_dir: Path
     folder_chosen: bool = False
@@ -193,28 +193,25 @@ def embeds(call: Call, options: Options) -> bool:
             return True
 
 
-async def serve(
-    call: Call,
-    name: str,
-    data_dir: Path,
-    executor: str,
-    config: Path | None = None,
-    metrics: str | None = None,
-    *,
-    detach_jobs: bool = False,
-) -> int:
+async def serve(call: Call, name: str, options: Options) -> int:
     """Runs one service against the server of call until SIGINT or SIGTERM."""
     name = service_named(name).name
     check_url(call.url)
-    refuse_wrong(data_dir, executor if name == "runner" else None, metrics)
+    executor = options.executor
+    refuse_wrong(options.data_dir, executor if name == "runner" else None, options.metrics)
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
     collect_garbage_less_often()
-    _warn(config)
+    _warn(options.config)
     settings = Settings.from_env(
-        name, url=call.url, data_dir=data_dir, config=config, metrics=metrics
+        name,
+        url=call.url,
+        data_dir=options.data_dir,
+        config=options.config,
+        metrics=options.metrics,
     )
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
-    await serve_one(settings, run_service, stop, executor=executor, detach_jobs=detach_jobs)
+    detach = options.detach_jobs
+    await serve_one(settings, run_service, stop, executor=executor, detach_jobs=detach)
     tasks.process_ends_within()
     return 0
 
