@@ -37,7 +37,7 @@ class Activity:
                 self._checks.pop(check, None)
             else:
                 self._checks[check] = short
-        self._changes.tell()
+        self._changes.send()
 
     def bad_parameters(self, check: str, message: str) -> None:
         """Records a request with wrong parameters."""
@@ -47,14 +47,14 @@ class Activity:
             known = self._bad.get(check)
             self._bad[check] = (clock.monotonic(), state)
         if known is None or known[1] != state:
-            self._changes.tell()
+            self._changes.send()
 
     def good_parameters(self, check: str) -> None:
         """Records a request with valid parameters."""
         with self._lock:
             known = self._bad.pop(check, None)
         if known is not None:
-            self._changes.tell()
+            self._changes.send()
 
     def beat(self, instance: str, program: str) -> CheckAlive:
         """The current heartbeat."""

@@ -175,8 +175,8 @@ class CheckService(Worker[AdmissionCheckController]):
         self._judging = Judge(
             self._consumer,
             judge=self._judge,
-            say=self.say,
-            freed=controller.free if controller.release is not None else None,
+            publish=self.say,
+            release=controller.free if controller.release is not None else None,
             concurrency=controller.concurrency,
         )
 

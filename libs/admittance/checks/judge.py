@@ -1,17 +1,19 @@
-"""Turns requests and withdrawals, as they are delivered, into calls of the check's function.
+"""Turns delivered requests and withdrawals into calls of the check's function.
 
 Rules within one replica:
 
-- A check judges one workload one judgement at a time, the newest cycle last. A judgement that has
-not begun when a newer cycle arrives is dropped. One that has begun continues, because its Retry may
-still count. - A withdrawal because of another check's Retry ends no judgement. Any other withdrawal
-cancels it (a function in a thread cannot be cancelled: its answer is dropped). After that only a
-Retry or Rejected that the check itself reports is published. - The withdrawn callback runs after
-the judgement has ended, or beside a judgement that continues. - A function that raises gives no
-answer. It is called again after 1, 2, 4, … 60 s. - A delivery is acknowledged once its verdict is
-on the log. A duplicate of a request is acknowledged and not judged again. - A request with other
-parameters is judged again with these, after the judgement under way has ended. So is a request
-after the queue dropped the check and listed it again in the same cycle.
+- A check runs one judgement per workload at a time, the newest cycle last. When a newer cycle
+  arrives, a judgement that has not begun is dropped. One that has begun continues, because its
+  Retry may still count.
+- A withdrawal because of another check's Retry ends no judgement. Any other withdrawal cancels it;
+  a function in a thread cannot be cancelled, so its answer is dropped. After a withdrawal only a
+  Retry or Rejected that the check itself reports is published.
+- The withdrawn callback runs after the judgement has ended, or beside a judgement that continues.
+- A function that raises gives no answer. It is called again after 1, 2, 4, … 60 s.
+- A delivery is acknowledged when its verdict is on the log. A duplicate of a request is
+  acknowledged and not judged again.
+- A request with other parameters is judged again, after the judgement under way. So is a request
+  after the queue dropped the check and listed it again in the same cycle.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ from admittance.runtime.errors import Refused
 from admittance.sdk.requests import Acknowledger
 from admittance.sdk.threads import pause_after
 
-BAD_KEPT: Final = 10_000
-"""Requests with wrong parameters that are kept until the parameters are corrected."""
+BAD_REQUESTS_MAX: Final = 10_000
+"""The most requests that are remembered until their wrong parameters are corrected."""
 
 log = structlog.get_logger()
 
@@ -48,30 +50,30 @@ log = structlog.get_logger()
 class Judge:
     """Judges requests, ``concurrency`` at a time.
 
-    ``judge`` calls the check's function. ``say`` publishes a verdict and returns whether it counts.
-    ``freed`` is the withdrawn callback, or None.
+    ``judge`` calls the check's function. ``publish`` publishes a verdict and returns whether it
+    counts. ``release``: the withdrawn callback, if any.
     """
 
     def __init__(
         self,
-        desk: Acknowledger,
+        deliveries: Acknowledger,
         *,
         judge: Callable[[Request], Awaitable[Verdict | None]],
-        say: Callable[[Request, Verdict], Awaitable[bool]],
-        freed: Callable[[Withdrawal], Awaitable[None]] | None,
+        publish: Callable[[Request, Verdict], Awaitable[bool]],
+        release: Callable[[Withdrawal], Awaitable[None]] | None,
         concurrency: int,
     ) -> None:
-        self._desk = desk
+        self._deliveries = deliveries
         self._judge = judge
-        self._say = say
+        self._publish = publish
         self._concurrency = concurrency
-        self._lines: dict[Identity, JudgementQueue] = {}
-        self._queue: deque[Judgement] = deque()
+        self._queues: dict[Identity, JudgementQueue] = {}
+        self._waiting: deque[Judgement] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._active = 0
         self._memory = JudgementMemory()
-        self._freeing = WithdrawnCallbacks(desk, self._memory, freed, self._start)
-        self._bad: dict[Identity, Request] = {}
+        self._callbacks = WithdrawnCallbacks(deliveries, self._memory, release, self._start)
+        self._bad_requests: dict[Identity, Request] = {}
         self._stopping = False
 
     # Requests. ----------------------------------------------------------------------------
@@ -79,61 +81,61 @@ class Judge:
     def requested(self, identity: Identity, request: Request, reply: str) -> None:
         """Handles a delivered request."""
         if self._stopping:
-            self._desk.again(reply)
+            self._deliveries.again(reply)
             return
-        known = self._memory.of(identity)
-        if known is not None and known.cancelled:
-            if not known.unlisted or request.revision <= known.revision:
-                self._desk.done(reply)
+        record = self._memory.of(identity)
+        if record is not None and record.cancelled:
+            if not record.unlisted or request.revision <= record.revision:
+                self._deliveries.done(reply)
                 return
             # The queue lists the check again in the same cycle: judge again.
             self._memory.forget(identity)
-            known = None
-        if known is not None and known.judged and known.parameters == request.raw:
-            self._desk.done(reply)
+            record = None
+        if record is not None and record.judged and record.parameters == request.raw:
+            self._deliveries.done(reply)
             return
         key = identity._replace(cycle=0)
-        line = self._lines.get(key)
-        if line is None:
-            self._memory.asked(identity, request.raw, request.revision)
-            self._lines[key] = JudgementQueue(Judgement(identity, request, reply))
-            self._begin(self._lines[key].first)
+        queue = self._queues.get(key)
+        if queue is None:
+            self._memory.requested(identity, request.raw, request.revision)
+            self._queues[key] = JudgementQueue(Judgement(identity, request, reply))
+            self._begin(self._queues[key].first)
             return
-        newest = line.next or line.first
+        newest = queue.next or queue.first
         same = newest if newest.identity == identity else self._under_way(identity)
         if same is not None and not is_over(same.request) and same.request.raw == request.raw:
             # A redelivery during the judgement, most likely because this process was suspended.
-            self._desk.done(same.reply)
+            self._deliveries.done(same.reply)
             same.reply = reply
             return
         if identity.cycle < newest.identity.cycle:
-            self._desk.done(reply)
+            self._deliveries.done(reply)
             return
-        if line.next is not None:
-            self._desk.done(line.next.reply)
-        self._memory.asked(identity, request.raw, request.revision)
-        line.next = Judgement(identity, request, reply)
-        line.first.request.superseded = True
-        if line.first.task is None:
-            # Not begun, or between two attempts: the newer request replaces it now.
-            self._drop(line.first)
+        if queue.next is not None:
+            self._deliveries.done(queue.next.reply)
+        self._memory.requested(identity, request.raw, request.revision)
+        queue.next = Judgement(identity, request, reply)
+        queue.first.request.superseded = True
+        if queue.first.task is None:
+            # It has not begun, or waits between two attempts: the newer request replaces it now.
+            self._drop(queue.first)
 
     def bad_parameters(self, identity: Identity, request: Request, reply: str, why: str) -> None:
         """Reports wrong parameters. The request is judged when a later request of the same check
         has valid parameters."""
-        self._memory.asked(identity, request.raw)
+        self._memory.requested(identity, request.raw)
         self._memory.judged(identity)
-        if len(self._bad) < BAD_KEPT:
-            self._bad[identity] = request
-        self._start(self._tell_bad(request, reply, why))
+        if len(self._bad_requests) < BAD_REQUESTS_MAX:
+            self._bad_requests[identity] = request
+        self._start(self._report_bad_parameters(request, reply, why))
 
     def good_parameters(
         self, check: str, parameters: Callable[[], object], raw: bytes = b"null"
     ) -> None:
         """Judges the requests that waited for valid parameters of this check. ``raw``: the encoded
         parameters."""
-        for identity in [one for one in self._bad if one.check == check] if self._bad else ():
-            request = self._bad.pop(identity)
+        for identity in [one for one in self._bad_requests if one.check == check]:
+            request = self._bad_requests.pop(identity)
             request.parameters = parameters()
             request.raw = raw
             self._memory.forget(identity)
@@ -145,32 +147,32 @@ class Judge:
         """Handles a withdrawal. With an empty ``reply`` (it came by the plain subscription) the
         callback runs only if this replica called the check."""
         if self._stopping and reply:
-            self._desk.again(reply)
+            self._deliveries.again(reply)
             return
-        known = self._memory.of(identity)
-        ours = known is not None and known.begun
+        record = self._memory.of(identity)
+        ours = record is not None and record.begun
         request = self._memory.request(identity)
         if request is not None and not is_over(request):
             request.withdrawn = reason
-        self._bad.pop(identity, None)
+        self._bad_requests.pop(identity, None)
         under_way = self._under_way(identity)
         if reason != BY_OTHER_CHECK:
             self._memory.cancelled(identity, unlisted=reason == CHECK_REMOVED)
-            line = self._lines.get(identity._replace(cycle=0))
-            if line is not None and line.next is not None and line.next.identity == identity:
-                self._drop(line.next)
+            queue = self._queues.get(identity._replace(cycle=0))
+            if queue is not None and queue.next is not None and queue.next.identity == identity:
+                self._drop(queue.next)
             under_way = self._under_way(identity)
             if under_way is not None:
                 self._cancel(under_way)
         if reply or ours:
             # The callback does not wait for a judgement that continues.
             ending = None if reason == BY_OTHER_CHECK or under_way is None else under_way.task
-            self._freeing.free(identity, reason, reply, after=ending)
+            self._callbacks.free(identity, reason, reply, after=ending)
 
     def _under_way(self, identity: Identity) -> Judgement | None:
-        line = self._lines.get(identity._replace(cycle=0))
-        if line is not None:
-            for one in (line.first, line.next):
+        queue = self._queues.get(identity._replace(cycle=0))
+        if queue is not None:
+            for one in (queue.first, queue.next):
                 if one is not None and one.identity == identity:
                     return one
         return None
@@ -179,7 +181,8 @@ class Judge:
         if judgement.task is None:
             self._drop(judgement)
         elif not judgement.task.cancelling():
-            # Only once, even if the withdrawal is delivered twice: its cleanup must not be cut.
+            # Only once, even if the withdrawal is delivered twice: a second cancellation would
+            # interrupt the cleanup of the check.
             judgement.task.cancel()
 
     # One judgement. -----------------------------------------------------------------------
@@ -187,12 +190,12 @@ class Judge:
     def _begin(self, judgement: Judgement) -> None:
         judgement.timer = None
         self._memory.begun(judgement.identity, judgement.request)
-        self._queue.append(judgement)
+        self._waiting.append(judgement)
         self._pump()
 
     def _pump(self) -> None:
-        while self._queue and self._active < self._concurrency and not self._stopping:
-            judgement = self._queue.popleft()
+        while self._waiting and self._active < self._concurrency and not self._stopping:
+            judgement = self._waiting.popleft()
             self._active += 1
             judgement.calls = True
             judgement.task = self._start(self._attempt(judgement))
@@ -201,16 +204,16 @@ class Judge:
     async def _attempt(self, judgement: Judgement) -> None:
         request = judgement.request
         try:
-            verdict = await self._called(judgement)
+            verdict = await self._verdict_of(judgement)
             if verdict is not None and not is_over(request):
-                await self._say(request, verdict)
+                await self._publish(request, verdict)
         except Exception as error:
             judgement.task = None
             await self._failed(judgement, error)
         else:
             self._end(judgement)
 
-    async def _called(self, judgement: Judgement) -> Verdict | None:
+    async def _verdict_of(self, judgement: Judgement) -> Verdict | None:
         request = judgement.request
         try:
             verdict = await self._judge(request)
@@ -219,21 +222,21 @@ class Judge:
             if task is None or task.cancelling():
                 raise
             raise RuntimeError("something that the check awaited was cancelled") from None
-        self._leave(judgement)
+        self._release_slot(judgement)
         if verdict is None and not (request.said or request.later):
             raise TypeError("the check answered None: return Pending, Ready, Retry or Rejected")
         return verdict
 
     def _attempted(self, judgement: Judgement, task: asyncio.Task[None]) -> None:
-        # In the callback, because a task that is cancelled before its first step never runs.
-        self._leave(judgement)
+        # In a callback, because a task that is cancelled before its first step runs no code.
+        self._release_slot(judgement)
         if task.cancelled():
             if self._stopping and not is_over(judgement.request):
-                self._desk.again(judgement.reply)
+                self._deliveries.again(judgement.reply)
             self._end(judgement)
 
-    def _leave(self, judgement: Judgement) -> None:
-        """Gives the place of a finished call to the next one."""
+    def _release_slot(self, judgement: Judgement) -> None:
+        """Starts the next call when a call has ended."""
         if judgement.calls:
             judgement.calls = False
             self._active -= 1
@@ -241,7 +244,7 @@ class Judge:
 
     async def _failed(self, judgement: Judgement, error: Exception) -> None:
         """Schedules another call after a pause. No verdict is published for the failed call."""
-        self._leave(judgement)
+        self._release_slot(judgement)
         request = judgement.request
         judgement.attempts += 1
         pause = pause_after(judgement.attempts)
@@ -252,59 +255,59 @@ class Judge:
             exc_info=error,
             **names_of(judgement.identity),
         )
-        line = self._lines.get(judgement.identity._replace(cycle=0))
-        if is_over(request) or (line is not None and line.next is not None):
+        queue = self._queues.get(judgement.identity._replace(cycle=0))
+        if is_over(request) or (queue is not None and queue.next is not None):
             self._drop(judgement)
             return
         if self._stopping:
-            self._desk.again(judgement.reply)
+            self._deliveries.again(judgement.reply)
             self._end(judgement)
             return
-        self._desk.let_wait(judgement.reply)
+        self._deliveries.let_wait(judgement.reply)
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
         if judgement.attempts == 1 and not request.said:
-            # Only the kind of the error: its text may hold what others must not read.
+            # Only the type of the error: its text may contain secrets.
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:
-                await self._say(request, Pending(why))
+                await self._publish(request, Pending(why))
             except Refused as refused:
                 log.warning("verdict_refused", reason=str(refused), **names_of(judgement.identity))
 
-    async def _tell_bad(self, request: Request, reply: str, why: str) -> None:
+    async def _report_bad_parameters(self, request: Request, reply: str, why: str) -> None:
         log.error("wrong_parameters", check=request.check, reason=why)
         try:
-            await self._say(request, Pending(f"check {request.check}: {why}"))
+            await self._publish(request, Pending(f"check {request.check}: {why}"))
         except Refused as refused:
             log.warning("verdict_refused", check=request.check, reason=str(refused))
-        self._desk.done(reply)
+        self._deliveries.done(reply)
 
     def _drop(self, judgement: Judgement) -> None:
         """Drops a judgement that must not be called (again)."""
         if judgement.timer is not None:
             judgement.timer.cancel()
-        if judgement in self._queue:
-            self._queue.remove(judgement)
+        if judgement in self._waiting:
+            self._waiting.remove(judgement)
         self._end(judgement)
 
     def _end(self, judgement: Judgement) -> None:
         """Ends a judgement and begins the next one of its queue."""
         key = judgement.identity._replace(cycle=0)
-        line = self._lines.get(key)
-        again = line.next if line is not None and line.first is judgement else None
+        queue = self._queues.get(key)
+        again = queue.next if queue is not None and queue.first is judgement else None
         if again is None or again.identity != judgement.identity:
             self._memory.judged(judgement.identity)
-        self._desk.done(judgement.reply)
-        if line is None:
+        self._deliveries.done(judgement.reply)
+        if queue is None:
             return
-        if line.next is judgement:
-            line.next = None
-        elif line.first is judgement:
-            if line.next is None:
-                del self._lines[key]
+        if queue.next is judgement:
+            queue.next = None
+        elif queue.first is judgement:
+            if queue.next is None:
+                del self._queues[key]
             else:
-                line.first, line.next = line.next, None
-                self._begin(line.first)
+                queue.first, queue.next = queue.next, None
+                self._begin(queue.first)
 
     # The end. -----------------------------------------------------------------------------
 
@@ -312,23 +315,23 @@ class Judge:
         """Hands back what has not begun, and waits for judgements under way. After
         ``grace_seconds`` the rest is cancelled and handed back too."""
         self._stopping = True
-        for line in list(self._lines.values()):
-            for one in (line.next, line.first):
+        for queue in list(self._queues.values()):
+            for one in (queue.next, queue.first):
                 if one is not None and one.task is None:
-                    self._desk.again(one.reply)
+                    self._deliveries.again(one.reply)
                     self._drop(one)
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
-        for line in self._lines.values():
+        for queue in self._queues.values():
             # Handed back before its end, because a function in a thread may never end.
-            if line.first.calls and not is_over(line.first.request):
-                self._desk.again(line.first.reply)
+            if queue.first.calls and not is_over(queue.first.request):
+                self._deliveries.again(queue.first.reply)
         for task in list(self._running):
             task.cancel()
         if self._running:
             # A function in a thread may take longer; it is not waited for.
             await asyncio.wait(self._running, timeout=1.0)
-        self._freeing.hand_back()
+        self._callbacks.hand_back()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -1,7 +1,7 @@
-"""What one replica remembers of requests, so that a duplicate delivery has no effect.
+"""Records of requests in one replica, so that a duplicate delivery has no effect.
 
-The memory is bounded and does not survive a restart: then a request that was not acknowledged is
-judged again.
+Their number is bounded, and they do not survive a restart: then a request that was not acknowledged
+is judged again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from admittance.sdk.threads import until_returned
 log = structlog.get_logger()
 
 
-KEPT: Final = 50_000
-"""Requests and withdrawals that are remembered."""
+RECORDS_MAX: Final = 50_000
+"""The most requests and withdrawals that are remembered."""
 
 
 class Identity(NamedTuple):
@@ -41,7 +41,7 @@ class Identity(NamedTuple):
 
 
 class JudgementRecord:
-    """What is remembered of one judgement.
+    """The record of one judgement.
 
     ``judged``: it was answered, or never will be. ``begun``: this replica called the check.
     ``cancelled``: the request was withdrawn and must not be judged. ``unlisted``: it was withdrawn
@@ -73,20 +73,20 @@ class JudgementRecord:
 
 
 class JudgementMemory:
-    """The newest `KEPT` requests and withdrawals."""
+    """The records of the newest `RECORDS_MAX` judgements."""
 
     def __init__(self) -> None:
-        self._known: dict[Identity, JudgementRecord] = {}
+        self._records: dict[Identity, JudgementRecord] = {}
 
     def of(self, identity: Identity) -> JudgementRecord | None:
-        """What is remembered of a judgement."""
-        return self._known.get(identity)
+        """The record of a judgement, if there is one."""
+        return self._records.get(identity)
 
     def begun(self, identity: Identity, request: Request) -> None:
         """Records that the check is called."""
-        known = self._get_or_add(identity)
-        known.begun = True
-        known.request = weakref.ref(request)
+        record = self._get_or_add(identity)
+        record.begun = True
+        record.request = weakref.ref(request)
 
     def judged(self, identity: Identity) -> None:
         """Records that the request needs no further judgement."""
@@ -94,17 +94,17 @@ class JudgementMemory:
 
     def cancelled(self, identity: Identity, *, unlisted: bool = False) -> None:
         """Records that the request was withdrawn."""
-        known = self._get_or_add(identity)
-        known.cancelled = True
-        known.unlisted = unlisted
+        record = self._get_or_add(identity)
+        record.cancelled = True
+        record.unlisted = unlisted
 
-    def asked(self, identity: Identity, parameters: bytes, revision: int = 0) -> None:
+    def requested(self, identity: Identity, parameters: bytes, revision: int = 0) -> None:
         """Records that the request is to be judged with these parameters, even if it was judged
         with others."""
-        known = self._get_or_add(identity)
-        known.parameters = parameters
-        known.revision = max(known.revision, revision)
-        known.judged = False
+        record = self._get_or_add(identity)
+        record.parameters = parameters
+        record.revision = max(record.revision, revision)
+        record.judged = False
 
     def freed(self, identity: Identity, reason: str) -> None:
         """Records that the withdrawn callback ran for this reason."""
@@ -112,20 +112,20 @@ class JudgementMemory:
 
     def forget(self, identity: Identity) -> None:
         """Lets the request be judged once more."""
-        self._known.pop(identity, None)
+        self._records.pop(identity, None)
 
     def request(self, identity: Identity) -> Request | None:
         """The request, if it is still in memory."""
-        known = self._known.get(identity)
-        return known.request() if known is not None and known.request is not None else None
+        record = self._records.get(identity)
+        return record.request() if record is not None and record.request is not None else None
 
     def _get_or_add(self, identity: Identity) -> JudgementRecord:
-        known = self._known.get(identity)
-        if known is None:
-            if len(self._known) >= KEPT:
-                del self._known[next(iter(self._known))]
-            known = self._known[identity] = JudgementRecord()
-        return known
+        record = self._records.get(identity)
+        if record is None:
+            if len(self._records) >= RECORDS_MAX:
+                del self._records[next(iter(self._records))]
+            record = self._records[identity] = JudgementRecord()
+        return record
 
 
 class Judgement:
@@ -176,25 +176,25 @@ class WithdrawnCallbacks:
 
     def __init__(
         self,
-        desk: Acknowledger,
+        deliveries: Acknowledger,
         memory: JudgementMemory,
         callback: Callable[[Withdrawal], Awaitable[None]] | None,
         start: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self._desk = desk
+        self._deliveries = deliveries
         self._memory = memory
         self._callback = callback
         self._start = start
-        self._under_way = OpenDeliveries[tuple[Identity, str]](desk)
+        self._under_way = OpenDeliveries[tuple[Identity, str]](deliveries)
 
     def free(
         self, identity: Identity, reason: str, reply: str, *, after: asyncio.Task[None] | None
     ) -> None:
         """Calls the callback once per reason, after the task, then acknowledges the delivery."""
         what = (identity, reason)
-        known = self._memory.of(identity)
-        if self._callback is None or (known is not None and reason in known.freed):
-            self._desk.done(reply)
+        record = self._memory.of(identity)
+        if self._callback is None or (record is not None and reason in record.freed):
+            self._deliveries.done(reply)
         elif self._under_way.add(what, reply):
             self._start(self._free(self._callback, what, after))
 

@@ -15,19 +15,18 @@ from admittance.runtime.telemetry import tracing
 from admittance.sdk.threads import from_thread
 
 BY_OTHER_CHECK: Final = "AdmissionCheck"
-"""The reason of a withdrawal that ends no judgement: another check said Retry."""
+"""The reason of a withdrawal after another check's Retry. It ends no judgement."""
 CHECK_REMOVED: Final = "CheckRemoved"
-"""The reason of a withdrawal after which the same cycle may be requested again: the queue no longer
-lists the check."""
+"""The reason of a withdrawal after the queue dropped the check. The same cycle may be requested
+again."""
 
 
 class BadParameters(ValueError):
-    """The parameters of the AdmissionCheck are not what this check wants."""
+    """The parameters of the AdmissionCheck are wrong for this check."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Identifies a request: enough to report a verdict later, from a file or a database, also after
-    a restart."""
+    """Identifies a request. Store it to report a verdict later, also after a restart."""
 
     namespace: str
     name: str
@@ -38,9 +37,9 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was withdrawn, and why: free what you booked for it.
+    """A withdrawn request: free what you booked for it.
 
-    ``reason`` "AdmissionCheck": another check said Retry; a judgement under way continues,
+    ``reason`` "AdmissionCheck": another check answered Retry. A judgement under way continues,
     because its own Retry still counts.
     """
 
@@ -171,8 +170,9 @@ class Request:
         )
 
     async def report(self, verdict: Verdict) -> bool:
-        """Publishes a verdict now: while judging (`Pending` with a message), or later, when the
-        check changes its answer. False: the request was withdrawn and the verdict no longer counts.
+        """Publishes a verdict during the judgement, such as a `Pending` with a message, or later,
+        when the check changes its verdict. False: the verdict no longer counts, because the request
+        was withdrawn.
 
         Returns when the log has it. Raises admittance.runtime.errors.Refused if the log refuses it.
         """
@@ -216,12 +216,12 @@ def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
         found = msgspec.json.decode(raw)
     except Exception as error:
         # Any exception: the Struct may validate itself and raise anything.
-        what = "there are no parameters" if raw == b"null" else "wrong parameters"
+        what = "parameters are missing" if raw == b"null" else "wrong parameters"
         raise BadParameters(f"{what}: {error}") from None
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadParameters(f"wrong parameters: {type(found).__name__} is no object")
+        raise BadParameters(f"wrong parameters: {type(found).__name__} is not an object")
     return found
 
 

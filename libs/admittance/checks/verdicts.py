@@ -1,7 +1,4 @@
-"""The four answers that a check can give.
-
-Each is a plain value; a wrong one raises ValueError when it is made.
-"""
+"""The four verdicts that a check can return. A wrong one raises ValueError when it is created."""
 
 from __future__ import annotations
 
@@ -20,19 +17,22 @@ from admittance.sdk.limits import updates_of
 REASON_MAX: Final = 1024
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """The base of all answers. ``message``: a sentence for people, shown with the workload."""
+class BaseVerdict(msgspec.Struct, frozen=True):
+    """The base of all verdicts. ``message``: a sentence for people, shown with the workload."""
 
     state: ClassVar[str] = ""
     message: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.message, str):
-            raise ValueError(f"the message of {type(self).__name__} is no text: {self.message!r}")
+            raise ValueError(
+                f"the message of {type(self).__name__} is not a text: {self.message!r}"
+            )
 
 
-class Pending(Answer, frozen=True, kw_only=True):
-    """Not decided yet; the reservation is kept. Report the verdict later, with ``request.report``.
+class Pending(BaseVerdict, frozen=True, kw_only=True):
+    """Not decided yet. The workload keeps its quota. Report the verdict later, with
+    ``request.report``.
 
     ``reason`` "PreemptionRequired": start the preemptions that the reservation needs now.
     """
@@ -43,15 +43,15 @@ class Pending(Answer, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.reason, str) or len(self.reason) > REASON_MAX:
-            raise ValueError(f"the reason is no text of at most {REASON_MAX} characters")
+            raise ValueError(f"the reason is not a text of at most {REASON_MAX} characters")
 
 
-class Ready(Answer, frozen=True, kw_only=True):
-    """The check allows the start. Every check can still change its answer.
+class Ready(BaseVerdict, frozen=True, kw_only=True):
+    """The check allows the start. A check can still change its verdict.
 
     ``pod_set_updates``: what to add to the pods before they start, as `PodSetUpdate` or as dicts of
-    the same shape (``name``, ``labels``, ``annotations``, ``nodeSelector``, ``tolerations``). They
-    only add: a key that already has another value is a conflict, which rejects the workload.
+    the same shape (``name``, ``labels``, ``annotations``, ``nodeSelector``, ``tolerations``). A key
+    that already has another value is a conflict, which rejects the workload.
     """
 
     state: ClassVar[str] = "Ready"
@@ -66,7 +66,7 @@ class Ready(Answer, frozen=True, kw_only=True):
         self.updates()
 
 
-class Retry(Answer, frozen=True, kw_only=True):
+class Retry(BaseVerdict, frozen=True, kw_only=True):
     """Not now: the workload releases its quota, and a running job is stopped.
 
     ``after``: seconds, a timedelta, or a duration like "8m0s", the shortest wait before it is
@@ -90,13 +90,13 @@ class Retry(Answer, frozen=True, kw_only=True):
         )
         found = length.total_seconds() if isinstance(length, timedelta) else length
         if isinstance(found, bool) or not isinstance(found, int | float | Fraction):
-            raise ValueError(f"after is no number of seconds: {self.after!r}")
+            raise ValueError(f"after={self.after!r} is not a number of seconds")
         if not 0 <= found < 2**31:
-            raise ValueError(f"after={self.after!r} is no delay: seconds, from 0 to 2^31 - 1")
+            raise ValueError(f"after={self.after!r} is not a delay of 0 to 2^31 - 1 seconds")
         return math.ceil(found)
 
 
-class Rejected(Answer, frozen=True):
+class Rejected(BaseVerdict, frozen=True):
     """Never: the workload is deactivated, until a person activates it again."""
 
     state: ClassVar[str] = "Rejected"

@@ -107,12 +107,12 @@ class Provider(Program):
         """Makes the checks of this class inactive until `ready` is called. Any thread may call
         this."""
         self.activity = (False, message)
-        self.changes.tell()
+        self.changes.send()
 
     def ready(self) -> None:
         """Makes the checks of this class active again. Any thread may call this."""
         self.activity = (True, "")
-        self.changes.tell()
+        self.changes.send()
 
     @property
     def active(self) -> bool:

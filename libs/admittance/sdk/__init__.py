@@ -1,3 +1,5 @@
-"""What programs beside Admittance have in common, check controllers and providers of capacity: they
-hear what they are asked through a durable, answer on the log, and lose nothing on the way.
+"""The common base of check controllers and providers.
+
+Both receive requests from a durable consumer, publish answers on the log, and send heartbeats. A
+delivery is acknowledged only when its answer is on the log, so a crash loses nothing.
 """

@@ -13,38 +13,37 @@ from admittance.runtime.tasks import set_within
 from admittance.sdk.limits import clipped
 
 PAUSE_SECONDS: Final = 1.0
-"""Shortest pause between two heartbeats."""
+"""Shortest time between two heartbeats."""
 MESSAGE_MAX: Final = 1024
 """Characters of a message that receivers keep."""
 
 
 class ChangeSignal:
-    """Tells event loops about a change. `tell` may be called in any thread, also without
-    listeners."""
+    """Signals a change to event loops, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._heard: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
-    def tell(self) -> None:
-        """Signals a change."""
+    def send(self) -> None:
+        """Sets the events of all listeners, if there are any."""
         with self._lock:
-            for loop, changed in self._heard:
+            for loop, changed in self._listeners:
                 # RuntimeError: the loop has ended, so its listener is gone.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(changed.set)
 
     @contextmanager
-    def heard(self) -> Iterator[asyncio.Event]:
+    def listener(self) -> Iterator[asyncio.Event]:
         """An event of the running loop that each change sets."""
         listener = asyncio.get_running_loop(), asyncio.Event()
         with self._lock:
-            self._heard.append(listener)
+            self._listeners.append(listener)
         try:
             yield listener[1]
         finally:
             with self._lock:
-                self._heard.remove(listener)
+                self._listeners.remove(listener)
 
 
 async def beat(
@@ -53,7 +52,7 @@ async def beat(
     """Publishes ``heartbeat()``, a subject and a payload, every ``seconds`` and after each change,
     until cancelled."""
     pause = min(PAUSE_SECONDS, seconds / 2)
-    with changes.heard() as changed:
+    with changes.listener() as changed:
         while True:
             changed.clear()
             if bus.nc.is_connected:
@@ -63,5 +62,5 @@ async def beat(
 
 
 def shortened(message: str) -> str:
-    """A message cut for a heartbeat: one too long would close the connection."""
+    """A message cut to the length of a heartbeat."""
     return clipped(message, MESSAGE_MAX)

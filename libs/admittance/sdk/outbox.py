@@ -20,8 +20,8 @@ log = structlog.get_logger()
 class Outbox:
     """Publishes messages, many at once. `run` it as a task.
 
-    Messages have ids, so a message whose acknowledgement was lost, or that the log refused as
-    `Busy`, is published again until the bus answers.
+    Messages must have ids: a message whose acknowledgement was lost, or that the log refused as
+    `Busy`, is published again.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -56,7 +56,7 @@ class Outbox:
 
     async def _publish(self, taken: list[tuple[Outgoing, asyncio.Future[None]]]) -> None:
         pause = 0.05
-        told = LogThrottle()
+        throttle = LogThrottle()
         while taken:
             try:
                 outcomes = await self._bus.publish_all([message for message, _ in taken])
@@ -66,7 +66,7 @@ class Outbox:
                 (taken, reason) = again
             except AdmittanceError as error:
                 reason = error
-            if told.due(clock.monotonic()):
+            if throttle.due(clock.monotonic()):
                 log.warning("answers_not_published_yet", count=len(taken), reason=str(reason))
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_MAX)

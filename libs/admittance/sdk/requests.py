@@ -1,9 +1,9 @@
 """Receives the requests of a check or provider from its durable consumer.
 
-The workload-controller creates the durable when a manifest names the program; programs outside the
-services may not create one, so they wait for it. A delivery is acknowledged when its answer is on
-the log. Until then the server is told every few seconds that work on it goes on. A delivery that
-this process does not finish goes to the replica that pulls next.
+The workload-controller creates the durable when a manifest names the program. The program itself
+has no right to create it and waits for it. A delivery is acknowledged when its answer is on the
+log; until then its acknowledgement deadline is extended every few seconds. A delivery that this
+process does not finish goes to another replica.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription
 
 PROGRESS_SECONDS: Final = 7.0
-"""How often the server is told about work under way. It redelivers any other after 30 s."""
-ABSENT_PAUSE_MAX: Final = 2.0
-ABSENT_TOLD: Final = 30.0
-"""Seconds between two log lines about a missing durable."""
+"""How often deadlines of open deliveries are extended. The server redelivers others after 30 s."""
+MISSING_PAUSE_MAX: Final = 2.0
+MISSING_LOG_SECONDS: Final = 30.0
+"""Time between two log lines about a missing durable."""
 DONE: Final = b"+ACK"
 WORKING: Final = b"+WPI"
 NEVER: Final = b"+TERM"
@@ -36,8 +36,8 @@ log = structlog.get_logger()
 
 
 class IncomingMessage(NamedTuple):
-    """A message for the program. ``reply`` identifies its delivery; empty for a message of the
-    plain subscription, which needs no acknowledgement."""
+    """A message for the program. ``reply`` identifies its delivery. It is empty for a message of
+    the plain subscription, which needs no acknowledgement."""
 
     subject: str
     data: bytes
@@ -46,14 +46,13 @@ class IncomingMessage(NamedTuple):
 
 
 class RequestSource(NamedTuple):
-    """Where a program receives its requests. ``durable``: the consumer of the log. ``beside``: a
-    subject that every replica also subscribes to, because the replica that gets a delivery need not
-    be the one that works on its request. ``absent``: for the log, why the durable may be missing.
-    """
+    """Where a program receives its requests. ``durable``: the consumer of the log. ``broadcast``: a
+    subject that every replica also subscribes to, because a withdrawal may be delivered to another
+    replica than its request. ``why_missing``: for the log, why the durable may be missing."""
 
     durable: str
-    beside: str
-    absent: str
+    broadcast: str
+    why_missing: str
 
 
 class Acknowledger(Protocol):
@@ -65,32 +64,32 @@ class Acknowledger(Protocol):
 
 
 class RequestConsumer:
-    """Deliveries of one program. ``receive`` gets each message and must not block; its caller ends
-    the delivery with `done`, `again` or `never`.
+    """Receives the deliveries of one program. ``receive`` gets each message and must not block.
+    Each delivery must be ended with `done`, `again` or `never`.
 
-    ``room``: how many deliveries this process holds at most, not counting those that `let_wait`.
+    ``room``: the most open deliveries of this process, without those after `let_wait`.
     """
 
     def __init__(
         self,
         bus: Bus,
-        asked: RequestSource,
+        source: RequestSource,
         receive: Callable[[IncomingMessage], None],
         *,
         room: int,
         progress_seconds: float | None = None,
     ) -> None:
-        """``progress_seconds``: how often the server is told about work under way."""
+        """``progress_seconds``: instead of `PROGRESS_SECONDS`."""
         self._bus = bus
-        self._asked = asked
+        self._source = source
         self._receive = receive
         self._pull = PullConsumer(bus, STREAM, self._find, self._on_delivery, batch=room)
-        self._beside: Subscription | None = None
+        self._broadcast: Subscription | None = None
         self._held: dict[str, float] = {}
         self._resting: set[str] = set()
         self._out: list[tuple[str, bytes]] = []
         self._sending: asyncio.Task[None] | None = None
-        self._told_absent = 0.0
+        self._logged_missing = 0.0
         self._progress = progress_seconds
         self._room = room
 
@@ -106,7 +105,7 @@ class RequestConsumer:
 
     async def start(self) -> None:
         """Subscribes and starts to pull."""
-        self._beside = await self._bus.nc.listen(self._asked.beside, self._on_beside)
+        self._broadcast = await self._bus.nc.listen(self._source.broadcast, self._on_broadcast)
         await self._pull.start()
 
     @property
@@ -115,7 +114,7 @@ class RequestConsumer:
         return self._pull.failed
 
     async def keep(self) -> None:
-        """Tells the server about work under way, until cancelled."""
+        """Extends the deadlines of open deliveries, until cancelled."""
         while True:
             pause = (self._progress or PROGRESS_SECONDS) / 2
             await asyncio.sleep(pause)
@@ -126,14 +125,14 @@ class RequestConsumer:
                 self._send(reply, WORKING)
 
     async def drain(self) -> None:
-        """Stops pulling. Deliveries on their way are still received."""
+        """Stops pulling. Deliveries in flight are still received."""
         await self._pull.drain()
 
     async def stop(self) -> None:
         """Stops receiving and sends the outstanding acknowledgements."""
         await self._pull.stop()
-        if self._beside is not None:
-            await self._bus.nc.deafen(self._beside)
+        if self._broadcast is not None:
+            await self._bus.nc.deafen(self._broadcast)
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
@@ -153,7 +152,7 @@ class RequestConsumer:
         self._settle(reply, b"-NAK" + delay)
 
     def let_wait(self, reply: str) -> None:
-        """Makes room for another delivery while this one waits."""
+        """Frees the place of this delivery for another one, while it waits."""
         if reply in self._held and reply not in self._resting:
             self._resting.add(reply)
             self._pull.taken(1)
@@ -188,23 +187,20 @@ class RequestConsumer:
         self._held[reply] = clock.monotonic()
         self._receive(IncomingMessage(text_of(raw.subject), raw.data, Headers(raw.headers), reply))
 
-    def _on_beside(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
+    def _on_broadcast(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
         self._receive(IncomingMessage(text_of(subject), data, Headers(headers), ""))
 
     async def _find(self) -> str:
-        name = self._asked.durable
-        absent = self._pull.missing_count
-        if absent:
-            if clock.monotonic() - self._told_absent >= ABSENT_TOLD or not self._told_absent:
-                self._told_absent = clock.monotonic()
-                log.warning(
-                    "waits_for_its_durable",
-                    durable=name,
-                    reason=self._asked.absent,
-                )
-            await asyncio.sleep(min(0.05 * 2 ** min(absent, 8), ABSENT_PAUSE_MAX))
-        elif self._told_absent:
-            self._told_absent = 0.0
+        name = self._source.durable
+        missing = self._pull.missing_count
+        if missing:
+            since = clock.monotonic() - self._logged_missing
+            if since >= MISSING_LOG_SECONDS or not self._logged_missing:
+                self._logged_missing = clock.monotonic()
+                log.warning("waits_for_its_durable", durable=name, reason=self._source.why_missing)
+            await asyncio.sleep(min(0.05 * 2 ** min(missing, 8), MISSING_PAUSE_MAX))
+        else:
+            self._logged_missing = 0.0
         return name
 
 
@@ -241,7 +237,7 @@ class OpenDeliveries(Generic[K]):
             self._consumer.again(reply, delay_seconds)
 
     def let_wait(self, key: K) -> None:
-        """Makes room for other deliveries while this request waits."""
+        """Frees their places for other deliveries, while this request waits."""
         for reply in self._replies.get(key, ()):
             self._consumer.let_wait(reply)
 

@@ -35,7 +35,7 @@ class Room:
         self._settled: set[str] = set()
         self._inner = judge
         self.judging = Judge(
-            self, judge=self._judge, say=self._say, freed=free, concurrency=concurrency
+            self, judge=self._judge, publish=self._say, release=free, concurrency=concurrency
         )
 
     async def _judge(self, request: Request) -> Verdict | None:
@@ -339,7 +339,7 @@ async def test_what_is_no_verdict_is_a_failure(what: BaseException | None) -> No
 
 async def test_who_has_reported_itself_may_answer_nothing_more() -> None:
     async def judge(request: Request) -> Verdict | None:
-        await room.judging._say(request, Retry("later"))
+        await room.judging._publish(request, Retry("later"))
         return None
 
     room = Room(judge)

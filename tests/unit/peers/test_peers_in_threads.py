@@ -17,8 +17,8 @@ from admittance.sdk.threads import from_thread
 
 async def test_a_change_told_in_a_thread_wakes_an_event_loop_that_sleeps() -> None:
     changes = ChangeSignal()
-    with changes.heard() as changed:
-        thread = threading.Timer(0.05, changes.tell)
+    with changes.listener() as changed:
+        thread = threading.Timer(0.05, changes.send)
         thread.start()
         began = time.monotonic()
         await asyncio.wait_for(changed.wait(), 5.0)
@@ -31,7 +31,7 @@ def test_changes_are_heard_in_one_loop_after_another_and_told_without_any() -> N
     provider = Provider("a")
 
     async def hears() -> None:
-        with provider.changes.heard() as changed:
+        with provider.changes.listener() as changed:
             provider.inactive("maintenance")
             await asyncio.wait_for(changed.wait(), 5.0)
 
@@ -45,14 +45,14 @@ def test_what_a_loop_that_has_ended_left_behind_hinders_nobody() -> None:
     changes = ChangeSignal()
     loop = asyncio.new_event_loop()
 
-    hearing = changes.heard()
+    hearing = changes.listener()
 
     async def leave() -> None:
         hearing.__enter__()
 
     loop.run_until_complete(leave())
     loop.close()
-    changes.tell()
+    changes.send()
 
 
 async def test_activity_is_told_by_many_threads_at_once() -> None:
