@@ -130,4 +130,4 @@ def test_the_page_tells_every_status_and_how_long_a_delivery_waits() -> None:
             assert issubclass(kind, ProvisioningStatus)
             assert f"| `{word}` |" in page
     seconds = provider_durables.settings(RACK)["ack_wait"] // 1_000_000_000
-    assert f"comes again after {seconds} s" in page
+    assert f"after {seconds} s without one, a message is delivered again" in page

@@ -63,7 +63,7 @@ requested() { # in $payload, on a subject that ends in $1
   if [[ -e $gone ]]; then
     return # Taken back before: with several of us, or after a crash, the end may come first.
   elif [[ $late == true ]]; then
-    word=failed more='{"message":"heard of after its deadline"}'
+    word=failed more='{"message":"received after its deadline"}'
   else
     provide
   fi
