@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 class AdmissionCheckController(Program):
-    """Controls the AdmissionChecks whose ``controllerName`` is ``name``.
+    """Controls the AdmissionChecks with the ``controllerName`` ``name``.
 
     ``parameters``: the msgspec Struct of ``request.parameters``; a dict without it.
     ``concurrency``: the judgements that one process makes at once; by default 100, or 16 for a

@@ -122,8 +122,8 @@ FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 """With less free space on the disk, JetStream would refuse the first facts."""
 SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
 """Defaults for the server's Go runtime. Facts come one by one, and waking a second thread for each
-costs more than the work on it: on two cores a third of the server's CPU, without more throughput.
-"""
+costs more than the work on it: on two cores a third of the server's CPU, without more
+throughput."""
 
 NAME: Final = "admittance-embedded"
 """The name of a server outside a cluster."""
@@ -286,8 +286,8 @@ class EmbeddedServer:
         return noted if str(self.data_dir / "nats.conf") in command else None
 
     def _unrecorded(self) -> Running | None:
-        """A server on this folder whose parent died before it wrote ``nats.json``. Two servers on
-        one store would destroy it, and nats-server itself takes no lock."""
+        """A server on this folder that has no ``nats.json``, because its parent died too early. Two
+        servers on one store would destroy it, and nats-server itself takes no lock."""
         config = str(self.data_dir / "nats.conf")
         for process in psutil.process_iter(["cmdline"]):
             command = process.info["cmdline"] or []

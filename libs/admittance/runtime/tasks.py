@@ -62,7 +62,7 @@ async def in_time(
     grace_seconds: float | None = GRACE_SECONDS,
 ) -> None:
     """Runs ``work``, which ends in order once ``stop`` is set, and cancels it ``grace_seconds``
-    after that. None: the work limits itself, like a runner whose jobs have grace periods.
+    after that. None: no limit, for a runner, which waits for the grace periods of its jobs.
 
     Raises what the work raises, except an AdmittanceError after ``stop``: a bus that is not
     available at the end is no reason for exit status 1.

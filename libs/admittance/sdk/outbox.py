@@ -20,8 +20,8 @@ log = structlog.get_logger()
 class Outbox:
     """Publishes messages, many at once. `run` it as a task.
 
-    Messages must have ids: a message whose acknowledgement was lost, or that the log refused as
-    `Busy`, is published again.
+    Messages must have ids: a message is published again if its acknowledgement was lost or the
+    log refused it as `Busy`.
     """
 
     def __init__(self, bus: Bus) -> None:

@@ -100,7 +100,7 @@ async def test_a_percent_encoded_password_is_decoded(guarded: ConfiguredServer) 
     await bus.close()
 
 
-async def test_what_a_restricted_user_may_not_do_fails_at_once(guarded: ConfiguredServer) -> None:
+async def test_a_denied_request_fails_at_once(guarded: ConfiguredServer) -> None:
     full = await Bus.connect(guarded.url(f"admit:{ENCODED}"), name="full")
     await streams.ensure(full)
     await full.close()
@@ -113,7 +113,7 @@ async def test_what_a_restricted_user_may_not_do_fails_at_once(guarded: Configur
     await bus.close()
 
 
-async def test_a_command_tells_a_refusal_in_one_line_and_no_password(
+async def test_a_command_reports_a_refusal_in_one_line_without_password(
     guarded: ConfiguredServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = await Bus.connect(guarded.url(f"admit:{ENCODED}"), name="full")
@@ -134,7 +134,7 @@ async def test_a_command_tells_a_refusal_in_one_line_and_no_password(
                 assert what in lines[0]
 
 
-async def test_a_connection_that_is_refused_later_goes_on_when_that_is_mended(
+async def test_a_connection_refused_later_recovers_when_permitted_again(
     guarded: ConfiguredServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await Bus.connect(guarded.url(f"admit:{ENCODED}"), name="test")
@@ -157,7 +157,7 @@ async def test_a_connection_that_is_refused_later_goes_on_when_that_is_mended(
     await bus.close()
 
 
-async def test_a_server_that_is_away_does_not_hide_one_that_answers(
+async def test_an_unreachable_server_does_not_hide_one_that_answers(
     guarded: ConfiguredServer,
 ) -> None:
     for _ in range(4):
@@ -263,7 +263,7 @@ async def encrypted(tmp_path: Path) -> AsyncIterator[ConfiguredServer]:
     server.stop()
 
 
-async def test_a_certificate_is_trusted_or_its_fault_is_told(
+async def test_a_certificate_is_trusted_or_its_fault_is_reported(
     encrypted: ConfiguredServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for scheme in ("nats", "tls"):
@@ -281,7 +281,7 @@ async def test_a_certificate_is_trusted_or_its_fault_is_told(
     await within(bus.close())
 
 
-async def test_a_client_certificate_that_is_demanded_is_told(tmp_path: Path) -> None:
+async def test_a_demanded_client_certificate_is_reported(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path / "tls")
     server = ConfiguredServer(
         tmp_path / "mutual",

@@ -40,7 +40,7 @@ class Following:
         await self.reader.close()
 
 
-async def test_a_put_is_refused_when_the_key_moved(bus: Bus) -> None:
+async def test_a_put_is_refused_when_the_key_has_changed(bus: Bus) -> None:
     first = await bus.publish(bucket.put_message("workload.a.b", b"1", expected=0))
     with pytest.raises(StaleRevision):
         await bus.publish(bucket.put_message("workload.a.b", b"2", expected=0))
@@ -53,7 +53,7 @@ async def test_a_put_is_refused_when_the_key_moved(bus: Bus) -> None:
     assert await bus.publish(bucket.put_message("workload.a.b", b"2", expected=gone)) > gone
 
 
-async def test_a_reader_has_the_whole_state_when_it_says_so_and_then_every_change(
+async def test_a_reader_loads_all_entries_and_then_every_change(
     bus: Bus,
 ) -> None:
     puts = [bucket.put_message(f"workload.a.n{i}", b"x", expected=0) for i in range(5000)]
@@ -77,7 +77,7 @@ async def test_an_empty_bucket_is_loaded_at_once(bus: Bus) -> None:
     await following.stop()
 
 
-async def test_a_reader_is_back_after_the_server_was_killed_and_misses_nothing(
+async def test_a_reader_misses_nothing_when_the_server_is_killed(
     bus: Bus, nats_server: TestServer
 ) -> None:
     following = Following(BucketReader(bus))

@@ -15,7 +15,7 @@ from servers import TestServer
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
-async def test_an_older_value_stays_gone_when_the_newer_one_has_expired(
+async def test_an_older_value_does_not_return_when_the_newer_one_expires(
     bus: Bus, nats_server: TestServer
 ) -> None:
     buckets = (BUCKET, PROVIDERS, CLAIMS)

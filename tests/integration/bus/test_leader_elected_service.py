@@ -70,7 +70,7 @@ async def until_told(bus: Bus, want: dict[str, tuple[bool, tuple[str, ...], int]
     await eventually(is_told)
 
 
-async def test_one_works_and_who_stands_by_is_ready_too_and_takes_over(bus: Bus) -> None:
+async def test_a_standby_is_ready_and_takes_over(bus: Bus) -> None:
     first = Digger(bus, "first")
     await until(lambda: first.alone.work is not None and first.alone.work.ready)
     second = Digger(bus, "second")
@@ -89,7 +89,7 @@ async def test_one_works_and_who_stands_by_is_ready_too_and_takes_over(bus: Bus)
         await second.end()
 
 
-async def test_who_is_superseded_stands_by_and_begins_anew_when_it_is_its_turn(bus: Bus) -> None:
+async def test_a_superseded_leader_stands_by_and_can_lead_again(bus: Bus) -> None:
     only = Digger(bus, "only")
     try:
         await until(lambda: only.begun != [])

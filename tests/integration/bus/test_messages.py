@@ -53,7 +53,7 @@ async def test_a_dead_letter_keeps_bytes_subject_and_reason(bus: Bus) -> None:
     assert binary.data64 == b"\xff\xfe"
 
 
-async def test_a_long_payload_is_cut_and_the_letter_says_so(bus: Bus) -> None:
+async def test_a_long_payload_is_cut_and_marked_as_truncated(bus: Bus) -> None:
     plain, control = await letters(bus, [b"x" * 1_000_000, b"\x01" * 1_000_000])
     assert plain.truncated
     assert plain.data == "x" * messages.PAYLOAD_MAX
@@ -80,7 +80,7 @@ async def test_one_bad_request_disturbs_nothing(bus: Bus) -> None:
     await service.stop()
 
 
-async def test_the_secret_is_made_once_and_keys_the_message_ids(bus: Bus) -> None:
+async def test_the_secret_is_created_once_and_keys_the_message_ids(bus: Bus) -> None:
     secret = await deployment_secret(bus)
     assert await deployment_secret(bus) == secret
     assert message_id(secret, "uid", 7, "admitted") == message_id(secret, "uid", 7, "admitted")

@@ -39,12 +39,12 @@ async def test_every_message_of_a_pipeline_has_its_own_outcome(bus: Bus) -> None
     assert isinstance(outcomes[3], TooBig)
 
 
-async def test_thousands_are_stored_in_the_order_in_which_they_were_given(bus: Bus) -> None:
+async def test_thousands_of_messages_are_stored_in_order(bus: Bus) -> None:
     outcomes = await bus.publish_all([submitted(f"n{i}") for i in range(3500)])
     assert outcomes == list(range(1, 3501))
 
 
-async def test_a_repeated_message_id_answers_the_first_sequence(bus: Bus) -> None:
+async def test_a_repeated_message_id_gets_the_first_sequence(bus: Bus) -> None:
     message = Outgoing("admit.workload.submitted.a.one", b"{}", {MESSAGE_ID: "x"})
     assert await bus.publish_all([message, submitted("two"), message]) == [1, 2, 1]
 
@@ -76,7 +76,7 @@ async def test_a_batch_is_stored_as_a_whole_or_not_at_all(bus: Bus) -> None:
     assert entry.value == b"3"
 
 
-async def test_a_batch_that_was_said_before_is_told_apart_from_a_stale_one(bus: Bus) -> None:
+async def test_a_repeated_batch_differs_from_a_stale_one(bus: Bus) -> None:
     batch = [
         Outgoing(f"admit.workload.pending.a.n{i}", b"{}", {MESSAGE_ID: str(i)}) for i in range(3)
     ]
@@ -85,13 +85,13 @@ async def test_a_batch_that_was_said_before_is_told_apart_from_a_stale_one(bus: 
         await bus.atomic(batch)
 
 
-async def test_one_key_stands_once_in_a_batch(bus: Bus) -> None:
+async def test_a_batch_cannot_expect_two_revisions_of_one_key(bus: Bus) -> None:
     put = bucket.put_message("workload.a.b", b"", expected=0)
     with pytest.raises(ValueError, match="two revisions of one key"):
         await bus.atomic([put, put])
 
 
-async def test_an_expectation_is_looked_at_before_a_message_id(bus: Bus) -> None:
+async def test_the_server_checks_revisions_before_message_ids(bus: Bus) -> None:
     # Why a put is never repeated by itself when its outcome is unknown.
     put = bucket.put_message("workload.a.b", b"", expected=0, headers={MESSAGE_ID: "x"})
     await bus.publish(put)

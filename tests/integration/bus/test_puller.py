@@ -44,7 +44,7 @@ async def test_facts_come_in_order_and_once(bus: Bus) -> None:
     await puller.close()
 
 
-async def test_what_was_not_acknowledged_comes_to_the_successor_first(bus: Bus) -> None:
+async def test_the_successor_reads_unacknowledged_facts_first(bus: Bus) -> None:
     await say(bus, 100)
     first = Puller(bus, "reader", FACTS, generation=1)
     found = await read(first, 100)
@@ -57,7 +57,7 @@ async def test_what_was_not_acknowledged_comes_to_the_successor_first(bus: Bus) 
     await second.close()
 
 
-async def test_a_reader_that_was_superseded_is_told_so(bus: Bus) -> None:
+async def test_a_superseded_reader_gets_an_error(bus: Bus) -> None:
     await say(bus, 2)
     first = Puller(bus, "reader", FACTS, generation=1)
     await first.start()
@@ -70,7 +70,7 @@ async def test_a_reader_that_was_superseded_is_told_so(bus: Bus) -> None:
     await second.close()
 
 
-async def test_a_foreign_consumer_of_our_name_is_left_alone(bus: Bus) -> None:
+async def test_a_foreign_consumer_with_our_name_is_not_touched(bus: Bus) -> None:
     """Taken for a successor's it would end every reader that begins; for ours, stand in its way."""
     await say(bus, 10)
     for name, policy in (("reader-999999999-1", "all"), ("reader-2-1", "explicit")):
@@ -86,7 +86,7 @@ async def test_a_foreign_consumer_of_our_name_is_left_alone(bus: Bus) -> None:
     await puller.close()
 
 
-async def test_after_a_kill_of_the_server_reading_goes_on_without_gap_or_repeat(
+async def test_reading_has_no_gap_or_repeat_when_the_server_is_killed(
     bus: Bus, nats_server: TestServer
 ) -> None:
     await say(bus, 200)
@@ -101,7 +101,7 @@ async def test_after_a_kill_of_the_server_reading_goes_on_without_gap_or_repeat(
     await puller.close()
 
 
-async def test_what_went_to_a_dead_connection_is_not_lost_behind_newer_facts(bus: Bus) -> None:
+async def test_facts_sent_to_a_dead_connection_come_before_newer_ones(bus: Bus) -> None:
     puller = Puller(bus, "reader", FACTS)
     await puller.start()
     pull = puller._pull
@@ -118,7 +118,7 @@ async def test_what_went_to_a_dead_connection_is_not_lost_behind_newer_facts(bus
     await puller.close()
 
 
-async def test_a_consumer_that_somebody_deleted_is_made_again(bus: Bus) -> None:
+async def test_a_deleted_consumer_is_created_again(bus: Bus) -> None:
     await say(bus, 3)
     puller = Puller(bus, "reader", FACTS)
     found = await read(puller, 3)
@@ -138,7 +138,7 @@ async def test_a_consumer_that_somebody_deleted_is_made_again(bus: Bus) -> None:
     await puller.close()
 
 
-async def test_workers_share_what_comes_and_each_acknowledges_its_own(bus: Bus) -> None:
+async def test_workers_share_deliveries_and_acknowledge_their_own(bus: Bus) -> None:
     await say(bus, 1)
     first = Puller(bus, "workers", FACTS, ack="explicit", ack_wait=0.2, batch=10)
     lost = await read(first, 1)
@@ -153,7 +153,7 @@ async def test_workers_share_what_comes_and_each_acknowledges_its_own(bus: Bus) 
     await second.close()
 
 
-async def test_a_single_fact_does_not_wait_for_company(bus: Bus) -> None:
+async def test_a_single_fact_does_not_wait_for_others(bus: Bus) -> None:
     puller = Puller(bus, "reader", FACTS)
     await puller.start()
     waiting = asyncio.create_task(puller.batch())
@@ -162,7 +162,7 @@ async def test_a_single_fact_does_not_wait_for_company(bus: Bus) -> None:
     await puller.close()
 
 
-async def test_what_is_noted_is_acknowledged_together_a_moment_later(bus: Bus) -> None:
+async def test_noted_deliveries_are_acknowledged_together_soon(bus: Bus) -> None:
     await say(bus, 20)
     puller = Puller(bus, "reader", FACTS)
     found = await read(puller, 20)
@@ -181,7 +181,7 @@ async def test_what_is_noted_is_acknowledged_together_a_moment_later(bus: Bus) -
     await puller.close()
 
 
-async def test_what_was_noted_is_told_before_the_reader_goes(bus: Bus) -> None:
+async def test_noted_deliveries_are_acknowledged_before_the_reader_ends(bus: Bus) -> None:
     await say(bus, 20)
     first = Puller(bus, "reader", FACTS, generation=1)
     first.note((await read(first, 20))[-1])
@@ -193,7 +193,7 @@ async def test_what_was_noted_is_told_before_the_reader_goes(bus: Bus) -> None:
 
 
 @pytest.mark.servers("real")
-async def test_a_subject_of_bytes_that_are_no_text_is_read_and_buried(
+async def test_a_subject_that_is_not_text_becomes_a_dead_letter(
     bus: Bus, nats_server: TestServer
 ) -> None:
     """The server takes any: what somebody says there must not stop who reads."""

@@ -28,7 +28,7 @@ async def answers(bus: Bus) -> bool:
     return bool(await within(bus.api("INFO")))
 
 
-async def test_a_flush_that_gave_up_leaves_the_connection_as_it_is(
+async def test_an_abandoned_flush_does_not_harm_the_connection(
     nats_server: TestServer, bare_bus: Bus
 ) -> None:
     back = reconnections(bare_bus)
@@ -58,16 +58,14 @@ async def test_a_request_outlives_a_pause_of_the_server(nats_server: TestServer,
 
 
 @pytest.mark.parametrize("name", ["_reading_task", "_flusher_task", "_ping_interval_task"])
-async def test_the_end_of_a_task_of_the_client_leads_to_a_reconnection(
-    bare_bus: Bus, name: str
-) -> None:
+async def test_the_client_reconnects_when_one_of_its_tasks_ends(bare_bus: Bus, name: str) -> None:
     back = reconnections(bare_bus)
     getattr(bare_bus.nc, name).cancel()
     await until(lambda: bool(back))
     assert await answers(bare_bus)
 
 
-async def test_an_error_of_the_server_leads_to_a_reconnection(bare_bus: Bus) -> None:
+async def test_the_client_reconnects_after_an_error_of_the_server(bare_bus: Bus) -> None:
     back = reconnections(bare_bus)
     await bare_bus.nc.send(b"NONSENSE\r\n")
     await until(lambda: bool(back))

@@ -23,9 +23,7 @@ from servers import TestServer, until
 pytestmark = pytest.mark.bus
 
 
-async def test_what_is_stored_is_there_after_a_stop_and_a_start(
-    bus: Bus, nats_server: TestServer
-) -> None:
+async def test_stored_messages_survive_a_restart(bus: Bus, nats_server: TestServer) -> None:
     await bus.publish(Outgoing("admit.workload.submitted.a.b", b"{}"))
     await nats_server.stop()
     await nats_server.start()
@@ -48,7 +46,7 @@ async def test_a_server_left_running_is_adopted_by_the_next_start(tmp_path: Path
     assert os.waitpid(pid, os.WNOHANG)[0] == pid  # noqa: ASYNC222  (does not wait)
 
 
-async def test_a_server_whose_parent_died_before_it_noted_the_pid_is_adopted(
+async def test_a_server_without_a_recorded_pid_is_adopted(
     tmp_path: Path,
 ) -> None:
     first = EmbeddedServer(tmp_path / "data")
@@ -63,7 +61,7 @@ async def test_a_server_whose_parent_died_before_it_noted_the_pid_is_adopted(
     os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222  (does not wait)
 
 
-async def test_a_dead_server_s_pid_that_somebody_else_has_now_is_not_adopted(
+async def test_another_process_with_a_dead_server_s_pid_is_not_adopted(
     tmp_path: Path,
 ) -> None:
     first = EmbeddedServer(tmp_path / "data")
@@ -80,7 +78,7 @@ async def test_a_dead_server_s_pid_that_somebody_else_has_now_is_not_adopted(
     await second.stop()
 
 
-async def test_a_folder_in_use_names_who_uses_it(nats_server: TestServer) -> None:
+async def test_the_error_for_a_folder_in_use_has_the_pid(nats_server: TestServer) -> None:
     with pytest.raises(SetupError, match=rf"another `admit up` \(pid {os.getpid()}\)"):
         await EmbeddedServer(nats_server.folder).start()
 
@@ -114,7 +112,7 @@ async def test_a_missing_binary_says_what_to_install(
         await EmbeddedServer(tmp_path / "data").start()
 
 
-async def test_a_server_that_dies_at_its_start_says_its_last_word(tmp_path: Path) -> None:
+async def test_the_error_for_a_failed_start_has_the_last_log_line(tmp_path: Path) -> None:
     broken = EmbeddedServer(tmp_path / "data", sync="never")
     with pytest.raises(SetupError, match=r"ended at its start: .*sync_interval"):
         await broken.start()
@@ -124,7 +122,7 @@ async def test_a_server_that_dies_at_its_start_says_its_last_word(tmp_path: Path
     await fixed.stop()
 
 
-async def test_the_server_hears_no_ctrl_c_of_the_terminal(nats_server: TestServer) -> None:
+async def test_ctrl_c_in_the_terminal_does_not_reach_the_server(nats_server: TestServer) -> None:
     assert os.getsid(nats_server.server.pid) == nats_server.server.pid
 
 
@@ -138,7 +136,7 @@ async def test_a_durable_server_syncs_always(tmp_path: Path) -> None:
 # The first connection. --------------------------------------------------------------------
 
 
-async def test_nobody_at_the_url_says_what_to_start() -> None:
+async def test_the_error_for_an_unused_address_says_what_to_start() -> None:
     with pytest.raises(NoServer, match=r"nothing listens at nats://127.0.0.1:1: start `admit up`"):
         await Bus.connect("nats://127.0.0.1:1", name="test")
 
@@ -150,7 +148,7 @@ async def test_a_wrong_url_is_one_line(url: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-async def test_something_else_that_listens_is_one_line() -> None:
+async def test_the_error_for_a_foreign_server_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"nats://user:secret@127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(NoServer, match="does not answer") as caught:
@@ -198,7 +196,7 @@ async def test_the_server_runs_on_few_threads_unless_the_environment_says_otherw
     assert found["GOGC"] == "77"
 
 
-async def test_a_process_whose_first_thread_has_ended_still_runs() -> None:
+async def test_a_process_without_its_main_thread_still_runs() -> None:
     """So does a server that is ending: its files are its own until the last thread is gone."""
     program = (
         "import ctypes, threading, time\n"

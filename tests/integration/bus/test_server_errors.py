@@ -245,7 +245,7 @@ async def test_an_account_without_jetstream_is_a_setting(server: Server) -> None
         await Bus.connect(url, name="bare")
 
 
-async def test_a_cluster_that_cannot_answer_now_is_asked_again(tmp_path: Path) -> None:
+async def test_a_request_to_a_cluster_without_leader_is_retried(tmp_path: Path) -> None:
     cluster = ServerCluster(tmp_path)
     try:
         await cluster.start()
@@ -321,7 +321,7 @@ def test_the_errors_that_are_not_provoked_are_listed() -> None:
     ("status", "meaning"),
     [(400, Meaning.WRONG), (404, Meaning.WRONG), (429, Meaning.NOT_NOW), (503, Meaning.NOT_NOW)],
 )
-def test_an_error_that_is_not_listed_is_judged_by_its_status(status: int, meaning: Meaning) -> None:
+def test_the_status_decides_for_an_error_that_is_not_listed(status: int, meaning: Meaning) -> None:
     assert errors.meaning(19999, status) is meaning
 
 
@@ -340,5 +340,5 @@ def test_an_error_that_is_not_listed_is_judged_by_its_status(status: int, meanin
         pytest.param(Fenced(10071, ""), False, id="a fence"),
     ],
 )
-def test_only_what_mends_itself_is_asked_again(error: BaseException, claim: bool) -> None:
+def test_only_temporary_errors_are_retried(error: BaseException, claim: bool) -> None:
     assert passes(error) is claim

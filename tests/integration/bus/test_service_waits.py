@@ -26,7 +26,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "PAUSE_MAX", 0.05)
 
 
-async def test_a_service_waits_for_a_server_that_is_not_there_yet(tmp_path: Path) -> None:
+async def test_a_service_waits_for_a_server_that_does_not_run_yet(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     stop = asyncio.Event()
     began = asyncio.Event()
@@ -48,7 +48,7 @@ async def test_a_service_waits_for_a_server_that_is_not_there_yet(tmp_path: Path
     await server.stop()
 
 
-async def test_a_service_that_gets_no_answer_begins_anew(nats_server: TestServer) -> None:
+async def test_a_service_without_an_answer_restarts(nats_server: TestServer) -> None:
     stop = asyncio.Event()
     troubles = [Unavailable("no answer")] * 30 + [Busy(10008, "not now")] * 30
 
@@ -64,7 +64,7 @@ async def test_a_service_that_gets_no_answer_begins_anew(nats_server: TestServer
     assert troubles == []
 
 
-async def test_a_service_ends_for_a_setting(nats_server: TestServer) -> None:
+async def test_a_wrong_setting_ends_a_service(nats_server: TestServer) -> None:
     async def run(_: Bus, __: Settings, *, stop: asyncio.Event) -> None:
         raise AssertionError("it never runs")
 
@@ -73,7 +73,7 @@ async def test_a_service_ends_for_a_setting(nats_server: TestServer) -> None:
         await within(service.serve(settings, run, asyncio.Event()))
 
 
-async def test_a_setting_that_was_right_is_waited_for(
+async def test_a_service_retries_when_the_server_s_settings_were_right_before(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = asyncio.Event()
@@ -100,7 +100,7 @@ async def test_a_setting_that_was_right_is_waited_for(
     assert tries == 6
 
 
-async def test_one_server_that_is_down_does_not_refuse_a_connection(
+async def test_one_server_that_is_down_does_not_prevent_a_connection(
     nats_server: TestServer,
 ) -> None:
     down = ",".join(f"nats://127.0.0.1:{port}" for port in free_ports(2))
@@ -109,7 +109,7 @@ async def test_one_server_that_is_down_does_not_refuse_a_connection(
         await bus.close()
 
 
-async def test_a_program_that_gets_no_answer_begins_anew(
+async def test_a_program_without_an_answer_restarts(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "RESTART_PAUSE", 0.01)

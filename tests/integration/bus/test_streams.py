@@ -33,13 +33,13 @@ async def config(bus: Bus, stream: str) -> dict[str, Any]:
         pytest.param("KV_admittance_claims", "allow_msg_ttl", True, id="a claim expires"),
     ],
 )
-async def test_a_stream_is_made_with_its_settings(
+async def test_a_stream_is_created_with_its_settings(
     bus: Bus, stream: str, setting: str, want: object
 ) -> None:
     assert (await config(bus, stream)).get(setting) == want
 
 
-async def test_what_was_made_passes_the_check_and_is_made_once(bus: Bus) -> None:
+async def test_created_streams_pass_the_check_and_are_created_once(bus: Bus) -> None:
     await streams.ensure(bus)
     assert await streams.check(bus) == []
 
@@ -70,7 +70,7 @@ async def test_a_harmless_difference_is_adjusted(bus: Bus) -> None:
     assert await streams.check(bus) == []
 
 
-async def test_an_age_that_an_operator_chose_is_left(bus: Bus) -> None:
+async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
     found = await config(bus, "ADMITTANCE")
     week = 7 * 86_400 * streams.SECOND
     await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "max_age": week})

@@ -26,7 +26,7 @@ def at_noon(name: str, uid: str = "u") -> Outgoing:
     return timers.schedule_message("requeue", "a.b", name, LATER, b"{}", uid=uid)
 
 
-async def test_what_stands_is_found_with_its_time_to_the_microsecond_and_whose_it_is(
+async def test_schedules_are_listed_with_time_and_workload(
     bus: Bus,
 ) -> None:
     await bus.publish_all([at_noon("x.y"), at_noon("z", "other")])
@@ -38,18 +38,18 @@ async def test_what_stands_is_found_with_its_time_to_the_microsecond_and_whose_i
     assert strange == []
 
 
-async def test_an_empty_stream_has_nothing(bus: Bus) -> None:
+async def test_an_empty_stream_has_no_schedules(bus: Bus) -> None:
     assert await timers.schedules(bus) == ([], [])
 
 
 @pytest.mark.parametrize("count", [1999, 2000, 2001, 4500])
-async def test_more_than_a_page_is_found_whole(bus: Bus, count: int) -> None:
+async def test_more_schedules_than_a_page_are_listed(bus: Bus, count: int) -> None:
     await bus.publish_all([at_noon(f"w{number}") for number in range(count)])
     found, _ = await timers.schedules(bus)
     assert len({one.name for one in found}) == len(found) == count
 
 
-async def test_a_schedule_of_nobody_is_told_by_its_subject(bus: Bus) -> None:
+async def test_a_schedule_without_a_workload_is_listed_by_its_subject(bus: Bus) -> None:
     for subject in ("odd", "requeue.a.b.c", "requeue.a.=zz"):
         await bus.publish(at_noon("x")._replace(subject=f"{subjects.TIMER_AT}{subject}"))
     found, strange = await timers.schedules(bus)
@@ -59,7 +59,7 @@ async def test_a_schedule_of_nobody_is_told_by_its_subject(bus: Bus) -> None:
     ]
 
 
-async def test_a_schedule_that_becomes_something_else_says_no_time(bus: Bus) -> None:
+async def test_a_schedule_with_a_wrong_target_has_no_time(bus: Bus) -> None:
     message = at_noon("x")
     aims = {**(message.headers or {}), timers.TARGET: timers.due_subject("drain", "a.b", "x")}
     every = {**(message.headers or {}), timers.SCHEDULE: "@every 1h"}
@@ -69,7 +69,7 @@ async def test_a_schedule_that_becomes_something_else_says_no_time(bus: Bus) -> 
     assert (await timers.schedules(bus))[0][0].at is None
 
 
-async def test_the_list_is_whole_or_none(
+async def test_a_list_that_cannot_be_completed_is_an_error(
     bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that goes between two pages has not come to the end."""
@@ -87,7 +87,7 @@ async def test_the_list_is_whole_or_none(
             pass
 
 
-async def test_facts_that_the_log_has_go_from_the_stream_of_timers(bus: Bus) -> None:
+async def test_facts_that_the_log_has_copied_are_purged(bus: Bus) -> None:
     soon = clock.now() + timedelta(milliseconds=50)
     for name in ("x", "y"):
         await bus.publish(timers.schedule_message("requeue", "a", name, soon, b"{}"))
@@ -103,7 +103,7 @@ async def test_facts_that_the_log_has_go_from_the_stream_of_timers(bus: Bus) -> 
     assert list(info["state"]["subjects"]) == [timers.timer_subject("requeue", "a.b", "later")]
 
 
-async def test_what_was_swept_comes_neither_twice_nor_is_it_missed_after_a_restart(
+async def test_purged_facts_are_neither_repeated_nor_lost_after_a_restart(
     bus: Bus, nats_server: TestServer
 ) -> None:
     async def fired(count: int) -> bool:
@@ -122,7 +122,7 @@ async def test_what_was_swept_comes_neither_twice_nor_is_it_missed_after_a_resta
     assert names == ["x", "y"]
 
 
-async def test_the_doctor_counts_schedules_also_where_nobody_keeps_them(bus: Bus) -> None:
+async def test_the_doctor_counts_schedules_without_a_retry_timer(bus: Bus) -> None:
     await bus.publish(at_noon("x"))
     assert await timers_found(bus) == [
         Finding(OK, "timers", "schedules: 1; due and not yet on the log: 0")

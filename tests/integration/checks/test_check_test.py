@@ -39,9 +39,7 @@ async def tried(bus: Bus, url: str, **more: Any) -> CheckKitReport:
     return await on_trial(run_check_kit, bus, url, wanted)
 
 
-async def test_a_controller_with_the_helper_does_everything_right(
-    bus: Bus, nats_server: TestServer
-) -> None:
+async def test_a_controller_with_the_sdk_passes(bus: Bus, nats_server: TestServer) -> None:
     controller = AdmissionCheckController(STRAY)
 
     @controller.check
@@ -59,7 +57,7 @@ async def test_a_controller_with_the_helper_does_everything_right(
 
 
 @pytest.mark.scenario("L19")
-async def test_the_late_retry_of_the_helper_is_seen(bus: Bus, nats_server: TestServer) -> None:
+async def test_the_late_retry_of_the_sdk_is_seen(bus: Bus, nats_server: TestServer) -> None:
     controller = AdmissionCheckController(STRAY)
 
     @controller.check
@@ -74,7 +72,7 @@ async def test_the_late_retry_of_the_helper_is_seen(bus: Bus, nats_server: TestS
     assert report.usual == "Retry"
 
 
-async def test_a_controller_without_the_helper_and_without_the_durable_may_do_right_too(
+async def test_a_controller_without_sdk_and_durable_can_pass(
     bus: Bus, nats_server: TestServer
 ) -> None:
     async with at_work(strays.Listening, nats_server.url):
@@ -133,7 +131,7 @@ async def test_a_controller_without_the_helper_and_without_the_durable_may_do_ri
         ),
     ],
 )
-async def test_what_is_wrong_is_named(
+async def test_each_fault_is_reported(
     bus: Bus, nats_server: TestServer, make: Callable[[Bus], Stray], case: str, sentence: str
 ) -> None:
     async with at_work(make, nats_server.url):
@@ -141,7 +139,7 @@ async def test_what_is_wrong_is_named(
     assert_named(report, case, sentence)
 
 
-def test_the_command_starts_server_and_controller_and_tells_all(
+def test_the_command_starts_server_and_controller_and_reports(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     parameters = tmp_path / "parameters.yaml"
@@ -156,7 +154,7 @@ def test_the_command_starts_server_and_controller_and_tells_all(
     assert {one["case"]: one["outcome"] for one in report["outcomes"]}["ends"] == "passed"
 
 
-def test_the_command_answers_no_where_a_controller_fails(
+def test_the_command_fails_when_a_controller_fails(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     call = ["check-test", STRAY, "--embedded", "--timeout", "0.3", "--wait", "0.3"]
@@ -166,7 +164,7 @@ def test_the_command_answers_no_where_a_controller_fails(
     assert "start the controller now" in shown.err
 
 
-def test_a_controller_that_does_not_start_is_told_at_once(
+def test_a_controller_that_does_not_start_is_reported_at_once(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     call = ["check-test", STRAY, "--embedded", "--timeout", "60", "--case", "ends"]

@@ -94,7 +94,7 @@ async def test_a_request_is_judged_and_its_verdict_names_check_and_cycle(
         pytest.param(Rejected("never"), {"state": "Rejected"}, id="Rejected"),
     ],
 )
-async def test_each_verdict_travels_with_all_it_says(
+async def test_each_verdict_is_published_with_all_its_fields(
     asker: Asker, nats_server: TestServer, verdict: Verdict, want: dict[str, object]
 ) -> None:
     budget = AdmissionCheckController(NAME)
@@ -106,7 +106,9 @@ async def test_each_verdict_travels_with_all_it_says(
     assert {key: getattr(said, key) for key in want} == want
 
 
-async def test_a_check_changes_its_mind_after_ready(asker: Asker, nats_server: TestServer) -> None:
+async def test_a_check_can_change_its_verdict_after_ready(
+    asker: Asker, nats_server: TestServer
+) -> None:
     budget = AdmissionCheckController(NAME)
     kept: list[Request] = []
 
@@ -165,7 +167,7 @@ async def test_parameters_come_as_the_struct_that_was_asked_for(
     assert seen == [Budget(limit=5, query="up")]
 
 
-async def test_wrong_parameters_are_told_in_verdict_and_heartbeat_until_they_are_right(
+async def test_wrong_parameters_are_reported_until_they_are_corrected(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME, parameters=Budget)
@@ -196,9 +198,7 @@ async def test_wrong_parameters_are_told_in_verdict_and_heartbeat_until_they_are
     assert [one.message for one in asker.heard if one.state == "Ready"] == ["limit 7"] * 2
 
 
-async def test_the_helper_waits_for_a_durable_that_is_not_there_yet(
-    bus: Bus, nats_server: TestServer
-) -> None:
+async def test_the_sdk_waits_for_its_durable(bus: Bus, nats_server: TestServer) -> None:
     asker = await Asker(bus).start(durable=False)
     budget = AdmissionCheckController(NAME)
     budget.check(lambda _: Ready())
@@ -323,7 +323,7 @@ async def test_a_judgement_goes_on_when_another_check_says_retry(
     assert (said.state, said.cycle, said.requeue_after_seconds) == ("Retry", 1, 120)
 
 
-async def test_what_is_reported_after_a_withdrawal_is_only_what_may_still_count(
+async def test_after_a_withdrawal_only_verdicts_that_count_are_published(
     asker: Asker, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
@@ -370,7 +370,7 @@ async def test_a_failing_check_answers_nothing_but_pending_and_is_called_again(
     assert "password" not in asker.heard[0].message
 
 
-async def test_of_an_unbegun_cycle_only_the_newest_is_judged_and_never_two_at_once(
+async def test_only_the_newest_waiting_cycle_is_judged(
     asker: Asker, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)

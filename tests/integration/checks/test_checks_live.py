@@ -96,7 +96,7 @@ async def test_a_workload_is_admitted_when_both_of_its_checks_say_ready(
 
 
 @pytest.mark.scenario("A11")
-async def test_a_check_that_changes_its_mind_takes_the_quota_back(
+async def test_a_check_that_changes_its_verdict_releases_the_quota(
     fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
 ) -> None:
     await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
@@ -149,7 +149,7 @@ async def test_a_late_retry_counts_though_another_check_was_faster(
     )
 
 
-async def test_a_trial_of_a_controller_disturbs_no_live_system(
+async def test_a_conformance_test_does_not_disturb_a_live_system(
     fleet: Fleet,
     bus: Bus,
     nats_server: TestServer,

@@ -78,7 +78,7 @@ async def test_the_raw_protocol_is_a_check(
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-async def test_the_raw_protocol_is_heard_to_be_alive(bus: Bus, nats_server: TestServer) -> None:
+async def test_the_raw_protocol_sends_heartbeats(bus: Bus, nats_server: TestServer) -> None:
     heard = await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze")
     await bus.nc.flush()
     port = nats_server.url.rpartition(":")[2]

@@ -52,7 +52,7 @@ async def test_replicas_share_the_work_and_each_request_is_judged_once(
     await until(lambda: all(replicas.log(i).count("check_judged") > 50 for i in range(2)))
 
 
-async def test_what_a_killed_replica_was_judging_comes_to_another_one(
+async def test_requests_of_a_killed_replica_go_to_another_one(
     asker: Asker, replicas: Replicas, tmp_path: Path
 ) -> None:
     first = await replicas.start("slow")
@@ -70,7 +70,7 @@ async def test_what_a_killed_replica_was_judging_comes_to_another_one(
     assert {one.name for one in asker.heard} == {f"w{i}" for i in range(5)}
 
 
-async def test_asked_to_end_it_finishes_what_is_under_way(
+async def test_a_replica_finishes_its_judgements_before_it_ends(
     asker: Asker, replicas: Replicas, tmp_path: Path
 ) -> None:
     process = await replicas.start("slow")
@@ -85,7 +85,7 @@ async def test_asked_to_end_it_finishes_what_is_under_way(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_what_does_not_end_in_its_grace_is_handed_back_unjudged(
+async def test_a_judgement_beyond_the_grace_period_goes_to_another_replica(
     asker: Asker, replicas: Replicas, number: signal.Signals
 ) -> None:
     process = await replicas.start("stuck")
@@ -109,7 +109,7 @@ async def test_what_does_not_end_in_its_grace_is_handed_back_unjudged(
     await until(lambda: len(asker.heard) == 40, 8.0)
 
 
-async def test_a_withdrawal_reaches_the_replica_that_judges_whoever_gets_the_delivery(
+async def test_a_withdrawal_reaches_the_replica_that_judges(
     asker: Asker, replicas: Replicas, tmp_path: Path
 ) -> None:
     for _ in range(3):
@@ -128,7 +128,7 @@ async def test_a_withdrawal_reaches_the_replica_that_judges_whoever_gets_the_del
     assert {one.name for one in asker.heard if one.state == "Ready"} == {"last"}
 
 
-async def test_after_a_kill_of_the_server_judging_goes_on(
+async def test_judging_continues_after_a_kill_of_the_server(
     asker: Asker, replicas: Replicas, nats_server: TestServer
 ) -> None:
     await replicas.start("ready")
@@ -152,7 +152,7 @@ async def test_a_controller_waits_for_the_bus_and_ends_in_order_before_it_is_the
     assert await within(process.wait()) == 0
 
 
-async def test_it_ends_in_order_when_the_bus_is_gone(
+async def test_a_controller_ends_in_order_without_the_bus(
     asker: Asker, replicas: Replicas, nats_server: TestServer
 ) -> None:
     process = await replicas.start("stuck")

@@ -24,7 +24,7 @@ RIGHT = {
 }
 
 
-def test_its_subject_is_made_of_tokens() -> None:
+def test_the_subject_of_a_verdict_is_made_of_tokens() -> None:
     assert verdict_subject(ASKED) == "admit.check.reported.example_com=2Fc.ns-1.train_7"
 
 
@@ -50,7 +50,7 @@ def test_its_subject_is_made_of_tokens() -> None:
         ),
     ],
 )
-def test_nothing_is_wrong_with(said: dict[str, Any]) -> None:
+def test_a_right_verdict_has_no_faults(said: dict[str, Any]) -> None:
     found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
     looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(found), ASKED)
     assert looked.faults == ()
@@ -90,14 +90,14 @@ def test_nothing_is_wrong_with(said: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(said: dict[str, Any], case: str, sentence: str) -> None:
+def test_a_wrong_verdict_has_its_fault(said: dict[str, Any], case: str, sentence: str) -> None:
     found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
     looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(found), ASKED)
     assert [one for one in looked.faults if one.case == case and sentence in one.sentence]
 
 
 @pytest.mark.parametrize("data", [b"", b"Ready", b'["Ready"]', b"{'state': 1}", b"\xff\xfe"])
-def test_what_is_no_json_object_is_named_as_that(data: bytes) -> None:
+def test_a_message_that_is_not_a_json_object_is_a_fault(data: bytes) -> None:
     looked = parse_verdict(verdict_subject(ASKED), data, ASKED)
     assert [one.case for one in looked.faults] == ["json"]
     assert looked.content is None
@@ -110,7 +110,7 @@ def test_a_name_that_is_not_escaped_is_the_wrong_subject() -> None:
     assert verdict_subject(ASKED) in fault.sentence
 
 
-def test_a_verdict_that_nobody_asked_for_is_named() -> None:
+def test_a_verdict_without_a_request_is_a_fault() -> None:
     [fault] = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(RIGHT), None).faults
     assert (fault.case, "not sent" in fault.sentence) == ("names", True)
 

@@ -63,7 +63,7 @@ def test_a_delay_is_whole_seconds_and_never_shorter(after: Any, want: int | None
         ),
     ],
 )
-def test_a_wrong_verdict_is_refused_where_it_is_made(make: Callable[[], Verdict]) -> None:
+def test_a_wrong_verdict_is_refused_when_it_is_created(make: Callable[[], Verdict]) -> None:
     with pytest.raises(ValueError):
         make()
 
@@ -89,7 +89,7 @@ def controller(answer: Any, **more: Any) -> AdmissionCheckController:
     return made
 
 
-async def test_a_check_is_tried_out_without_a_bus() -> None:
+async def test_a_check_can_be_tested_without_a_bus() -> None:
     def answer(request: Request) -> Verdict:
         if request.parameters["limit"] > len(request.namespace):
             return Ready(f"{request.workload.queue} {request.workload.labels['team']}")
@@ -106,7 +106,7 @@ async def test_a_check_is_tried_out_without_a_bus() -> None:
     assert await budget.judge(asked) == Retry("spent", after=8)
 
 
-def test_a_plain_function_is_tried_out_too() -> None:
+def test_a_plain_function_can_be_tested_too() -> None:
     budget = AdmissionCheckController("example.com/budget")
 
     @budget.check
@@ -119,7 +119,7 @@ def test_a_plain_function_is_tried_out_too() -> None:
     assert asked.reported == [Pending("looking")]
 
 
-async def test_parameters_of_a_trial_become_the_struct() -> None:
+async def test_test_parameters_are_converted_to_the_struct() -> None:
     budget = controller(lambda asked: Ready(f"{asked.parameters.limit}"), parameters=Budget)
     assert await budget.judge(Request(parameters={"limit": 3})) == Ready("3")
     assert await budget.judge(Request(parameters=Budget(limit=4))) == Ready("4")
@@ -128,19 +128,19 @@ async def test_parameters_of_a_trial_become_the_struct() -> None:
 
 
 @pytest.mark.parametrize("answer", [True, "Ready", {"state": "Ready"}, Ready])
-async def test_an_answer_that_is_no_verdict_is_an_error_of_the_check(answer: Any) -> None:
+async def test_a_return_value_that_is_not_a_verdict_is_an_error(answer: Any) -> None:
     with pytest.raises(TypeError, match="return Pending, Ready, Retry or Rejected"):
         await controller(lambda _: answer).judge(Request())
 
 
-async def test_a_check_may_leave_its_verdict_for_later() -> None:
+async def test_a_check_can_report_its_verdict_later() -> None:
     asked = Request()
 
     assert await controller(lambda _: Later()).judge(asked) is None
     assert asked.later
 
 
-def test_a_controller_is_refused_what_cannot_be() -> None:
+def test_wrong_arguments_of_a_controller_are_refused() -> None:
     with pytest.raises(ValueError):
         AdmissionCheckController("")
     with pytest.raises(ValueError, match="concurrency"):
@@ -150,7 +150,7 @@ def test_a_controller_is_refused_what_cannot_be() -> None:
         budget.check(print)
 
 
-async def test_nothing_is_reported_by_a_controller_that_does_not_run() -> None:
+async def test_a_controller_that_does_not_run_cannot_report() -> None:
     budget = controller(lambda _: Ready())
     with pytest.raises(RuntimeError, match="not running"):
         await budget.report(Request().reference, Ready())
@@ -158,7 +158,7 @@ async def test_nothing_is_reported_by_a_controller_that_does_not_run() -> None:
         await AdmissionCheckController("a").serve()
 
 
-async def test_whatever_a_struct_of_parameters_raises_makes_them_wrong() -> None:
+async def test_any_exception_of_a_parameter_struct_means_bad_parameters() -> None:
     budget = controller(lambda _: Ready(), parameters=Fussy)
     assert await budget.judge(Request(parameters={"limit": 5})) == Ready()
     with pytest.raises(BadParameters, match="wrong parameters"):

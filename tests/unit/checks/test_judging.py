@@ -97,7 +97,7 @@ async def test_a_delivery_is_acknowledged_after_its_verdict_and_judged_once() ->
     assert room.story == ["w 1", "Ready w 1", "ack r1", "ack r2"]
 
 
-async def test_what_is_heard_again_while_it_is_judged_is_one_judgement() -> None:
+async def test_a_redelivery_during_a_judgement_is_not_judged_again() -> None:
     go = asyncio.Event()
 
     async def judge(_: Request) -> Verdict:
@@ -113,7 +113,7 @@ async def test_what_is_heard_again_while_it_is_judged_is_one_judgement() -> None
     assert room.story == ["w 1", "ack r1", "Ready w 1", "ack r2"]
 
 
-async def test_what_comes_again_with_other_parameters_is_judged_anew() -> None:
+async def test_a_request_with_other_parameters_is_judged_again() -> None:
     room = Room()
     room.ask(of(), "r1", b"1")
     await room.until("ack r1")
@@ -146,7 +146,7 @@ async def test_other_parameters_wait_for_the_judgement_that_is_under_way() -> No
     assert room.story.index("ack r3") > room.story.index("ack r1")
 
 
-async def test_a_withdrawal_takes_back_what_waits_with_other_parameters_too() -> None:
+async def test_a_withdrawal_also_drops_a_waiting_repeat() -> None:
     room = Room(forever)
     room.ask(of(), "r1", b"1")
     await room.settle()
@@ -157,7 +157,7 @@ async def test_a_withdrawal_takes_back_what_waits_with_other_parameters_too() ->
 
 
 @pytest.mark.parametrize("judge", [None, forever], ids=["judged", "under way"])
-async def test_a_check_that_is_listed_again_is_judged_anew(judge: Any) -> None:
+async def test_a_check_that_is_listed_again_judges_again(judge: Any) -> None:
     room = Room(judge)
     room.ask(of(), "r1")
     await room.settle()
@@ -179,7 +179,7 @@ async def test_a_namesake_with_another_uid_is_another_workload() -> None:
     assert room.story.count("w 1") == 2
 
 
-async def test_an_old_cycle_that_comes_again_late_is_not_judged() -> None:
+async def test_a_late_redelivery_of_an_old_cycle_is_not_judged() -> None:
     room = Room(forever)
     room.ask(of(cycle=3), "r3")
     await room.settle()
@@ -196,7 +196,7 @@ async def test_a_withdrawal_that_comes_before_its_request_prevents_it() -> None:
     assert room.story == ["ack r1"]
 
 
-async def test_a_retry_of_another_check_prevents_nothing() -> None:
+async def test_a_withdrawal_by_another_check_s_retry_prevents_nothing() -> None:
     room = Room()
     room.judging.withdrawn(of(), "AdmissionCheck", "x")
     room.ask(of(), "r1")
@@ -204,7 +204,7 @@ async def test_a_retry_of_another_check_prevents_nothing() -> None:
     assert room.story == ["ack x", "w 1", "Ready w 1", "ack r1"]
 
 
-async def test_a_withdrawal_ends_what_is_under_way_without_a_verdict() -> None:
+async def test_a_withdrawal_ends_a_judgement_without_a_verdict() -> None:
     room = Room(forever)
     request = room.ask(of(), "r1")
     await room.settle()
@@ -215,7 +215,7 @@ async def test_a_withdrawal_ends_what_is_under_way_without_a_verdict() -> None:
     assert not [line for line in room.story if line.startswith("Ready")]
 
 
-async def test_a_second_withdrawal_ends_what_the_first_one_let_go_on() -> None:
+async def test_a_second_withdrawal_can_end_a_continued_judgement() -> None:
     freed: list[str] = []
 
     async def free(withdrawal: Withdrawal) -> None:
@@ -232,7 +232,7 @@ async def test_a_second_withdrawal_ends_what_the_first_one_let_go_on() -> None:
     assert freed == ["AdmissionCheck", "Deactivated"]
 
 
-async def test_what_is_withdrawn_before_it_began_leaves_its_place_to_others() -> None:
+async def test_a_request_withdrawn_before_its_judgement_frees_its_place() -> None:
     room = Room(concurrency=1)
     room.ask(of("a"), "r1")
     # In the same breath: its task exists and has not taken its first step.
@@ -242,7 +242,7 @@ async def test_what_is_withdrawn_before_it_began_leaves_its_place_to_others() ->
     assert room.story.count("b 1") == 1
 
 
-async def test_who_waits_for_a_place_is_withdrawn_without_being_called() -> None:
+async def test_a_waiting_request_is_withdrawn_without_a_call() -> None:
     go = asyncio.Event()
 
     async def judge(_: Request) -> Verdict:
@@ -259,7 +259,7 @@ async def test_who_waits_for_a_place_is_withdrawn_without_being_called() -> None
     assert "b 1" not in room.story
 
 
-async def test_the_callback_runs_here_only_for_a_delivery_or_for_what_was_judged_here() -> None:
+async def test_the_callback_runs_for_a_delivery_or_a_judgement_of_this_replica() -> None:
     freed: list[str] = []
 
     async def free(withdrawal: Withdrawal) -> None:
@@ -323,7 +323,7 @@ async def test_a_check_that_fails_is_called_again_and_holds_no_place(
         pytest.param(asyncio.CancelledError(), id="a cancellation of its own making"),
     ],
 )
-async def test_what_is_no_verdict_is_a_failure(what: BaseException | None) -> None:
+async def test_a_value_that_is_not_a_verdict_is_a_failure(what: BaseException | None) -> None:
     async def judge(_: Request) -> Verdict | None:
         if what is not None:
             raise what
@@ -337,7 +337,7 @@ async def test_what_is_no_verdict_is_a_failure(what: BaseException | None) -> No
     assert "nak r1" in room.story
 
 
-async def test_who_has_reported_itself_may_answer_nothing_more() -> None:
+async def test_a_check_that_has_reported_may_return_none() -> None:
     async def judge(request: Request) -> Verdict | None:
         await room.judging._publish(request, Retry("later"))
         return None
@@ -364,7 +364,7 @@ async def test_a_failing_check_makes_room_for_a_newer_cycle(
     assert room.story[-2:] == ["Ready w 2", "ack r2"]
 
 
-async def test_the_end_hands_back_what_was_not_begun_and_waits_for_what_was() -> None:
+async def test_the_end_hands_back_waiting_requests_and_finishes_others() -> None:
     go = asyncio.Event()
 
     async def judge(_: Request) -> Verdict:
@@ -387,7 +387,7 @@ async def test_the_end_hands_back_what_was_not_begun_and_waits_for_what_was() ->
     assert not {"b 1", "a 2", "c 1"} & set(room.story)
 
 
-async def test_what_does_not_end_in_its_grace_is_cancelled_and_handed_back() -> None:
+async def test_a_judgement_beyond_the_grace_period_is_handed_back() -> None:
     room = Room(forever)
     room.ask(of(), "r1")
     await room.settle()
@@ -395,7 +395,7 @@ async def test_what_does_not_end_in_its_grace_is_cancelled_and_handed_back() -> 
     assert room.story == ["w 1", "nak r1"]
 
 
-async def test_a_withdrawal_heard_twice_lets_the_judgement_put_things_in_order() -> None:
+async def test_a_repeated_withdrawal_does_not_interrupt_cleanup() -> None:
     ended: list[str] = []
 
     async def judge(request: Request) -> Verdict:
@@ -415,7 +415,7 @@ async def test_a_withdrawal_heard_twice_lets_the_judgement_put_things_in_order()
     assert ended == ["w"]
 
 
-async def test_what_is_left_for_later_is_acknowledged_and_nothing_is_said() -> None:
+async def test_later_acknowledges_the_request_without_a_verdict() -> None:
     async def later(request: Request) -> None:
         request.later = True
 

@@ -29,7 +29,7 @@ class Log:
         return answer
 
 
-async def test_an_answer_is_said_again_until_the_log_takes_it() -> None:
+async def test_an_answer_is_published_again_until_the_log_accepts_it() -> None:
     log = Log(
         [1, refusal(10008, "not now"), refusal(10077, "full")],
         Unavailable("no answer"),

@@ -54,12 +54,14 @@ UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]
         pytest.param(lambda: Pending("", reason="x" * 2000), "the reason", id="a long reason"),
     ],
 )
-def test_what_is_too_much_is_told_where_it_is_made(make: Callable[[], Any], sentence: str) -> None:
+def test_a_value_over_its_limit_is_refused_when_it_is_created(
+    make: Callable[[], Any], sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         make()
 
 
-def test_what_just_fits_is_taken() -> None:
+def test_a_value_at_its_limit_is_accepted() -> None:
     value = "x" * VALUE_MAX
     most = {"a": value, "b": value, "c": value, "d": value[: WHOLE_MAX - 3 * VALUE_MAX - 29]}
     assert Provisioned(details=most).details == most
@@ -67,7 +69,7 @@ def test_what_just_fits_is_taken() -> None:
         Provisioned(details={**most, "d": most["d"] + "x"})
 
 
-def test_of_details_of_somebody_else_those_are_taken_that_fit() -> None:
+def test_foreign_details_are_cut_to_the_limits() -> None:
     found = fitting({"long": "x" * (VALUE_MAX + 1), **LONG, "last": "short"})
     assert list(found) == ["key-0", "key-1", "key-2", "last"]
     assert Provisioned(details=found).details == found
@@ -81,7 +83,7 @@ def test_of_details_of_somebody_else_those_are_taken_that_fit() -> None:
         pytest.param("\ud800", id="the name of a file that is no text"),
     ],
 )
-def test_a_message_of_any_length_can_be_said(message: str) -> None:
+def test_a_message_of_any_length_is_cut(message: str) -> None:
     assert len(clipped(message)) <= MESSAGE_MAX
     about = Reference(namespace="ns", name="w", check="c", cycle=1)
     now = datetime(2026, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from admittance.sdk.heartbeats import MESSAGE_MAX, ChangeSignal, shortened
 from admittance.sdk.threads import from_thread
 
 
-async def test_a_change_told_in_a_thread_wakes_an_event_loop_that_sleeps() -> None:
+async def test_a_change_in_a_thread_wakes_the_event_loop() -> None:
     changes = ChangeSignal()
     with changes.listener() as changed:
         thread = threading.Timer(0.05, changes.send)
@@ -27,7 +27,7 @@ async def test_a_change_told_in_a_thread_wakes_an_event_loop_that_sleeps() -> No
         thread.join()
 
 
-def test_changes_are_heard_in_one_loop_after_another_and_told_without_any() -> None:
+def test_changes_reach_one_loop_after_another_and_need_none() -> None:
     provider = Provider("a")
 
     async def hears() -> None:
@@ -41,7 +41,7 @@ def test_changes_are_heard_in_one_loop_after_another_and_told_without_any() -> N
     assert provider.activity == (True, "")
 
 
-def test_what_a_loop_that_has_ended_left_behind_hinders_nobody() -> None:
+def test_a_listener_of_an_ended_loop_does_no_harm() -> None:
     changes = ChangeSignal()
     loop = asyncio.new_event_loop()
 
@@ -55,7 +55,7 @@ def test_what_a_loop_that_has_ended_left_behind_hinders_nobody() -> None:
     changes.send()
 
 
-async def test_activity_is_told_by_many_threads_at_once() -> None:
+async def test_many_threads_can_change_the_activity_at_once() -> None:
     controller = AdmissionCheckController("a")
     activity = controller.activity
     before = sys.getswitchinterval()
@@ -89,7 +89,7 @@ async def test_a_thread_waits_for_a_call_in_the_event_loop() -> None:
         from_thread(call(), None)
 
 
-async def test_nothing_is_reported_in_a_thread_by_what_does_not_run() -> None:
+async def test_a_thread_cannot_report_for_a_program_that_does_not_run() -> None:
     with pytest.raises(RuntimeError, match="not running"):
         Provider("a").report_from_thread("u/c/1/1", Provisioned())
     with pytest.raises(RuntimeError, match="not running"):
@@ -103,7 +103,7 @@ async def test_nothing_is_reported_in_a_thread_by_what_does_not_run() -> None:
         pytest.param("\ud800", id="no text at all"),
     ],
 )
-def test_a_heartbeat_takes_any_message(message: str) -> None:
+def test_a_heartbeat_accepts_any_message(message: str) -> None:
     assert len(shortened(message)) <= MESSAGE_MAX
     controller = AdmissionCheckController("a")
     controller.inactive(message, check="c")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from admittance.runtime.tasks import CALM_SECONDS, PAUSE_MAX, Backoff
 
 
-def test_what_ends_at_once_is_tried_with_growing_pauses() -> None:
+def test_short_attempts_are_repeated_with_growing_pauses() -> None:
     backoff = Backoff(lambda: 7.0)
     pauses = []
     for _ in range(9):
@@ -14,7 +14,7 @@ def test_what_ends_at_once_is_tried_with_growing_pauses() -> None:
     assert pauses == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, PAUSE_MAX, PAUSE_MAX]
 
 
-def test_what_lasted_is_tried_again_at_once() -> None:
+def test_a_long_attempt_is_repeated_at_once() -> None:
     now = [0.0]
     backoff = Backoff(lambda: now[0])
     for _ in range(3):

@@ -54,7 +54,7 @@ async def test_work_that_does_not_end_in_order_is_cancelled(asked: asyncio.Event
     assert steps == ["cancelled"]
 
 
-async def test_work_that_loses_every_cancellation_is_left_behind(
+async def test_work_that_loses_every_cancellation_is_abandoned(
     asked: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "CANCEL_SECONDS", 0.05)
@@ -71,7 +71,7 @@ async def test_work_that_loses_every_cancellation_is_left_behind(
     free.set()
 
 
-async def test_a_bus_that_is_away_at_the_end_is_no_failure(asked: asyncio.Event) -> None:
+async def test_an_unavailable_bus_at_the_end_is_not_a_failure(asked: asyncio.Event) -> None:
     async def work() -> None:
         raise Unavailable("no connection to the bus")
 
@@ -86,7 +86,7 @@ async def test_a_bug_at_the_end_is_raised(asked: asyncio.Event) -> None:
         await tasks.in_time(asked, work())
 
 
-async def test_what_ends_the_work_before_it_is_asked_to_is_raised(stop: asyncio.Event) -> None:
+async def test_an_error_before_the_end_is_raised(stop: asyncio.Event) -> None:
     async def work() -> None:
         raise Unavailable("no connection to the bus")
 
@@ -119,7 +119,7 @@ class Asked:
         pass
 
 
-async def test_asking_for_health_ends_when_a_message_comes_with_the_cancellation() -> None:
+async def test_a_health_query_is_cancelled_also_when_a_message_arrives() -> None:
     asking = trouble(Asked(), "one", bool, seconds=3600)  # type: ignore[arg-type]
     task = asyncio.create_task(asking)
     await asyncio.sleep(0)
@@ -160,7 +160,7 @@ threading.Event().wait()
 """
 
 
-def test_a_process_whose_tasks_and_threads_do_not_end_ends_with_status_0() -> None:
+def test_a_process_with_stuck_tasks_and_threads_ends_with_status_0() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60, check=False
     )
@@ -172,7 +172,7 @@ def test_a_process_whose_tasks_and_threads_do_not_end_ends_with_status_0() -> No
     "program",
     [pytest.param(STARTING, id="of a service"), pytest.param(SCRIPT, id="of admit serve")],
 )
-def test_sigterm_ends_a_process_that_still_reads_its_modules(program: str) -> None:
+def test_sigterm_ends_a_process_that_still_imports_modules(program: str) -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"handled\n"

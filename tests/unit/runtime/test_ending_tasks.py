@@ -26,7 +26,7 @@ async def test_a_task_that_loses_the_first_cancellation_ends_all_the_same() -> N
     assert task.cancelled()
 
 
-async def test_what_it_raised_instead_is_told() -> None:
+async def test_an_exception_of_a_cancelled_task_is_raised() -> None:
     async def broken() -> None:
         raise ValueError("why")
 

@@ -31,13 +31,13 @@ def test_a_number(env: dict[str, str], want: float) -> None:
         pytest.param("-1", "N=-1 is less than 0.5", id="less than nothing"),
     ],
 )
-def test_a_wrong_number_is_told_with_its_variable(text: str, why: str) -> None:
+def test_a_wrong_number_is_reported_with_its_variable(text: str, why: str) -> None:
     with pytest.raises(SetupError) as told:
         number({"N": text}, "N", 5.0, least=0.5)
     assert str(told.value) == why
 
 
-def test_a_whole_number_is_no_other() -> None:
+def test_a_fraction_is_not_a_whole_number() -> None:
     assert whole({}, "N", 5, least=1) == 5
     assert whole({"N": "7"}, "N", 5, least=1) == 7
     with pytest.raises(SetupError, match=r"N=1\.7 is not a whole number"):
@@ -46,7 +46,7 @@ def test_a_whole_number_is_no_other() -> None:
         whole({"N": "0"}, "N", 5, least=1)
 
 
-def test_a_choice_is_what_its_word_stands_for() -> None:
+def test_a_choice_is_the_value_of_its_word() -> None:
     choices = {"json": True, "text": False}
     assert choice({"LOG": "text"}, "LOG", choices) is False
     assert choice({"LOG": ""}, "LOG", choices) is None
@@ -54,12 +54,12 @@ def test_a_choice_is_what_its_word_stands_for() -> None:
         choice({"LOG": "xml"}, "LOG", choices)
 
 
-def test_a_list_has_each_once_and_nothing_empty() -> None:
+def test_a_list_has_no_duplicates_and_no_empty_texts() -> None:
     assert listed({"L": " b, a,,b ,"}, "L") == ("b", "a")
     assert listed({}, "L") == ()
 
 
-def test_a_list_of_names_has_nothing_else() -> None:
+def test_a_list_of_names_contains_only_names() -> None:
     assert named({"L": "b.example.com, a"}, "L") == ("b.example.com", "a")
     assert named({}, "L") == ()
     with pytest.raises(SetupError, match="L: 'A B' is not a name: lower case letters"):

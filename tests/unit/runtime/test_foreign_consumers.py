@@ -11,7 +11,7 @@ from admittance.runtime.bus.durables import foreign_reason
 OURS = {"ack_policy": "all"}
 
 
-def test_a_consumer_of_a_leader_is_ours() -> None:
+def test_a_consumer_of_a_leader_is_not_foreign() -> None:
     assert foreign_reason(OURS, 7, 100, 100) == ""
 
 

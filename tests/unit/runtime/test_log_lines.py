@@ -14,7 +14,7 @@ from admittance.runtime.telemetry.logs import _json
     "value",
     [pytest.param("\ud800", id="half a character"), pytest.param({1: "\udfff"}, id="inside")],
 )
-def test_what_no_json_can_hold_is_escaped(value: Any) -> None:
+def test_values_that_json_cannot_contain_are_escaped(value: Any) -> None:
     line = msgspec.json.decode(_json({"event": "message_dead_lettered", "reason": value}))
     assert "message_dead_lettered" in line["event"]
     assert "\\ud" in line["reason"]

@@ -60,7 +60,7 @@ async def test_counters_and_histograms_are_read_over_http() -> None:
     assert "admittance_wait_seconds_sum 1.0000021e+07" in lines
 
 
-def test_there_are_only_so_many_series() -> None:
+def test_the_number_of_series_is_limited() -> None:
     counter = Counter("things", "Things", ("kind",))
     waits = Histogram("wait_seconds", "Waits", ("kind",))
     for number in range(SERIES_MAX + 10):
@@ -78,17 +78,17 @@ def test_there_are_only_so_many_series() -> None:
         ("[::1]:9464", ("::1", 9464)),
     ],
 )
-def test_where_they_are_served(text: str, want: tuple[str, int]) -> None:
+def test_an_address_has_a_host_and_a_port(text: str, want: tuple[str, int]) -> None:
     assert address_of(text) == want
 
 
 @pytest.mark.parametrize("text", ["9464", "host", "host:", "host:x", "host:70000"])
-def test_an_address_that_is_none_is_told(text: str) -> None:
+def test_a_wrong_address_is_reported(text: str) -> None:
     with pytest.raises(SetupError, match="HOST:PORT"):
         address_of(text)
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
+async def test_a_port_in_use_is_reported() -> None:
     async with served("127.0.0.1:0", ()) as address:
         assert address is not None
         with pytest.raises(SetupError, match="cannot serve metrics"):
@@ -96,7 +96,7 @@ async def test_a_port_that_is_taken_is_told() -> None:
                 pass
 
 
-async def test_a_gauge_tells_how_things_are_when_somebody_asks() -> None:
+async def test_a_gauge_is_read_at_each_scrape() -> None:
     found = {("a",): 1.0}
     gauge = Gauge("open", "Open ones", ("queue",), lambda: found)
     assert 'admittance_open{queue="a"} 1.0' in await scraped(gauge)
@@ -104,7 +104,7 @@ async def test_a_gauge_tells_how_things_are_when_somebody_asks() -> None:
     assert 'admittance_open{queue="a"} 2.0' in await scraped(gauge)
 
 
-async def test_services_of_one_process_are_served_together() -> None:
+async def test_services_of_one_process_share_one_address() -> None:
     one, other = Counter("ones", "Ones", ()), Counter("others", "Others", ())
     one.add(())
     other.add(())

@@ -18,20 +18,20 @@ def after(rate: float, seconds: float = 2.0) -> float:
 
 
 @pytest.mark.parametrize("rate", [1, 50, 150, CALM_RATE * 0.9])
-def test_facts_that_come_now_and_then_are_dealt_with_at_once(rate: float) -> None:
+def test_facts_at_a_low_rate_are_handled_at_once(rate: float) -> None:
     assert after(rate) == 0
 
 
 @pytest.mark.parametrize("rate", [700, 5_000, 50_000])
-def test_a_crowd_waits_for_its_next_few_and_never_longer(rate: float) -> None:
+def test_facts_at_a_high_rate_wait_a_few_milliseconds(rate: float) -> None:
     assert after(rate) == pytest.approx(CROWDED_PAUSE)
 
 
-def test_the_first_fact_of_all_waits_for_nobody() -> None:
+def test_the_first_fact_does_not_wait() -> None:
     assert Pace().pause(1_000.0) == 0
 
 
-def test_after_a_second_of_silence_nothing_waits_any_more() -> None:
+def test_after_a_second_without_facts_the_next_one_does_not_wait() -> None:
     pace = Pace()
     pace.came(1_000, 0.0)
     assert pace.pause(0.0) == pytest.approx(CROWDED_PAUSE)

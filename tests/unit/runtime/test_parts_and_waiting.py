@@ -22,7 +22,7 @@ WAIT_ONCE = {
 waited for once."""
 
 
-async def test_the_failure_of_one_part_ends_all_and_is_raised_alone() -> None:
+async def test_the_failure_of_one_task_ends_the_group_and_is_raised() -> None:
     ended = asyncio.Event()
 
     async def works() -> None:
@@ -43,7 +43,7 @@ async def test_the_failure_of_one_part_ends_all_and_is_raised_alone() -> None:
     assert ended.is_set()
 
 
-async def test_a_bug_in_a_part_is_not_taken_for_expected_trouble() -> None:
+async def test_a_bug_in_a_task_is_raised_as_a_group() -> None:
     async def broken() -> None:
         raise ZeroDivisionError
 
@@ -52,7 +52,7 @@ async def test_a_bug_in_a_part_is_not_taken_for_expected_trouble() -> None:
             tasks.create_task(broken())
 
 
-async def test_who_waits_is_told_whether_it_came() -> None:
+async def test_a_wait_returns_whether_the_event_was_set() -> None:
     event = asyncio.Event()
     assert not await set_within(event, 0.001)
     assert not await set_before(event, clock.now() - timedelta(seconds=1))
@@ -82,7 +82,7 @@ async def test_no_cancellation_is_lost_that_comes_with_the_event(turns: int) -> 
     assert task.cancelled()
 
 
-def test_nobody_waits_in_the_way_that_loses_cancellations() -> None:
+def test_the_product_does_not_use_wait_for() -> None:
     """`asyncio.wait_for` of Python 3.11 does; `asyncio.timeout` and what is made of it does not."""
     found = {
         path.relative_to(ROOT).as_posix()

@@ -44,7 +44,7 @@ def test_a_url_is_shown_without_its_secret(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     "text", ["nats://", "http://h", "nats://h:0", "nats://h:x", "", "nats://a:sec/ret@h:1"]
 )
-def test_what_is_no_address_is_refused_without_its_secret(text: str) -> None:
+def test_a_wrong_address_is_refused_without_its_secret(text: str) -> None:
     with pytest.raises(BadUrl, match="is no address") as caught:
         read_urls(text)
     assert "sec" not in str(caught.value)

@@ -52,7 +52,7 @@ def test_the_configuration_is_read_from_the_file_that_the_environment_names(tmp_
     assert settings.finished_seconds == 7200.0
 
 
-def test_a_configuration_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_configuration_file_is_one_line(tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     with pytest.raises(SetupError, match=r"none\.yaml: No such file"):
         Settings.from_env("scheduler", env={"ADMIT_CONFIG": str(missing)})

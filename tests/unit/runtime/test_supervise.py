@@ -75,7 +75,7 @@ async def test_a_service_that_always_crashes_ends_the_process(
         await within(supervise.supervise([supervise.ServiceTask("one", run)], asyncio.Event()))
 
 
-async def test_what_the_bus_cannot_do_now_never_ends_the_process(
+async def test_an_unavailable_bus_never_ends_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervise, "PAUSE_MAX", 0.0)
@@ -93,7 +93,7 @@ async def test_what_the_bus_cannot_do_now_never_ends_the_process(
     assert runs >= 5 * supervise.CRASHES_MAX
 
 
-async def test_lasting_trouble_is_told_once(
+async def test_repeated_trouble_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(supervise, "PAUSE_MAX", 0.0)
@@ -111,7 +111,7 @@ async def test_lasting_trouble_is_told_once(
     assert capsys.readouterr().out.count("service_interrupted") == 1
 
 
-async def test_what_fails_at_its_end_does_not_begin_anew() -> None:
+async def test_a_service_that_fails_at_its_end_is_not_restarted() -> None:
     stop = asyncio.Event()
     runs = 0
 
@@ -128,7 +128,7 @@ async def test_what_fails_at_its_end_does_not_begin_anew() -> None:
     assert runs == 1
 
 
-async def test_a_wrong_installation_is_not_tried_again() -> None:
+async def test_a_setup_error_is_not_retried() -> None:
     async def run(_: asyncio.Event) -> None:
         raise SetupError("wrong")
 
@@ -136,7 +136,7 @@ async def test_a_wrong_installation_is_not_tried_again() -> None:
         await within(supervise.supervise([supervise.ServiceTask("one", run)], asyncio.Event()))
 
 
-async def test_what_was_stale_is_handled_again_a_bounded_number_of_times() -> None:
+async def test_a_stale_revision_is_retried_a_limited_number_of_times() -> None:
     tries = 0
 
     async def handle() -> str:
@@ -153,7 +153,7 @@ async def test_what_was_stale_is_handled_again_a_bounded_number_of_times() -> No
     assert tries == -100 + messages.ATTEMPTS
 
 
-async def test_a_bug_is_not_handled_again() -> None:
+async def test_a_bug_is_not_retried() -> None:
     tries = 0
 
     async def handle() -> None:

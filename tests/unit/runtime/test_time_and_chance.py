@@ -21,7 +21,7 @@ def drawn() -> tuple[object, ...]:
     )
 
 
-def test_a_token_has_two_digits_a_byte_and_is_drawn_anew() -> None:
+def test_a_token_has_two_digits_per_byte_and_is_random() -> None:
     tokens = [chance.token_hex(12) for _ in range(100)]
     assert all(re.fullmatch("[0-9a-f]{24}", token) for token in tokens)
     assert len(set(tokens)) == 100
@@ -35,7 +35,7 @@ def test_chance_from_a_seed_repeats_itself() -> None:
     assert drawn() != first
 
 
-def test_a_replaced_clock_is_in_place_until_the_end_of_the_block() -> None:
+def test_a_replaced_clock_holds_until_the_end_of_the_block() -> None:
     with clock.replaced(lambda: NOON, lambda: 42.0):
         assert (clock.now(), clock.monotonic()) == (NOON, 42.0)
     assert clock.now() > NOON

@@ -18,7 +18,7 @@ from admittance.runtime.telemetry import tracing
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
 
-def test_a_frame_is_what_the_protocol_says() -> None:
+def test_a_frame_follows_the_protocol() -> None:
     assert frame("a.b", "r", b"xy", None) == b"PUB a.b r 2\r\nxy\r\n"
     assert (
         frame("a.b", "r", b"xy", {"K": "v"})
@@ -36,20 +36,22 @@ def test_a_frame_is_what_the_protocol_says() -> None:
         pytest.param("a", {"K\n": "v"}, id="a name with a line break"),
     ],
 )
-def test_nothing_breaks_out_of_a_frame(subject: str, headers: dict[str, str] | None) -> None:
+def test_a_subject_or_header_cannot_change_the_protocol(
+    subject: str, headers: dict[str, str] | None
+) -> None:
     with pytest.raises(ValueError):
         frame(subject, "r", b"", headers)
 
 
-def test_of_a_header_that_comes_twice_the_first_counts_as_at_the_server() -> None:
+def test_the_first_of_repeated_headers_counts_as_in_the_server() -> None:
     assert parse_headers(b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n") == {"A": "1"}
 
 
-def test_a_header_name_with_a_space_is_another_name_as_at_the_server() -> None:
+def test_a_header_name_with_a_space_differs_as_in_the_server() -> None:
     assert "A" not in parse_headers(b"NATS/1.0\r\nA : 1\r\n A: 2\r\n\r\n")
 
 
-def test_headers_are_read_when_asked() -> None:
+def test_headers_are_parsed_at_the_first_use() -> None:
     headers = Headers(b"NATS/1.0\r\nA: 1\r\n\r\n")
     assert headers.get("A") == "1"
     assert headers.get("B") is None
@@ -68,7 +70,7 @@ def test_the_status_of_the_server_s_own_messages() -> None:
         pytest.param(b"$JS.ACK._.HASH.S.C.2.30.4.50.6.rnd", id="the form with a random token"),
     ],
 )
-def test_the_reply_of_a_delivery_says_where_it_stands(reply: bytes) -> None:
+def test_the_reply_subject_has_the_position_of_a_delivery(reply: bytes) -> None:
     assert read_reply(reply) == (2, 30, 4, 50, 6)
 
 
@@ -84,11 +86,11 @@ def test_the_reply_of_a_delivery_says_where_it_stands(reply: bytes) -> None:
         pytest.param(10000, False, Refused, id="anything else is refused"),
     ],
 )
-def test_a_refusal_has_the_type_of_its_reason(code: int, fenced: bool, want: type) -> None:
+def test_a_refusal_has_the_class_of_its_error_code(code: int, fenced: bool, want: type) -> None:
     assert type(refusal(code, "…", fenced=fenced)) is want
 
 
-def test_what_follows_keeps_the_trace_and_has_a_span_of_its_own() -> None:
+def test_a_following_message_has_the_same_trace_and_a_new_span() -> None:
     following = tracing.follow(TRACE)
     assert following[:36] == TRACE[:36]
     assert following[52:] == "-01"
@@ -98,7 +100,7 @@ def test_what_follows_keeps_the_trace_and_has_a_span_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "x", TRACE + "\r\nA: b", TRACE.replace("a", "0"), TRACE[:-1]])
-def test_a_malformed_trace_context_counts_as_none(bad: str) -> None:
+def test_a_malformed_trace_context_is_ignored(bad: str) -> None:
     assert tracing.extract({"traceparent": bad}) == ""
     assert tracing.inject({}, tracing.extract({"traceparent": bad})) == {}
 
@@ -122,11 +124,11 @@ def test_a_fence_names_domain_and_epoch() -> None:
         pytest.param(lease_store.fence("d", 7) | {FENCE: "admit.x"}, id="another subject"),
     ],
 )
-def test_what_is_no_fence_is_none(headers: dict[str, str]) -> None:
+def test_headers_without_a_fence_have_none(headers: dict[str, str]) -> None:
     assert lease_store.fence_of(headers) is None
 
 
-def test_a_schedule_is_in_utc_whatever_the_time_was_given_in() -> None:
+def test_a_schedule_is_in_utc() -> None:
     at = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     message = timers.schedule_message("requeue", "a", "b", at, b"")
     assert message.headers is not None

@@ -30,7 +30,7 @@ TITLES: Final = {
     "attempt": "treats another attempt as another request",
     "unknown-id": "acknowledges the cancellation of an unknown request",
     "cancelled": "sends no provisioned after the request was cancelled",
-    "overtaken": "provisions nothing for a request whose cancellation arrived first",
+    "overtaken": "provisions nothing for a request that was cancelled before it arrived",
     "unknown-parameters": "tolerates unknown parameters, or fails without retry",
     "wrong-parameters": "fails without retry for wrong parameters",
     "unknown-fields": "tolerates unknown fields",

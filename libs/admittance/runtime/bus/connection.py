@@ -7,7 +7,7 @@ nats-py 2.16 can lose a connection and still count as connected, or give up for 
 - `_process_err` closes the client for good on most errors that a server may send.
 - An unexpected error during a reconnect ends the reconnecting.
 - Closing a socket waits until a server that does not read has read everything.
-- A request whose connection is lost, or that the user may not make, waits until its timeout.
+- A request waits until its timeout if the connection is lost or the permission is missing.
 - A password in a URL is sent percent-encoded. Servers that the cluster announces do not get it. A
   server at a tls:// address without TLS gets it unencrypted.
 
@@ -132,7 +132,7 @@ class ReconnectingClient(Client):
         reply: str = "",
         headers: dict[str, Any] | None = None,
     ) -> None:
-        """As in nats-py, but a request whose subject is denied fails at once."""
+        """As in nats-py, but a request to a denied subject fails at once."""
         asking = self._resp_map.get(reply.rpartition(".")[2]) if reply else None
         if asking is not None:
             key = subject.lower()

@@ -1,4 +1,4 @@
-"""A pull consumer whose request is always open, so that messages arrive at once.
+"""A pull consumer with a request that is always open, so that messages arrive at once.
 
 The request is renewed when half of it is used, so no timer and no round trip delays a message. A
 pull subscription can go silent after a restart of the server, so the server sends heartbeats. When

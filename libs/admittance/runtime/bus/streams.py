@@ -30,9 +30,9 @@ DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
 """Seconds that the marker of an expired key stays visible to readers that were not connected."""
 EXPIRY_MARKERS: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
-"""For buckets whose values may expire. Without markers, if the server is killed after an expiry,
-the value before the expired one comes back (measured on 2.15.1): a finished job would run again,
-and released capacity would count as booked."""
+"""For buckets with values that may expire. Without markers, if the server is killed after an
+expiry, the value before the expired one comes back (measured on 2.15.1): a finished job would run
+again, and released capacity would count as booked."""
 
 KV_LOG: Final = f"KV_{subjects.BUCKET}"
 KV_PROVIDERS: Final = f"KV_{subjects.PROVIDERS}"
@@ -276,7 +276,7 @@ async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[st
     """Why streams do not store messages, by stream; empty if all do. Unavailable: the server did
     not acknowledge.
 
-    Publishes a message to each stream and purges it. A nats-server whose disk was full answers
+    Publishes a message to each stream and purges it. After its disk was full, a nats-server answers
     every request but acknowledges no write to that stream until it is restarted, even with free
     space again (2.15.1, measured). Only a write shows that.
     """

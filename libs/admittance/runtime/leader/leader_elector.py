@@ -105,16 +105,16 @@ RESIGN_SECONDS: Final = 1.0
 REFUSED_PAUSE_SECONDS: Final = 0.5
 """Pause after the log refused an epoch or did not answer, unless another instance was faster."""
 STALE: Final = 0.5
-"""Part of the TTL. An instance whose own heartbeat is older cannot tell whether another instance is
-dead: after a pause of the server all heartbeat keys have expired."""
+"""Part of the TTL. If its own heartbeat is older, an instance cannot know whether another instance
+is dead: after a pause of the server all heartbeat keys have expired."""
 DUPLICATE_CHECK_SECONDS: Final = 1.0
 """Pause between two checks for another process under the name of this instance."""
 CALM_SECONDS: Final = 30.0
 PAUSE_MIN_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 5.0
 """A lost domain is taken again at once. If it is lost again within `CALM_SECONDS`, the pause before
-the next take doubles each time: otherwise foreign epochs would keep the log and the service busy.
-"""
+the next take doubles each time: otherwise foreign epochs would keep the log and the service
+busy."""
 
 
 class LeaderElector:

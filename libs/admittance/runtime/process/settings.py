@@ -30,7 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: of each stream; 1 without a
     cluster. ``finished_seconds``: how long a finished workload stays in the bucket; its facts stay
     on the log. ``checkpoint_seconds``: time between two checkpoints, if anything changed.
-    ``drain_seconds``: how long an evicted job whose runner does not answer keeps its quota.
+    ``drain_seconds``: how long an evicted job keeps its quota if its runner does not answer.
     ``check_delay_seconds``: the longest delay that a check's Retry can ask for.
     ``compare_seconds``: about how often the retry-timer compares all schedules on the bus with the
     stored workloads. ``beat_seconds``: time between two heartbeats of a check controller or
