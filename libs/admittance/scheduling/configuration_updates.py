@@ -1,4 +1,4 @@
-"""What a change of the configuration changes in the scheduler's state.
+"""How a change of the configuration changes the scheduler's state.
 
 Source: `docs/spec/scheduling.md#1.3, #3.5, #3.7`.
 """
@@ -34,13 +34,13 @@ def apply_object(
     *,
     now: datetime,
 ) -> None:
-    """The object is now so; None: deleted."""
+    """Applies the object; None: it was deleted."""
     old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
     if kind in ("ClusterQueue", "Cohort"):
         planned.unshare_all_quota(state)
     touched = state.catalog.apply(kind, namespace, name, obj, revision)
     affected = state.catalog.affected
-    # Decisions on their way were made from an older configuration: the controller refuses them.
+    # The workload-controller refuses decisions that were made from an older configuration.
     for domain_name in touched:
         domain = state.domains.get(domain_name)
         if domain is not None:
@@ -76,7 +76,7 @@ def apply_object(
 
 
 def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
-    """The ClusterQueue came, changed, or went."""
+    """Updates the queue after its ClusterQueue was created, changed or deleted."""
     node = state.catalog.tree.queues.get(queue.name)
     if node is queue.node:
         return
@@ -84,7 +84,7 @@ def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
     for workload in list(queue.holding):
         held = workload.charge
         assert held is not None and workload.shape is not None
-        # The old node went out of the tree with its usage; what is still held counts again.
+        # The old node left the tree with its usage. Quota that is still held is charged again.
         cells = (
             charges_of(node, held.admission, workload.shape, workload.reclaimable)
             if node is not None
@@ -107,7 +107,7 @@ def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
 
 
 def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
-    """Whether the queue admits, and with which flavors."""
+    """Updates whether the queue admits, and its flavors."""
     was_active = queue.activity.active
     queue.activity = state.catalog.activity(queue.name)
     state.catalog.tree.count(queue.name, counted=queue.activity.active)
@@ -126,7 +126,7 @@ def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
 
 
 def _set_mode(state: SchedulerState, queue: Queue) -> None:
-    """Whether the usage of LocalQueues counts there."""
+    """Updates whether the usage of LocalQueues counts there."""
     if state.accounts is None:
         return
     scope = None
@@ -144,7 +144,7 @@ def _set_mode(state: SchedulerState, queue: Queue) -> None:
 
 
 def _set_rules(state: SchedulerState, queue: Queue) -> bool:
-    """What the queue says of families. True: that is something else than before."""
+    """Updates the queue's rules for families. Returns whether they changed."""
     before, queue.rules = queue.rules, None
     if queue.node is not None and state.config.concurrent_admission:
         queue.rules = rules_of(state.catalog.cluster_queues[queue.name].spec)
@@ -153,7 +153,7 @@ def _set_rules(state: SchedulerState, queue: Queue) -> bool:
 
 
 def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
-    """Other variants may be tried there from now on, or in another order."""
+    """Updates the families of a queue whose rules changed."""
     found = {
         one.family.uid: one.family
         for key in state.catalog.locals_of(queue.name)
@@ -165,7 +165,8 @@ def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> Non
 
 
 def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
-    """An edit of something else: what was found out about the room in the tree holds."""
+    """Returns whether the edit left quotas and cohort as they were, so that saved cursors stay
+    valid."""
     if old is None or not isinstance(new, ClusterQueue):
         return False
     return (old.spec.resource_groups, old.spec.cohort_name) == (
@@ -175,8 +176,10 @@ def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
 
 
 def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
-    """Every queue of the touched trees in the domain that it belongs to now. ``quotas``: they, or
-    the tree, may have changed, so that searches begin anew."""
+    """Puts every queue of the touched trees into the domain that it belongs to now.
+
+    ``quotas``: quotas or the tree may have changed, so scans begin at the first flavor again.
+    """
     queues: dict[Queue, None] = {}
     if kind == "ClusterQueue":
         queues[state.queue(name)] = None
@@ -210,12 +213,12 @@ def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, qu
             state.bump_version(domain)
             domain.update_queue(queue)
             state.flush(domain)
-        # A cursor's generation counts both; it must not come out as it was by accident.
+        # Saved cursors hold the sum of both generations, which must not stay equal by accident.
         queue.generation += 1 + (before.generation if before is not None else 0)
 
 
 def domain_at(state: SchedulerState, name: str) -> Domain:
-    """The domain of that name, made where there is none."""
+    """Returns the domain of that name and creates it if needed."""
     domain = state.domains.get(name)
     if domain is None:
         domain = state.domains[name] = Domain(name)
@@ -239,13 +242,13 @@ def _part(state: SchedulerState, before: Domain, queue: Queue, after: Domain | N
         state.domains.pop(before.name, None)
         state.busy.pop(before, None)
         return
-    # What the queue had borrowed is free there now. Upstream tells nobody of it, so that heads
-    # which fit would wait for the next event.
+    # Quota that the queue had borrowed is free now. Kueue does not flush here, so fitting heads
+    # wait for the next event.
     state.flush(before)
 
 
 def _local_changed(state: SchedulerState, key: Key, now: datetime) -> None:
-    """The LocalQueue came, changed, was held, or went: its workloads go where it leads now."""
+    """Moves the workloads of a LocalQueue after it was created, changed, held or deleted."""
     if state.accounts is not None:
         state.accounts.sync(key, now)
     local = state.catalog.local_queues.get(key)

@@ -1,8 +1,8 @@
 """The scheduler's core: objects and workloads in, decisions out. Pure; time is an argument.
 
-It keeps one picture of everything, moved by what changes. What it decides it assumes at once: the
-quota is charged before anybody has written it down, and given back when the log or the
-workload-controller does not take the decision.
+It keeps one state, which every change updates. It assumes its own decisions at once: quota is
+charged before the decision is stored, and given back if the log or the workload-controller refuses
+it.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class Scheduler:
 
     @property
     def catalog(self) -> Catalog:
-        """The configuration, to be read only."""
+        """The configuration. Callers must not change it."""
         return self._state.catalog
 
-    # What happened. -------------------------------------------------------------------------
+    # Changes. -------------------------------------------------------------------------------
 
     def apply_object(self, kind: str, namespace: str, name: str, obj: Any, revision: int) -> None:
-        """An object of the configuration, as of revision; None: deleted.
+        """Applies an object of the configuration as of a revision; None: it was deleted.
 
-        Decisions on their way that were made from an older picture of its domain are undone: the
+        Undoes decisions in flight that were made from an older configuration of the domain. The
         workload-controller refuses them by the same rule.
         """
         self.seen(revision)
@@ -83,30 +83,31 @@ class Scheduler:
         *,
         now: datetime,
     ) -> None:
-        """A workload as it is stored, as of revision; None: deleted."""
+        """Applies a stored workload as of a revision; None: it was deleted."""
         self.seen(revision)
         self._state.now = max(self._state.now, now)
         key = intern(namespace), name
         workload_updates.apply_workload(self._state, key, stored, revision, now=now)
 
     def apply_usage(self, namespace: str, name: str, record: ConsumedUsage | None) -> None:
-        """What was written down of a LocalQueue's consumption; None: nothing any more."""
+        """Applies the stored consumption of a LocalQueue; None: the record was deleted."""
         self._state.remember_usage((namespace, name), record)
 
     def seen(self, revision: int) -> None:
-        """The state is as new as this revision of the bucket."""
+        """Notes that the state includes this revision of the bucket."""
         self._state.seen = max(self._state.seen, revision)
 
     def flush(self, cluster_queue: str) -> None:
-        """Whoever is parked in the ClusterQueue's tree competes again, as if room had come free."""
+        """Lets parked workloads in the ClusterQueue's tree compete again, as if quota had become
+        free."""
         queue = self._state.queues.get(cluster_queue)
         if queue is not None:
             self._state.flush(queue.domain)
 
-    # Who decides. ---------------------------------------------------------------------------
+    # Leadership. ----------------------------------------------------------------------------
 
     def own(self, domain: str) -> None:
-        """Decide for the domain from now on. One that is owned already is left as it is."""
+        """Decides for the domain from now on. Does nothing if it is owned already."""
         if domain in self._state.owned:
             return
         self._state.owned.add(domain)
@@ -116,7 +117,7 @@ class Scheduler:
             self._state.flush(found)
 
     def disown(self, domain: str) -> None:
-        """Decide no longer for the domain; whatever was assumed there is forgotten."""
+        """Stops deciding for the domain and undoes what was assumed there."""
         state = self._state
         state.owned.discard(domain)
         found = state.domains.get(domain)
@@ -127,24 +128,27 @@ class Scheduler:
             state.busy.pop(found, None)
 
     def domains(self) -> set[str]:
-        """Every domain that has a ClusterQueue now."""
+        """Returns every domain that has a ClusterQueue."""
         return {name for name, domain in self._state.domains.items() if domain.queues}
 
     def owned(self) -> frozenset[str]:
-        """The domains that it decides for, whether they have ClusterQueues now or not."""
+        """Returns the domains that it decides for, also those without a ClusterQueue."""
         return frozenset(self._state.owned)
 
     # Decisions. -----------------------------------------------------------------------------
 
     def cycle(self, *, now: datetime) -> list[Decided]:
-        """One cycle over the owned domains in which something happened: at most one head of each
-        ClusterQueue. What is returned is assumed already: quota of merely reserved workloads is
-        handed on with it, and who else is preempted keeps its quota until the state hears that it
-        has none."""
+        """Runs one cycle over the owned domains in which something happened, at most one head per
+        ClusterQueue.
+
+        The returned decisions are assumed already. Quota of victims that are only reserved is
+        handed over in the same decision; other victims keep theirs until their eviction is stored.
+        """
         return [decision for decided in self.by_domain(now=now) for decision in decided]
 
     def by_domain(self, *, now: datetime) -> Iterator[list[Decided]]:
-        """The same, domain by domain. Between two of them anything may happen to the state."""
+        """Yields the decisions of a cycle domain by domain. The state may change between two
+        domains."""
         state = self._state
         # Only a cycle with heads counts: how old a cursor is must not depend on idle calls.
         self._cycle.number += self.rouse(now=now)
@@ -157,8 +161,8 @@ class Scheduler:
             self._cycle.number = max(self._cycle.number, self._counted)
 
     def rouse(self, *, now: datetime) -> bool:
-        """Wakes whoever a flush or its time is due for. True: somebody competes, so that a cycle
-        would look at heads."""
+        """Wakes workloads that a flush or their time lets compete. Returns whether any workload
+        competes."""
         state = self._state
         self.wake(now=now)
         for domain in list(state.busy):
@@ -211,8 +215,10 @@ class Scheduler:
             self._state.busy.pop(domain, None)
 
     def wake(self, *, now: datetime) -> None:
-        """Workloads whose time has come compete again, and usages are compared anew where it is
-        time to. To be called whenever the time of `next_wake` has come."""
+        """Lets workloads compete again whose time has come, and compares usages when that is due.
+
+        Must be called whenever the time of `next_wake` has come.
+        """
         state = self._state
         state.now = max(state.now, now)
         while state.timers and state.timers[0][0] <= now:
@@ -223,18 +229,21 @@ class Scheduler:
         state.compare_usages(now)
 
     def has_work(self) -> bool:
-        """A cycle now could bring something."""
+        """Returns whether a cycle now could make a decision."""
         return bool(self._state.busy)
 
     def refusals(self, *, now: datetime) -> list[Refused]:
-        """What is to be said to workloads that have been parked for a while, and whose status does
-        not say it yet. Each is on its way from now on, and not decided about meanwhile."""
+        """Returns the refusals that are due, in flight from now on.
+
+        They go to workloads that have been parked for a while and whose status has another reason.
+        No decision is made about them before the refusal is stored.
+        """
         self._state.now = max(self._state.now, now)
         return due_refusals(self._state, now)
 
     def forget(self, namespace: str, name: str, revision: int) -> None:
-        """The log did not take what was decided about the workload at that revision: as if it had
-        not been decided."""
+        """Undoes the decision about the workload at that revision, because the log did not
+        take it."""
         workload = self._state.workloads.get((namespace, name))
         if workload is None or workload.revision != revision or not workload.in_flight:
             return
@@ -243,11 +252,12 @@ class Scheduler:
             workload_updates.undo(self._state, workload, queue.domain, self._state.now)
 
     def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
-        """Who takes quota from whom once too often by the decision: victim, preemptor, times."""
+        """Yields each victim, preemptor and count of a preemption that the decision repeats too
+        often."""
         return repeated(decision, self._config.preemption_loops)
 
     def next_wake(self) -> datetime | None:
-        """When something is to be done even if nothing happens; None: never."""
+        """Returns when there is something to do even if nothing happens; None: never."""
         times = [self._state.timers[0][0]] if self._state.timers else []
         refusal = next_refusal_at(self._state)
         if refusal is not None:
@@ -260,31 +270,37 @@ class Scheduler:
     def usages_to_write(
         self, *, now: datetime, at_once: bool = False
     ) -> list[tuple[Key, ConsumedUsage | None]]:
-        """What LocalQueues of our domains have consumed, where that has changed, to be written
-        down for whoever leads after us; None: the LocalQueue is gone. ``at_once``: also what
-        changed just now."""
+        """Returns the changed consumption of LocalQueues of our domains, to be stored for the next
+        leader.
+
+        None in place of a record: the LocalQueue was deleted. ``at_once``: also changes of the last
+        second.
+        """
         accounts = self._state.accounts
         return [] if accounts is None else list(accounts.to_write(now, at_once=at_once))
 
     # Answers. -------------------------------------------------------------------------------
 
     def explain(self, namespace: str, name: str, *, now: datetime) -> ExplainReply:
-        """Why the workload waits, as the next cycle would see it. Costs a nomination, and a look at
-        each of its flavors, at some of who holds what is short, and at each class of its queue."""
+        """Returns why the workload waits, as the next cycle would see it.
+
+        Costs a nomination, and a look at each of its flavors, at some holders of scarce quota, and
+        at each class of its queue.
+        """
         return explain(self._state, self._cycle, (namespace, name), now=now)
 
     def fit(self, request: Fit, namespace: str) -> FitReply:
-        """Whether a workload that is not submitted could start if nothing else ran."""
+        """Returns whether a workload that is not submitted could start if nothing else ran."""
         return fit(self._state, namespace, request.workload)
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
-        """Who waits, in order; of one namespace, or ("") of all."""
+        """Returns the waiting workloads of one namespace ("": all), in order."""
         return pending.pending(self._state, query, namespace)
 
     def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
-        """Everybody that waits, in order, each with what it was refused with."""
+        """Yields every waiting workload, in order, with its refusal."""
         return pending.all_pending(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
-        """Counters, usage and activity of the queues."""
+        """Returns counters, usage and activity of the queues."""
         return queue_status.queues(self._state, query, namespace)

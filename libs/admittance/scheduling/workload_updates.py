@@ -1,6 +1,5 @@
-"""What a new stored state of a workload changes in the scheduler's state, and how a decision that
-does not hold is undone. Source: `docs/spec/scheduling.md#3.1, #3.5`.
-"""
+"""How a new stored state of a workload changes the scheduler's state, and how a decision is undone.
+Source: `docs/spec/scheduling.md#3.1, #3.5`."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ from admittance.workload.stored import StoredWorkload
 def apply_workload(
     state: SchedulerState, key: Key, stored: StoredWorkload | None, revision: int, *, now: datetime
 ) -> None:
-    """The workload is so, as of revision; None: it is gone. What is older than what is known
-    changes nothing."""
+    """Applies the workload as of a revision; None: it is deleted. An older revision changes
+    nothing."""
     workload = state.workloads.get(key)
     before = workload.family if workload is not None else None
     _apply(state, key, workload, stored, revision, now)
@@ -53,14 +52,14 @@ def _apply(
             drop(state, workload)
         return
     try:
-        facts = view_of(stored, state.shapes, state.config)
+        view = view_of(stored, state.shapes, state.config)
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
-        # No door let this in. It cannot be placed; it must not stop the others either. Quota that
-        # it holds it keeps: its job may run.
+        # Validation would have refused this spec. The workload cannot be queued and must not stop
+        # the others. It keeps quota that it holds, because its job may run.
         if workload is not None and workload.charge is None:
             drop(state, workload)
         return
-    if facts.finished:
+    if view.finished:
         if workload is not None:
             drop(state, workload)
         return
@@ -73,78 +72,77 @@ def _apply(
     workload.revision = revision
     was_assumed = workload.in_flight is InFlight.ASSIGNED
     domain = _domain_of(state, workload)
-    given = _land(state, workload, taken=facts.promised is not None)
-    if facts.parent is not None or facts.variant is not None or workload.family is not None:
-        families.join_family(state, workload, facts)
-    workload.status_reason = facts.status_reason
-    state.note_pods_ready(workload, facts.awaits_pods_ready)
-    workload.checks = facts.checks
-    workload.preemption_required_by = facts.preemption_required_by
-    workload.reserved_at = facts.reserved_at if facts.admission is not None else None
-    LoopGuard(state).note(workload, facts.preemptions)
+    given = _land(state, workload, taken=view.promised is not None)
+    if view.parent is not None or view.variant is not None or workload.family is not None:
+        families.join_family(state, workload, view)
+    workload.status_reason = view.status_reason
+    state.note_pods_ready(workload, view.awaits_pods_ready)
+    workload.checks = view.checks
+    workload.preemption_required_by = view.preemption_required_by
+    workload.reserved_at = view.reserved_at if view.admission is not None else None
+    LoopGuard(state).note(workload, view.preemptions)
     held_before = workload.charge
     waited = workload.queue
-    if facts.admission is not None or facts.promised is not None:
-        _hold(state, workload, facts)
+    if view.admission is not None or view.promised is not None:
+        _hold(state, workload, view)
     elif held_before is not None:
         queue = charging.release(state, workload)
         if queue is not None:
             queue.generation += 1
             state.flush(queue.domain)
     elif given is not None:
-        # More may have come free than what was handed on.
+        # More quota may be free than was handed over.
         given.generation += 1
         state.flush(given.domain)
-    planned.set_plan(state, workload, facts.pending_preemption)
-    workload.admitted_at = facts.admitted_at
+    planned.set_plan(state, workload, view.pending_preemption)
+    workload.admitted_at = view.admitted_at
     if workload.family is not None:
         charging.choose_counted(state, workload.family)
     if state.accounts is not None:
         state.accounts.heard(workload, now)
-    if workload.preemptor_waits and facts.state != "Evicting":
+    if workload.preemptor_waits and view.state != "Evicting":
         workload.preemptor_waits = False
         state.schedule_cycle(domain)
     unchanged = (
-        workload.signature == facts.signature
+        workload.signature == view.signature
         and held_before is None
         and given is None
         and workload.charge is None
-        and facts.parent is None
+        and view.parent is None
     )
     if unchanged and not was_assumed:
         in_flight.note_preemptor(
-            state.victims_by_preemptor, state.workloads, workload, facts.preempted_by
+            state.victims_by_preemptor, state.workloads, workload, view.preempted_by
         )
-        # Such as a refusal that was written: it stays where it is.
+        # For example a stored refusal: the workload stays where it is.
         if workload.queue is not None:
             schedule_refusal(workload.queue, workload, now)
             state.queue_changed(workload.queue)
         return
-    if workload.competes and not facts.competes and workload.charge is None and workload.queue:
-        # Deactivated, held or gated: heads that lost to it may go on.
+    if workload.competes and not view.competes and workload.charge is None and workload.queue:
+        # It was deactivated, held or gated: heads that lost to it may be tried again.
         state.flush(workload.queue.domain)
-    if not facts.competes and waited is not None:
+    if not view.competes and waited is not None:
         waited.forget_preemptor(workload)
-    _remember(state, workload, facts)
+    _copy_view(state, workload, view)
     in_flight.note_preemptor(
-        state.victims_by_preemptor, state.workloads, workload, facts.preempted_by
+        state.victims_by_preemptor, state.workloads, workload, view.preempted_by
     )
     if workload.charge is not None:
         if state.accounts is not None:
             state.accounts.heard(workload, now)
-        if facts.promised is None:
-            state.add_candidate(workload, facts.reserved_at or now)
+        if view.promised is None:
+            state.add_candidate(workload, view.reserved_at or now)
         else:
-            workload.charge.queue.remove_candidate(
-                workload
-            )  # What is promised to somebody is taken by nobody.
+            # Promised quota cannot be preempted.
+            workload.charge.queue.remove_candidate(workload)
     recheck.note_recheck(state, workload)
     state.recheck_planners(workload)
     state.requeue(workload, now)
 
 
 def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """The workload is no more: finished, deleted, or a namesake came."""
+    """Forgets a workload that is finished, deleted, or replaced by another of the same name."""
     given = _land(state, workload, taken=False)
     state.note_pods_ready(workload, False)
     in_flight.note_preemptor(state.victims_by_preemptor, state.workloads, workload, None)
@@ -163,8 +161,8 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
     state.dequeue(workload)
     if workload.family is not None:
         families.leave_family(state, workload)
-    # Upstream wakes the tree for any workload that goes; one that waited held nothing back, but
-    # heads that lost to it may go on.
+    # Kueue flushes the tree for every deleted workload. A waiting workload held no quota, but heads
+    # that lost to it may be tried again.
     local = state.catalog.local_queues.get(workload.local_queue)
     here = waited or (state.queues.get(local.spec.cluster_queue) if local is not None else None)
     if here is not None:
@@ -178,41 +176,43 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queue | None:
-    """Nothing is on its way to the workload any more. ``taken``: it is promised quota. Returns the
-    queue whose quota it was to hand on: what it holds now is for its new state to say."""
+    """Ends the decision in flight about the workload. ``taken``: it is promised quota.
+
+    Returns the queue whose quota it was to hand over. Its new state says what it holds now.
+    """
     if not workload.in_flight:
         return None
     state.clear_in_flight(workload, _domain_of(state, workload))
     if workload.family is not None:
         families.end_migration(state, workload, taken=taken)
-    joint = state.handover_of.get(workload)
-    if joint is None:
+    handover = state.handover_of.get(workload)
+    if handover is None:
         return None
-    if joint.receiver is not workload:
+    if handover.receiver is not workload:
         return quota_handover.remove_giver(state, workload)
-    quota_handover.end(state, joint)
+    quota_handover.end(state, handover)
     return None
 
 
 def _domain_of(state: SchedulerState, workload: WorkloadInfo) -> Domain | None:
-    joint = state.handover_of.get(workload)
-    if joint is not None and joint.receiver is not workload:
-        return joint.given[workload].charge.queue.domain
+    handover = state.handover_of.get(workload)
+    if handover is not None and handover.receiver is not workload:
+        return handover.given[workload].charge.queue.domain
     if workload.charge is not None:
         return workload.charge.queue.domain
     return workload.queue.domain if workload.queue is not None else None
 
 
-def _hold(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) -> None:
+def _hold(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView) -> None:
     """Charges what the admission says, unless it is charged already."""
-    admission = facts.admission or facts.promised
+    admission = view.admission or view.promised
     assert admission is not None
     state.dequeue(workload)
     held = workload.charge
     queue = state.queue(admission.cluster_queue)
     queue.generation += 1
-    changed = workload.reclaimable != facts.reclaimable
-    if workload.priority != facts.needs.priority and held is not None:
+    changed = workload.reclaimable != view.reclaimable
+    if workload.priority != view.needs.priority and held is not None:
         state.flush(queue.domain)
     if held is not None and held.queue is queue and not changed and held.admission == admission:
         return
@@ -221,15 +221,15 @@ def _hold(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) ->
         if before is not None:
             state.flush(before.domain)
     cells = (
-        charges_of(queue.node, admission, facts.needs.shape, facts.reclaimable)
+        charges_of(queue.node, admission, view.needs.shape, view.reclaimable)
         if queue.node is not None
         else []
     )
     charging.charge(state, workload, queue, admission, cells)
 
 
-def _remember(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) -> None:
-    needs = facts.needs
+def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView) -> None:
+    needs = view.needs
     local = (workload.key[0], needs.queue)
     if workload.local_queue != local or workload.shape is None:
         before = state.by_local_queue.get(workload.local_queue)
@@ -237,7 +237,7 @@ def _remember(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView
             before.pop(workload, None)
             if not before:
                 del state.by_local_queue[workload.local_queue]
-        # The key is shared by all workloads of the LocalQueue.
+        # All workloads of a LocalQueue share one key object.
         here = state.by_local_queue.get(local)
         if here is None:
             here = state.by_local_queue[local] = {}
@@ -250,28 +250,27 @@ def _remember(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView
     if workload.shape is not needs.shape:
         workload.shape = needs.shape
         workload.cursor = None
-    workload.queued_at = facts.queued_at
+    workload.queued_at = view.queued_at
     if workload.family is not None and workload.family.parent is not None:
-        workload.queued_at = (
-            workload.family.parent.queued_at or facts.queued_at
-        )  # Siblings stand together.
-    workload.created_at = facts.created_at
-    workload.requeue_at = facts.requeue_at
-    workload.requeue_blocked = facts.requeue_blocked
-    workload.problem = facts.problem
-    workload.reclaimable = facts.reclaimable
-    workload.competes = facts.competes
-    workload.closed_gate = facts.closed_gate
-    workload.signature = facts.signature
-    workload.state = facts.state
+        # Siblings are adjacent in the order.
+        workload.queued_at = workload.family.parent.queued_at or view.queued_at
+    workload.created_at = view.created_at
+    workload.requeue_at = view.requeue_at
+    workload.requeue_blocked = view.requeue_blocked
+    workload.problem = view.problem
+    workload.reclaimable = view.reclaimable
+    workload.competes = view.competes
+    workload.closed_gate = view.closed_gate
+    workload.signature = view.signature
+    workload.state = view.state
 
 
 def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: datetime) -> None:
-    """What was decided about the workload does not hold: as if it never had been. A decision
-    about several ends for all of them."""
-    joint = state.handover_of.get(workload)
-    if joint is not None:
-        workload = joint.receiver
+    """Undoes the decision in flight about the workload. A decision about several workloads ends for
+    all of them."""
+    handover = state.handover_of.get(workload)
+    if handover is not None:
+        workload = handover.receiver
     workload = families.decided_with(workload)
     was = workload.in_flight
     if not was:
@@ -282,9 +281,9 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
         state.note_pods_ready(workload, False)
         charging.release(state, workload)
         planned.set_plan(state, workload, None)
-        joint = state.handover_of.get(workload)
-        if joint is not None:
-            quota_handover.end(state, joint)
+        handover = state.handover_of.get(workload)
+        if handover is not None:
+            quota_handover.end(state, handover)
         families.end_migration(state, workload, taken=False)
         state.flush(domain)
         state.requeue(workload, now)
@@ -294,7 +293,7 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
             planned.set_plan(state, workload, before)
         state.schedule_recheck(workload)
     elif was in (InFlight.PREEMPTED, InFlight.REVOKED):
-        # Whoever preempted it looks for room anew.
+        # Its preemptor searches again.
         state.schedule_cycle(domain)
         if workload.state == "QuotaReserved":
             state.schedule_recheck(workload)

@@ -1,7 +1,7 @@
 """Which flavors a workload would get: the scan of `docs/spec/scheduling.md#5`.
 
-Where room could only be made by taking it from somebody, an oracle is asked how well that would
-serve. Without one there are no candidates, as if every policy were Never.
+Where room is possible only by preemption, an oracle says how well that would serve. Without an
+oracle there are no candidates, as if every policy were Never.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _FIT: Final = 4
 
 
 Oracle = Callable[[Cell, int], tuple[int, int]]
-"""How well so much of one flavor and resource could be had by preemption alone: mode, and the
-borrowing level that would be left."""
+"""Returns how well preemption alone would serve an amount of one flavor and resource: the mode, and
+the borrowing level afterwards."""
 
 Only = Sequence[Mapping[str, str]]
-"""Per pod set, resource to the one flavor that is looked at."""
+"""Per pod set: resource to the one flavor to look at."""
 
 
 _START: Mapping[int, int] = {}
 
 TRIES_MAX: Final = 16
-"""So often a scan is made again for the sake of checks that share a controller."""
+"""How often a scan is repeated because of checks that share a controller."""
 
 
 def assign(
@@ -47,11 +47,13 @@ def assign(
     ignore_undeclared: bool = False,
     overlap: FamilyQuota[Any] | None = None,
 ) -> Assignment:
-    """The flavors that shape would get now, starting behind the cursor; ``only`` of these, if
-    any. ``overlap``: what its family has already is not asked for again.
+    """Returns the flavors that the shape would get now, starting behind the cursor.
 
-    Flavors whose different checks share a controller are not used together: where the first choice
-    leaves only such ones, it is made once more without the check that stands in the way.
+    ``only``: the flavors to look at. ``overlap``: what the family holds, which is not asked for
+    again.
+
+    Flavors whose different checks share a controller are not used together. If the first choice
+    leaves only such flavors, the scan is repeated without the check that excludes them.
     """
     first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset(), overlap)
     if first.mode != _NO_FIT or not first.clashes:
@@ -80,7 +82,7 @@ def _attempt(
     avoided: frozenset[str],
     overlap: FamilyQuota[Any] | None,
 ) -> Assignment:
-    """The scan, passing over flavors that bring one of the checks to be avoided."""
+    """Scans once, skipping flavors that have one of the avoided checks."""
     result = Assignment(avoided, overlap)
     taken = result.usage
     stops: list[dict[int, int]] = []
@@ -134,9 +136,9 @@ def _attempt(
                 if option.checks:
                     result.checks.update(option.checks)
                 if got != _FIT or plan.preemption_first:
-                    # The worst resource stands for the flavor in the scan (one that fits by
-                    # borrowing can be worse than one that preempts, if that is preferred); in the
-                    # assignment each counts as what it is.
+                    # In the scan the worst resource decides for the flavor, and a resource that
+                    # fits by borrowing can be worse than one that preempts. In the assignment each
+                    # resource has its own mode.
                     flavors_fit = flavors_fit and got == _FIT
                     for (one, _), room in zip(of_group, rooms, strict=True):
                         level = max(level, room[1])
@@ -164,8 +166,11 @@ def _attempt(
 
 
 class Verdict(NamedTuple):
-    """What one flavor says to one pod set, looked at alone. ``rooms``: mode and borrowing level of
-    each amount; none where the flavor is not eligible. ``before``: what pod sets before it take."""
+    """What one flavor offers to one pod set, looked at alone.
+
+    ``rooms``: mode and borrowing level of each amount; empty if the flavor is not eligible.
+    ``before``: what earlier pod sets take.
+    """
 
     pod_set: str
     option: Option
@@ -184,8 +189,11 @@ def examine(
     before: Sequence[Mapping[Cell, int]] = (),
     overlap: FamilyQuota[Any] | None = None,
 ) -> list[Verdict]:
-    """What every flavor says to every pod set, wherever a scan would have stopped. ``before``: per
-    pod set, what those before it would take. ``overlap``: as in `assign`."""
+    """Returns what every flavor offers to every pod set, also where a scan would have stopped
+    before.
+
+    ``before``: per pod set, what earlier pod sets would take. ``overlap``: as in `assign`.
+    """
     verdicts: list[Verdict] = []
     for index, ps in enumerate(shape.pod_sets):
         totals = shape.totals[index]
@@ -227,8 +235,8 @@ def _scan(
     oracle: Oracle | None,
     only: str | None,
 ) -> tuple[Option, int, int, list[tuple[int, int]], int] | None:
-    """The group's flavor for these amounts: option, its mode and borrowing level and those of each
-    amount, where the scan stopped. None when no flavor serves; then result.obstacles tells why."""
+    """Returns the group's flavor for these amounts: option, its mode and borrowing level, those of
+    each amount, and where the scan stopped. None: no flavor serves; result.obstacles says why."""
     best: tuple[Option, int, int, list[tuple[int, int]]] | None = None
     best_mode, best_level = _NO_FIT, 0
     options = group.options
@@ -293,7 +301,8 @@ def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignme
 
 
 def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:
-    """A check of the option, and the different one of an earlier choice with its controller."""
+    """Returns a check of the option and a different check of an earlier choice with the same
+    controller."""
     for controller, name in option.checks:
         other = result.checks.get(controller, name)
         if other != name:
@@ -310,7 +319,8 @@ def _room(
     result: Assignment,
     oracle: Oracle | None = None,
 ) -> tuple[int, int]:
-    """Mode and borrowing level of one resource in one flavor; `docs/spec/scheduling.md#5.3`."""
+    """Returns mode and borrowing level of one resource in one flavor;
+    `docs/spec/scheduling.md#5.3`."""
     cell = option.cells[resource]
     before = result.usage.get(cell, 0)
     wanted = lacking = before + amount
@@ -332,7 +342,7 @@ def _room(
             option.flavor,
             resource,
             amount,
-            # As if what its family has there were given back.
+            # As if the quota of its family were given back.
             max(0, free) + wanted - lacking,
             "WaitingForQuota",
             "",
@@ -346,7 +356,8 @@ def _room(
 
 
 def _better(plan: FlavorPlan, mode: int, level: int, other: int, other_level: int) -> bool:
-    """(mode, level) is better than (other, other_level); `docs/spec/scheduling.md#5.4`."""
+    """Returns whether (mode, level) is better than (other, other_level);
+    `docs/spec/scheduling.md#5.4`."""
     if mode == _NO_FIT:
         return False
     if other == _NO_FIT:
@@ -359,7 +370,7 @@ def _better(plan: FlavorPlan, mode: int, level: int, other: int, other_level: in
 
 
 def _goes_on(plan: FlavorPlan, mode: int, level: int) -> bool:
-    """The scan looks at the next flavor too, rather than stop at this one."""
+    """Returns whether the scan looks at the next flavor, too."""
     if mode <= _NO_CANDIDATES:
         return True
     if mode <= _RECLAIM and plan.preempt_next:

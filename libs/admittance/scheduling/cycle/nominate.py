@@ -1,4 +1,4 @@
-"""What a head would get as if it were alone: flavors, counts, and who has to go for it.
+"""What a head would get if it were alone: flavors, numbers of pods, and victims.
 
 Source: `docs/spec/scheduling.md#4.2, #5.6, #6.5`.
 """
@@ -49,8 +49,11 @@ NO_VICTIMS: Sequence[Victim] = ()
 
 
 class Nominator:
-    """Looks for room. ``gone``: workloads that are as good as gone, or that count as none yet: no
-    victims. ``loops``: whom who may not take any more."""
+    """Nominates heads.
+
+    ``gone``: workloads that are no victims, because they were taken already or do not count yet.
+    ``loops``: the pairs that the loop guard excludes.
+    """
 
     def __init__(
         self, queues: Mapping[str, Queue], config: Config, loops: LoopGuard | None = None
@@ -61,22 +64,21 @@ class Nominator:
         self._partial = config.partial_admission
         self._fair = config.fair_sharing
         self._ignore_undeclared = config.quota_check_strategy == "IgnoreUndeclared"
-        # Usages of LocalQueues decide about victims too, and move with time.
+        # Usages of LocalQueues order victims too, and they change with time.
         self._remembers = config.admission_fair_sharing is None
 
     def may_remember(self, workload: WorkloadInfo) -> bool:
-        """What the workload would get depends on nothing that moves without its domain's
-        version."""
+        """Returns whether a nomination holds until the version of its domain changes."""
         return self._remembers and (self._loops is None or not self._loops.barred(workload))
 
     def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
-        """The searches of one nomination, for whoever wants to ask more of them."""
+        """Returns the searches of one nomination."""
         gone = self.gone
         if self._loops is not None and (barred := self._loops.barred(workload)):
             gone = gone | barred
         held = family_quota_of(workload) if workload.family is not None else None
         if held is not None:
-            # Siblings make room for each other by other means.
+            # A variant does not preempt its siblings.
             gone = gone | held.members.keys()
         return Search(self._queues, queue, workload, gone, self._fair)
 
@@ -88,8 +90,11 @@ class Nominator:
         only: Only | None = None,
         search: Search | None = None,
     ) -> Nomination:
-        """The best there is now: all of it; else all of it once others have gone; else as much of
-        it as there is, now or once others have gone; else what stands in the way of all of it."""
+        """Returns the best nomination for the workload now.
+
+        In this order: all of its pods; all of them after preemption; as many pods as possible, now
+        or after preemption; else what stands in the way of all of them.
+        """
         shape = workload.shape
         assert shape is not None
         whole = self._try(queue, workload, shape, cursor, only, search)
@@ -142,10 +147,11 @@ def _serves(nomination: Nomination) -> bool:
 def most_of(
     counts: Sequence[tuple[int, int | None]], attempt: Callable[[list[int]], T | None]
 ) -> T | None:
-    """The answer to the largest counts for which attempt gives one; None: there are none.
+    """Returns the answer for the largest counts for which ``attempt`` gives one; None: it never
+    does.
 
-    counts: of each pod set the full count, and the least that would do. All are cut alike. A
-    bisection: that less fits where more does is assumed, though it need not be so.
+    ``counts``: of each pod set the full count and the minimum. All are cut alike. The bisection
+    assumes that fewer pods fit wherever more do, which need not be so.
     """
     spare = [count - (least if least is not None else count) for count, least in counts]
     steps = sum(spare)
@@ -167,7 +173,7 @@ def most_of(
 
 
 class Search:
-    """The searches of one nomination. They all see the same picture, so none is made twice."""
+    """The searches of one nomination. They see the same state, so no search is made twice."""
 
     __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_workload")
 
@@ -187,11 +193,12 @@ class Search:
         self._found: dict[tuple[Cell, int], list[Victim]] = {}
 
     def knows(self, cell: Cell, amount: int) -> bool:
-        """This was searched for already, so that asking again costs nothing."""
+        """Returns whether this was searched already, so that asking again costs nothing."""
         return (cell, amount) in self._found
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """How well preemption would serve one flavor and resource, looked at alone."""
+        """Returns how well preemption would serve one flavor and resource alone: mode and borrowing
+        level."""
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
@@ -208,14 +215,14 @@ class Search:
     def victims(
         self, need: Mapping[Cell, int], contested: Mapping[FlavorResource, None]
     ) -> list[Victim]:
-        """Who has to go for all of this."""
+        """Returns the victims that must stop for all of this."""
         if len(need) != 1:
             scarce = {cell: amount for cell, amount in need.items() if cell.fr in contested}
             if len(scarce) != 1 or not all(
                 cell in scarce or affects_no_other(cell, amount) for cell, amount in need.items()
             ):
                 return self._search(need, contested)
-            # The same search was made for the flavor alone, as a rule.
+            # Mostly the same search was made for the flavor alone.
             need = scarce
         (key,) = need.items()
         found = self._found.get(key)
@@ -239,7 +246,8 @@ class Search:
 def nominated(
     nominator: Nominator, queue: Queue, workload: WorkloadInfo, cursor: Cursor | None
 ) -> Nomination:
-    """What the head would get now, looked at anew only if something moved since its class was."""
+    """Returns the nomination of the head. It is computed only if the domain changed since the
+    head's class was nominated."""
     cls, domain, plan = workload.cls, queue.domain, queue.plan
     if cls is None or domain is None or plan is None or not nominator.may_remember(workload):
         return nominator.nominate(queue, workload, cursor)
@@ -254,33 +262,34 @@ def nominated(
     ):
         return known.nomination
     found = nominator.nominate(queue, workload, cursor)
-    # What fits is mostly taken at once, and moves the domain.
+    # A fitting assignment is mostly accepted at once, which changes the version.
     if found[0].mode != FIT:
         cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, found)
     return found
 
 
-# While the victims of a preemptor still stop, no cycle searches victims for it again: those that it
-# has preempted are the first that any search would take. Where there is a choice, of flavors or of
-# counts, the search is made in full, since a better choice may have come free.
-
-
 def remember_search(
     queue: Queue, workload: WorkloadInfo, assignment: Assignment, victims: Sequence[Victim]
 ) -> None:
-    """Notes the victims that the preemptor waits for from now on."""
+    """Saves the victims that the preemptor waits for from now on.
+
+    While they stop, no cycle searches victims for it again: any search would find those that it has
+    preempted first. Where flavors or counts can be chosen, the search is repeated, because a better
+    choice may have become free.
+    """
     plan, shape = queue.plan, workload.shape
     workload.saved_search = None
     if not victims or plan is None or shape is None or shape.is_flexible:
         return
     if assignment.family_quota is not None:
-        return  # What it asks for depends on who of its family goes first.
+        return  # What it needs depends on which of its siblings gets quota first.
     if all(len(group.options) == 1 for group in plan.groups.values()):
         workload.saved_search = SavedSearch(plan, shape, assignment, victims)
 
 
 def still_waits(queue: Queue, workload: WorkloadInfo) -> Nomination | None:
-    """Returns what a search would find for a preemptor that waits; None: a search is needed."""
+    """Returns the nomination of a preemptor whose saved victims still stop; None: a search is
+    needed."""
     saved = workload.saved_search
     if saved is None or saved.plan is not queue.plan or saved.shape is not workload.shape:
         return None

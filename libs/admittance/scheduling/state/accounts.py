@@ -1,8 +1,8 @@
-"""The consumption of every LocalQueue whose ClusterQueue counts it, kept by what the state hears.
+"""The consumption of every LocalQueue whose ClusterQueue orders by usage.
 
-Every instance keeps these accounts, whether it leads the domain or not: what is consumed follows
-from what was written down last and from the workloads since, each of which tells since when it is
-admitted. The leader writes down what changed, so that whoever comes after it goes on from there.
+Every instance keeps these accounts, whether it leads the domain or not: they follow from the stored
+consumption and from the workloads admitted since. The leader stores what changed, so that the next
+leader continues from there.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
-"""What changes is written down after this long: one write for a burst of admissions."""
+"""How long after a change it is stored: one write for a burst of admissions."""
 
 
 class Bill:
-    """What one workload adds. ``started``: since when it is admitted; None: not yet."""
+    """What one workload consumes. ``started``: since when it is admitted; None: not yet."""
 
     __slots__ = ("amounts", "penalty", "started")
 
@@ -44,8 +44,11 @@ class Bill:
 
 
 class Row:
-    """The account of one LocalQueue, whom it is made up of, and its lane. ``base``: when what it
-    started from was written down. ``saved``: the newest that was handed out to be written."""
+    """The account of one LocalQueue, the bills in it, and its lane.
+
+    ``base``: the time of the stored record that it began with. ``saved``: the time of the newest
+    record that was handed out to be stored.
+    """
 
     __slots__ = ("account", "base", "bills", "lane", "lanes", "saved")
 
@@ -60,11 +63,12 @@ class Row:
         self.saved = LONG_AGO
 
     def moved(self) -> None:
-        """Its place among the lanes may have changed."""
+        """Updates the place of its lane."""
         self.lanes.lane_changed(self.lane)
 
     def start(self, bill: Bill, at: datetime) -> None:
-        """The workload is admitted since then. What was written down later knows of it."""
+        """Bills an admission since that time. A record that was stored later includes its penalty
+        already."""
         bill.started = at
         if at <= self.base:
             self.account.start(bill.amounts, {}, self.base)
@@ -72,7 +76,7 @@ class Row:
             self.account.start(bill.amounts, bill.penalty, at)
 
     def restore(self, record: ConsumedUsage) -> None:
-        """Goes on from what was written down."""
+        """Continues from a stored record."""
         self.base = record.last_update
         self.account.restore(consumed_of(record), self.base)
         for bill in self.bills.values():
@@ -83,7 +87,7 @@ class Row:
 
 
 class Accounts:
-    """All accounts. ``sampled``: when they were compared last."""
+    """All accounts. ``sampled``: when usages were compared last."""
 
     def __init__(
         self,
@@ -105,12 +109,12 @@ class Accounts:
         self._moving = False
 
     def of(self, key: Key) -> Account | None:
-        """The account of a LocalQueue; None: nobody counts its usage."""
+        """Returns the account of a LocalQueue; None: its usage does not count."""
         row = self._rows.get(key)
         return row.account if row is not None else None
 
     def status(self, key: Key) -> LocalUsage | None:
-        """What people are told of a LocalQueue's usage; None: nobody counts it."""
+        """Returns the usage of a LocalQueue for replies; None: its usage does not count."""
         account = self.of(key)
         if account is None:
             return None
@@ -120,10 +124,11 @@ class Accounts:
             value=account.value if account.weight > 0 else None,
         )
 
-    # Which LocalQueues count. ---------------------------------------------------------------
+    # LocalQueues. -----------------------------------------------------------------------------
 
     def sync(self, key: Key, now: datetime) -> None:
-        """The LocalQueue, or the mode of its ClusterQueue, may have changed."""
+        """Updates which LocalQueues count, after the LocalQueue or the mode of its ClusterQueue
+        changed."""
         local = self._catalog.local_queues.get(key)
         queue = self._queues.get(local.spec.cluster_queue) if local is not None else None
         lanes = queue.lanes if queue is not None else None
@@ -158,12 +163,14 @@ class Accounts:
         row.moved()
         self._moving = True
 
-    # What the state hears. ----------------------------------------------------------------
+    # Workloads. -------------------------------------------------------------------------------
 
     def heard(self, workload: WorkloadInfo, now: datetime, *, anew: bool = False) -> None:
-        """What the workload holds, or whether it is admitted, may have changed. ``anew``: it holds
-        another amount from now on, and was admitted before if it is. Of a family only the one that
-        counts is billed."""
+        """Updates the bill of a workload after its quota or its admission may have changed.
+
+        ``anew``: it holds another amount from now on, and has paid its penalty if it is admitted.
+        Of a family only the variant that counts is billed.
+        """
         row = self._rows.get(workload.local_queue)
         if row is None:
             return
@@ -198,7 +205,7 @@ class Accounts:
             row.account.stop(bill.amounts, now)
 
     def _bill(self, row: Row, workload: WorkloadInfo, again: datetime | None = None) -> None:
-        """``again``: since when it counts, if it is admitted and has paid its penalty before."""
+        """``again``: since when an admitted workload counts that has paid its penalty before."""
         assert workload.charge is not None
         amounts: Nanos = {}
         for cell, much in workload.charge.cells:
@@ -214,16 +221,16 @@ class Accounts:
             bill.started = again
             row.account.start(amounts, {}, again)
 
-    # Time. ----------------------------------------------------------------------------------
+    # Time. ------------------------------------------------------------------------------------
 
     def is_due(self, now: datetime) -> bool:
-        """A sampling interval has begun since they were compared last."""
+        """Returns whether a new sampling interval has begun."""
         interval = self.config.usage_sampling_interval
         return self._moving and bool(interval) and now >= self.sampled + interval
 
     def sample(self, now: datetime) -> None:
-        """Compares all by what they have consumed as of the beginning of this interval: intervals
-        begin at the same moments for every instance."""
+        """Compares all LocalQueues by their consumption at the beginning of this interval.
+        Intervals begin at the same moments for every instance."""
         seconds = self.config.usage_sampling_interval.total_seconds()
         self.sampled = datetime.fromtimestamp(now.timestamp() // seconds * seconds, UTC)
         self._moving = False
@@ -237,19 +244,18 @@ class Accounts:
                 self._unsaved.setdefault(key, now)
 
     def next_wake(self) -> datetime | None:
-        """When there is something to compare or to write down; None: not before anything
-        happens."""
+        """Returns when there is something to compare or to store; None: not before a change."""
         times = [since + SAVE_DELAY for since in islice(self._unsaved.values(), 1)]
         interval = self.config.usage_sampling_interval
         if interval and self._moving:
             times.append(self.sampled + interval)
         return min(times, default=None)
 
-    # What is written down. ------------------------------------------------------------------
+    # Stored records. --------------------------------------------------------------------------
 
     def remembered(self, key: Key, record: ConsumedUsage | None) -> bool:
-        """This is written down of the LocalQueue; None: nothing any more. True: its account is
-        another one now."""
+        """Takes over the stored record of a LocalQueue; None: it was deleted. Returns whether its
+        account changed."""
         if record is None:
             self._records.pop(key, None)
             return False
@@ -266,8 +272,8 @@ class Accounts:
     def to_write(
         self, now: datetime, *, at_once: bool = False
     ) -> Iterator[tuple[Key, ConsumedUsage | None]]:
-        """What is to be written down of LocalQueues of our domains; None: nothing any more.
-        ``at_once``: also what changed just now."""
+        """Yields the changed records of LocalQueues of our domains; None: the LocalQueue was
+        deleted. ``at_once``: also changes of the last second."""
         latest = now if at_once else now - SAVE_DELAY
         for key in [one for one, since in self._unsaved.items() if since <= latest]:
             del self._unsaved[key]
@@ -284,14 +290,15 @@ class Accounts:
 
 
 def _is_billed(workload: WorkloadInfo) -> bool:
-    """What it holds counts: of a family, only what the one does that is admitted, or may be."""
+    """Returns whether its quota counts: of a family only that of one variant does."""
     if workload.charge is None:
         return False
     return workload.family_quota is None or workload.family_quota.counts is workload
 
 
 def _goes_on(workload: WorkloadInfo) -> bool:
-    """Its family has been admitted before, and only moves: that was paid for then."""
+    """Returns whether its family was admitted before and only migrates, so that the penalty is
+    paid."""
     state = workload.family.state if workload.family is not None else None
     if state is None or state.first_admitted is None:
         return False

@@ -1,5 +1,5 @@
-"""What a scan of flavors comes to: an assignment of flavors to pod sets, and its victims; and an
-admission as it is stored."""
+"""The result of a scan of flavors: an assignment of flavors to pod sets; and admissions as they are
+stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 class Mode(IntEnum):
-    """How well a flavor serves, better ones higher. The middle three need others to go."""
+    """How well a flavor serves; better modes are higher. The middle three need preemption."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -35,8 +35,10 @@ RECLAIM: Final[int] = Mode.RECLAIM
 
 
 class Obstacle(NamedTuple):
-    """Why one resource of one pod set has no room in one flavor (resource "": the flavor itself).
-    Amounts in accounting units."""
+    """Why one resource of one pod set has no room in one flavor. Amounts are in accounting units.
+
+    ``resource`` is "" if the flavor itself does not match. ``taken``: what earlier pod sets take.
+    """
 
     pod_set: str
     flavor: str
@@ -49,7 +51,7 @@ class Obstacle(NamedTuple):
 
 
 class PodSetPlace(msgspec.Struct, frozen=True):
-    """What one pod set would get."""
+    """The assignment of one pod set."""
 
     name: str
     count: int
@@ -58,14 +60,18 @@ class PodSetPlace(msgspec.Struct, frozen=True):
 
 
 class Assignment:
-    """The outcome of a scan. ``usage``: what it would charge, in total per cell, in the order of
-    assigning; ``contested``: of what there is room only once others have gone; ``cursor``: where
-    the scan stopped, per pod set and group (None: at the end). ``checks``: controller to check of
-    the flavors so far; ``avoided``: flavors that bring these are passed over; ``clashes``: checks
-    of earlier choices that later flavors were passed over for. ``failed_from``: the obstacles from
-    this index on are those of the scan that found nothing. ``family_quota``: what the family holds
-    already, of a variant: it takes no more than is lacking of that, and would be charged ``whole``;
-    None: it takes all that it would be charged."""
+    """The result of a scan.
+
+    ``usage``: what it would charge per cell, in the order of assigning. ``contested``: flavors and
+    resources that have room only after preemption. ``cursor``: where the scan stopped, per pod set
+    and group; None: at the end. ``checks``: controller to check, for the flavors so far.
+    ``avoided``: flavors with these checks are skipped. ``clashes``: checks of earlier choices that
+    excluded later flavors. ``failed_from``: the obstacles from this index on are those of the scan
+    that found nothing.
+
+    ``family_quota``: of a variant, what its family holds. It needs only what is lacking beyond
+    that, and would be charged ``whole``.
+    """
 
     __slots__ = (
         "avoided",
@@ -101,17 +107,16 @@ class Assignment:
         self.contested: dict[FlavorResource, None] = {}
 
     def takes(self) -> dict[Cell, int]:
-        """What it would take as the state is now: of a variant that depends on who of its family
-        is in it."""
+        """Returns the usage that it adds now. Of a variant that depends on its siblings' usage."""
         return self.usage if self.family_quota is None else self.family_quota.adds(self.whole)
 
 
 Cursor = tuple[Mapping[int, int], ...]
-"""Per pod set: group to the index of the flavor where its scan stopped; -1: the last one."""
+"""Per pod set: group to the index of the flavor where its scan stopped; -1: the last flavor."""
 
 
 def admission_of(queue: str, assignment: Assignment) -> Admission:
-    """The assignment as it is stored."""
+    """Returns the assignment as it is stored."""
     return Admission(
         cluster_queue=queue,
         pod_set_assignments=tuple(
@@ -131,11 +136,10 @@ def admission_of(queue: str, assignment: Assignment) -> Admission:
 def charges_of(
     node: Node, admission: Admission, shape: Shape, reclaimable: Iterable[tuple[str, int]] = ()
 ) -> list[tuple[Cell, int]]:
-    """What an admission counts as usage, per cell.
+    """Returns the usage of an admission, per cell.
 
-    Pods that are not needed any more count no longer: usage is scaled to the pods that are left of
-    the pod set, where those are fewer than the admitted ones. A quantity that cannot be read counts
-    nothing.
+    Reclaimable pods do not count: the usage of a pod set is scaled to the pods that are left. A
+    quantity that cannot be read counts as nothing.
     """
     gone = dict(reclaimable)
     full = {ps.name: ps.count for ps in shape.pod_sets} if gone else {}

@@ -1,5 +1,5 @@
-"""Charges a workload for its quota and gives the quota back, with what depends on that: the shared
-quota of its family, plans of preemption, and the usage of its LocalQueue.
+"""Charges a workload for its quota and gives the quota back, with everything that depends on it:
+the shared quota of its family, plans of preemption, and the usage of its LocalQueue.
 
 While a family holds quota, its other variants ask only for what the family does not hold yet. They
 wait in classes of their own and are tried again when the quota of the family changes. Source:
@@ -19,7 +19,7 @@ from admittance.scheduling.state.workload_info import Charge, FamilyInfo, Queue,
 
 
 def join_family_quota(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """Adds a charged variant to the shared quota of its family, which counts once."""
+    """Adds a charged variant to the shared quota of its family."""
     family = workload.family
     assert family is not None and workload.charge is not None
     overlap = family.quota
@@ -37,7 +37,8 @@ def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
     """Takes a variant out of the shared quota of its family and returns the family.
 
     The charge of the variant has been given back in full, or no longer belongs to the family. The
-    caller calls `family_quota_changed` with the family once the charge is removed."""
+    caller calls `family_quota_changed` once the charge is removed.
+    """
     family, overlap = workload.family, workload.family_quota
     assert family is not None and overlap is not None and workload.charge is not None
     overlap.leave(workload, workload.charge.cells)
@@ -51,9 +52,10 @@ def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
 
 
 def choose_counted(state: SchedulerState, family: FamilyInfo) -> None:
-    """Chooses again which variant counts in shares, after the admitted variant may have changed."""
+    """Chooses the variant that counts in shares again, after another variant may have been
+    admitted."""
     if family.quota is not None:
-        family.quota.count(_counts(state, family.quota))
+        family.quota.count(_counted_variant(state, family.quota))
 
 
 def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
@@ -70,14 +72,14 @@ def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
         state.queue_changed(queue)
 
 
-def _counts(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> WorkloadInfo | None:
+def _counted_variant(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> WorkloadInfo | None:
     """Returns the variant that counts in shares: the admitted one, else the best one."""
     workloads = list(held.members)
     if len(workloads) < 2:
         return workloads[0] if workloads else None
     admitted = [one for one in workloads if one.admitted_at is not None]
     if admitted:
-        # With two, one takes over and the end of the other one is not known yet.
+        # With two, one has taken over and the end of the other is not stored yet.
         return max(admitted, key=lambda one: (one.admitted_at, one.uid))
     return min(workloads, key=lambda one: (_place(state, one), one.uid))
 

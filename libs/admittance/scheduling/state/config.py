@@ -1,4 +1,4 @@
-"""What a deployment may set about scheduling."""
+"""The settings of a deployment for scheduling."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ __all__ = ["FINAL_SHARE", "INITIAL_SHARE", "AdmissionFairSharing", "Config", "co
 
 
 class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of the cohort decide who goes first and who has to go. ``strategies``: in which
-    order they are tried to find victims; one of them, or both in this order."""
+    """Fair sharing in a cohort: shares decide the order of heads and the victims.
+
+    ``strategies``: how victims are searched; one of the two, or both in this order.
+    """
 
     strategies: tuple[str, ...] = (FINAL_SHARE, INITIAL_SHARE)
 
 
 class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload that has taken another's quota ``times`` times is parted from it for ``pause``,
-    and for twice as long each further time, up to ``pause_max``."""
+    """Loop guard: after a workload has preempted another ``times`` times, it may not do so for
+    ``pause``. Each further preemption doubles the pause, up to ``pause_max``."""
 
     times: int = 3
     pause: timedelta = timedelta(minutes=10)
@@ -32,23 +34,24 @@ class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """``requeuing_timestamp``: where a workload queues after its pods were not ready in time,
-    Eviction or Creation. ``quota_check_strategy``: IgnoreUndeclared lets resources that a queue
-    does not cover go free. ``refusal_delay``: how long a workload is parked before it is said why.
-    ``idle_cycles``: how often heads that nothing came of are looked at again without an event.
-    ``preemption``: queues' preemption policies count; off, all of them mean Never.
-    ``fair_sharing``, ``admission_fair_sharing``: None: off.
-    ``transformations``: resources that count in other units.
-    ``partial_admission``: where there is not room for all pods, fewer are tried, down to minCount.
-    ``preemption_loops``: when a preemptor and a victim are parted; None: never.
-    ``concurrent_admission``: queues may have families; off, all of them are as if they did not.
-    ``block_admission``: nobody gets quota afresh while pods of an admitted workload are not ready.
-    ``as_kueue``: play as Kueue does where ours differs. No quota cut revokes a reservation, no loop
-    is broken. Victims that merely hold a reservation are
-    evicted, and what they held is handed on a cycle later; and a head that fits is measured as if
-    victims of the same cycle were gone already, so that quota may be exceeded until they are. A pod
-    set whose flavors fit by borrowing counts as fitting, also where another of its resources needs
-    preemption: its workload keeps its queue waiting.
+    """Settings of the scheduler's core.
+
+    ``requeuing_timestamp``: where a workload queues after its pods were not ready in time, Eviction
+    or Creation. ``quota_check_strategy``: with IgnoreUndeclared, resources that a queue does not
+    cover need no quota. ``refusal_delay``: how long a workload is parked before it is refused.
+    ``idle_cycles``: how many cycles without progress a domain runs before it rests. ``preemption``:
+    off, all preemption policies mean Never. ``fair_sharing``, ``admission_fair_sharing``: None
+    means off. ``transformations``: resources that count in other units. ``partial_admission``:
+    without room for all pods, fewer pods are tried, down to minCount. ``preemption_loops``: None
+    turns the loop guard off. ``concurrent_admission``: off, no queue has families.
+    ``block_admission``: no workload gets new quota while pods of an admitted workload are not
+    ready.
+
+    ``as_kueue``: behave as Kueue where we differ. Reduced quota revokes no reservation, and loops
+    are not broken. Victims that are only reserved are evicted, and their quota is free a cycle
+    later. A head fits as if victims of the same cycle had stopped already, so quota may be exceeded
+    until they have. A pod set counts as fitting if its flavors fit by borrowing, even if another of
+    its resources needs preemption; its workload then blocks its queue.
     """
 
     refusal_delay: timedelta = timedelta(seconds=1)
@@ -69,19 +72,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differing(config: Config) -> dict[str, Any] | None:
-    """What is not as by default, as the log has it; None: everything is."""
+    """Returns the settings that differ from the defaults, for the log; None: all are defaults."""
     default = msgspec.to_builtins(Config())
     found = msgspec.to_builtins(config)
     return {name: value for name, value in found.items() if value != default[name]} or None
 
 
 def config_from(differing: dict[str, Any] | None) -> Config:
-    """The other way. Raises msgspec.ValidationError for what no Config has."""
+    """Undoes `differing`. Raises msgspec.ValidationError for an unknown setting."""
     return msgspec.convert(differing or {}, Config)
 
 
 def config_of(configuration: Configuration) -> Config:
-    """What a deployment's configuration means for scheduling."""
+    """Returns the scheduling settings of a deployment's configuration."""
     gates = GATES | configuration.feature_gates
     fair = configuration.fair_sharing
     usage = configuration.admission_fair_sharing

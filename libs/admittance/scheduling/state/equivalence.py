@@ -125,17 +125,18 @@ class Lane(Generic[W]):
 class Lanes(Generic[W]):
     """The LocalQueues of one ClusterQueue, ordered by usage.
 
-    Classes that differ only by LocalQueue are a group: a refusal of one is a refusal of all.
+    Classes that differ only by LocalQueue are a group: they are refused together.
     ``preemptor_first``: the preemptor comes first, whatever its LocalQueue used. Otherwise its
-    victim, whose LocalQueue used less, could take the freed quota and be preempted again.
+    victim's LocalQueue, which used less, could take the freed quota, and the victim would be
+    preempted again.
     """
 
-    __slots__ = ("_bound", "_families", "_heap", "_number", "by_key", "preemptor_first")
+    __slots__ = ("_bound", "_groups", "_heap", "_number", "by_key", "preemptor_first")
 
     def __init__(self, *, preemptor_first: bool = True) -> None:
         self.preemptor_first = preemptor_first
         self.by_key: dict[Key, Lane[W]] = {}
-        self._families: dict[tuple[int, Kind], dict[EquivalenceClass[W], None]] = {}
+        self._groups: dict[tuple[int, Kind], dict[EquivalenceClass[W], None]] = {}
         self._heap: list[LaneItem[W]] = []
         self._number = 0
         self._bound = 64
@@ -154,21 +155,21 @@ class Lanes(Generic[W]):
 
     def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
         """Adds a new class. Returns the other classes of its group."""
-        family = self._families.setdefault(cls.key[:2], {})
-        others = list(family)
-        family[cls] = None
+        group = self._groups.setdefault(cls.key[:2], {})
+        others = list(group)
+        group[cls] = None
         return others
 
     def leave(self, cls: EquivalenceClass[W]) -> None:
         """Removes an empty class."""
-        family = self._families[cls.key[:2]]
-        family.pop(cls, None)
-        if not family:
-            del self._families[cls.key[:2]]
+        group = self._groups[cls.key[:2]]
+        group.pop(cls, None)
+        if not group:
+            del self._groups[cls.key[:2]]
 
-    def family(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
+    def group(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
         """Returns all classes that differ from this one only by LocalQueue, this one included."""
-        return list(self._families[cls.key[:2]])
+        return list(self._groups[cls.key[:2]])
 
     def recorded_usages(self) -> dict[str, float]:
         """Returns the usage of each LocalQueue that used anything and has a weight."""
@@ -285,19 +286,19 @@ class RefusalQueue(Generic[W]):
         self.items: list[tuple[datetime, int, EquivalenceClass[W] | W]] = []
         self._number = 0
 
-    def put(self, since: datetime, who: EquivalenceClass[W] | W) -> None:
+    def put(self, since: datetime, item: EquivalenceClass[W] | W) -> None:
         """Schedules the refusal of a class or workload that has been parked since then."""
         self._number += 1
-        if isinstance(who, EquivalenceClass):
-            who.is_scheduled = True
-        heappush(self.items, (since, self._number, who))
+        if isinstance(item, EquivalenceClass):
+            item.is_scheduled = True
+        heappush(self.items, (since, self._number, item))
 
     def pop(self) -> EquivalenceClass[W] | W:
         """Removes and returns the next class or workload."""
-        who = heappop(self.items)[2]
-        if isinstance(who, EquivalenceClass):
-            who.is_scheduled = False
-        return who
+        item = heappop(self.items)[2]
+        if isinstance(item, EquivalenceClass):
+            item.is_scheduled = False
+        return item
 
 
 class ScanRecord(NamedTuple, Generic[W]):
@@ -394,7 +395,8 @@ class EquivalenceClass(Generic[W]):
             workload.reason_group = group
 
     def unrefused(self, latest: datetime) -> Iterator[W]:
-        """Yields workloads parked since ``latest`` or longer whose status has another reason.
+        """Yields the workloads that are parked since ``latest`` or longer and whose status has
+        another reason.
 
         The caller must not call `note_reason` while it reads.
         """
@@ -402,14 +404,15 @@ class EquivalenceClass(Generic[W]):
             return
         for reason, group in self.by_reason.items():
             if reason != self.parked.reason:
-                # In the order in which they came.
+                # Oldest first.
                 for workload, joined in group.items():
                     if joined > latest:
                         break
                     yield workload
 
     def refusal_since(self) -> datetime | None:
-        """Since when the longest parked of the untold has been; None: all know. No look at each."""
+        """Returns since when the oldest unrefused workload is parked; None: there is none. Does not
+        look at each workload."""
         if self.parked is None or self.parked_since is None:
             return None
         firsts = [
@@ -421,7 +424,7 @@ class EquivalenceClass(Generic[W]):
 
 
 def forget_reason(workload: Waiting) -> None:
-    """Nothing is noted about what the workload's status says."""
+    """Removes the workload from the groups of its class."""
     if workload.reason_group is not None:
         del workload.reason_group[workload]
         workload.reason_group = None

@@ -1,4 +1,4 @@
-"""A ClusterQueue made ready for assigning: its flavors in order, with the cells they count in."""
+"""A ClusterQueue prepared for scans: its flavors in order, with the cells where they count."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from admittance.scheduling.state.config import Config
 
 
 class Option(NamedTuple):
-    """One flavor on offer. ``exists``: the flavor object is there. ``checks``: controller and name
-    of the checks that this flavor brings."""
+    """One flavor of a group.
+
+    ``exists``: the ResourceFlavor exists. ``checks``: controller and name of the flavor's checks.
+    """
 
     flavor: str
     exists: bool
@@ -27,7 +29,7 @@ class Option(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Resources that get one flavor together; ``at`` is the group's place in the queue."""
+    """Resources that get one flavor together. ``at``: the index of the group in the queue."""
 
     at: int
     resources: frozenset[str]
@@ -35,9 +37,11 @@ class Group(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """Whom workloads of a queue may preempt. ``within``, ``reclaim``: in the queue itself and in
-    others of its tree. ``borrow``: others also while borrowing, but for priorities above
-    ``threshold``."""
+    """Which workloads those of a queue may preempt.
+
+    ``within``: in the queue itself. ``reclaim``: in other queues of its tree. ``borrow``: also
+    while borrowing, victims up to priority ``threshold``.
+    """
 
     within: str = "Never"
     reclaim: str = "Never"
@@ -49,10 +53,12 @@ NO_PREEMPTION = Policy()
 
 
 class FlavorPlan(NamedTuple):
-    """``groups``: by resource. ``borrow_preempts``: where the queue's own nominal quota would not
-    suffice, it is worth while to look for victims. ``flavors_fit_whole``: a pod set fits if its
-    flavors do, each judged by the resource that its queue likes least, as Kueue has it; else if
-    each of its resources fits."""
+    """A ClusterQueue prepared for scans.
+
+    ``groups``: by resource. ``borrow_preempts``: victims are searched even if the queue's own
+    nominal quota does not suffice. ``flavors_fit_whole``: a pod set fits if its flavors do, each
+    judged by its worst resource, as in Kueue; otherwise if each of its resources fits.
+    """
 
     queue: str
     groups: dict[str, Group]
@@ -66,7 +72,7 @@ class FlavorPlan(NamedTuple):
 
 
 def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> FlavorPlan:
-    """The plan of the ClusterQueue as it is configured now."""
+    """Returns the plan of the ClusterQueue as it is configured now."""
     spec = catalog.cluster_queues[name].spec
     lists = catalog.lists[name]
     groups: dict[str, Group] = {}
@@ -103,7 +109,7 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
     fungibility = spec.flavor_fungibility
     policy = _policy(spec.preemption) if config.preemption else NO_PREEMPTION
     if policy == NO_PREEMPTION:
-        policy = NO_PREEMPTION  # Itself, so that it is told from others at no cost.
+        policy = NO_PREEMPTION  # The same object, so that `is` recognises it.
     return FlavorPlan(
         queue=name,
         groups=groups,

@@ -31,16 +31,18 @@ class GivenQuota(NamedTuple):
 
 
 class QuotaHandover:
-    """A handover of quota: ``receiver`` gets what the workloads in ``given`` held. A giver leaves
-    ``given`` when its new stored state arrives."""
+    """A handover of quota: ``receiver`` gets what the workloads in ``given`` held.
 
-    __slots__ = ("_overlaps", "domain", "given", "receiver")
+    A giver leaves ``given`` when its new stored state arrives.
+    """
+
+    __slots__ = ("_family_quotas", "domain", "given", "receiver")
 
     def __init__(self, workload: WorkloadInfo, domain: Domain) -> None:
         self.receiver = workload
         self.domain = domain
         self.given: dict[WorkloadInfo, GivenQuota] = {}
-        self._overlaps: dict[FamilyInfo, FamilyQuota[WorkloadInfo]] = {}
+        self._family_quotas: dict[FamilyInfo, FamilyQuota[WorkloadInfo]] = {}
 
     def pretend_failed(self, *, again: bool = False) -> None:
         """Charges as if the handover had failed; with ``again``, as if it held."""
@@ -50,10 +52,10 @@ class QuotaHandover:
             for cell, amount in given.charge.cells:
                 cell.charge(sign * amount)
             if giver.family is not None:
-                overlap = giver.family.quota or self._overlaps.setdefault(
+                family_quota = giver.family.quota or self._family_quotas.setdefault(
                     giver.family, FamilyQuota()
                 )
-                (overlap.leave if again else overlap.join)(giver, given.charge.cells)
+                (family_quota.leave if again else family_quota.join)(giver, given.charge.cells)
 
 
 WAITS_FOR_PODS_READY: Final = Refusal(
@@ -63,10 +65,11 @@ WAITS_FOR_PODS_READY: Final = Refusal(
 
 
 class PodsReadyTracker:
-    """Admitted workloads whose pods are not ready; empty unless ``counts``."""
+    """Admitted workloads whose pods are not ready. Stays empty unless ``block_admission`` is
+    set."""
 
-    def __init__(self, counts: bool) -> None:
-        self._counts = counts
+    def __init__(self, block_admission: bool) -> None:
+        self._block_admission = block_admission
         self._known: dict[WorkloadInfo, None] = {}
         self._assumed: dict[WorkloadInfo, Domain | None] = {}
 
@@ -78,18 +81,18 @@ class PodsReadyTracker:
 
     def assume_admitted(self, workload: WorkloadInfo, domain: Domain | None) -> None:
         """Notes that the workload is assumed to be admitted."""
-        if self._counts:
+        if self._block_admission:
             self._assumed[workload] = domain
 
-    def update(self, workload: WorkloadInfo, starting: bool) -> bool:
+    def update(self, workload: WorkloadInfo, awaits_pods: bool) -> bool:
         """Notes whether the stored workload is admitted and not ready. Returns whether other
         workloads may get quota again."""
-        if not self._counts:
+        if not self._block_admission:
             return False
         was = workload in self._assumed or workload in self._known
         self._assumed.pop(workload, None)
         self._known.pop(workload, None)
-        if starting:
+        if awaits_pods:
             self._known[workload] = None
         return was and not self._known
 
@@ -107,7 +110,7 @@ def note_preemptor(
     giver: WorkloadInfo,
     by: PreemptedBy | None,
 ) -> None:
-    """Notes the preemptor in the status of a victim; None: the status names none."""
+    """Notes the preemptor that the status of a victim names; None: it names none."""
     before = giver.preempted_by
     giver.preempted_by = by
     if before is not None and (by is None or by.by_uid != before.by_uid):
@@ -125,8 +128,10 @@ def note_preemptor(
 
 
 def restore_preemptor(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> None:
-    """Keeps the preemptor at the head of its queue while its victims stop. Does nothing where this
-    process leads the domain: the leader has kept the place itself."""
+    """Keeps the preemptor at the head of its queue while its victims stop.
+
+    Does nothing where this process leads the domain: the leader keeps the place itself.
+    """
     queue = preemptor.queue
     if queue is None or queue.strict or queue.domain is None or queue.domain.owned:
         return

@@ -1,10 +1,10 @@
-"""Reservations that plan which workloads they will preempt, read from stored workloads so that the
-next leader continues. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
+"""Reservations that plan to preempt victims, read from stored workloads so that the next leader
+continues. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
 
-A reservation may come before its victims have gone, so that its checks can judge it first. It
-counts
-as usage, and what it will take over from its victims counts once: see `shared_quota.Tie`. Ties are
-made again when a plan, the quota of a planner or victim, or the tree changes.
+A reservation may be stored before its victims have stopped, so that its checks can judge it first.
+It counts as usage, and the quota that passes to it from its victims counts once: see
+`shared_quota.PlanQuota`. Shared quota is computed again when a plan, the quota of a planner or
+victim, or the tree changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from admittance.scheduling.state.workload_info import Domain, Victim, WorkloadIn
 def set_plan(
     state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
-    """These have to go for the planner, which is charged for its reservation; None: nobody."""
+    """Sets the victims that the planner waits for; None: it waits for none."""
     if pending is not None and not pending.victims:
         pending = None
     before = planner.pending_preemption
@@ -53,14 +53,14 @@ def set_plan(
 def assume_plan(
     state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
-    """The same, as long as nothing else is heard: it is on its way to be written."""
+    """Sets a plan that is in flight. The stored plan is kept until the new one is stored."""
     if planner.pending_preemption is not None:
         state.replaced_plans[planner] = planner.pending_preemption
         set_plan(state, planner, pending)
 
 
 def add_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -> None:
-    """The workload holds quota in the domain, with a plan or without."""
+    """Adds the workload to the planners of the domain if it has a plan."""
     if workload.pending_preemption is not None:
         domain.planners[workload] = None
         state.planning_domains[domain] = None
@@ -69,16 +69,19 @@ def add_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -
 
 
 def remove_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -> None:
-    """The workload plans nothing in the domain any more."""
+    """Removes the workload from the planners of the domain."""
     domain.planners.pop(workload, None)
     if not domain.planners:
         state.planning_domains.pop(domain, None)
 
 
 def may_plan(domain: Domain | None) -> bool:
-    """Reservations may come before their victims have gone there. Not below a lending limit: what
-    a cohort sees of a queue depends there on the order in which workloads come and go, so that no
-    number holds for every way in which plans may end. There victims go first, as in Kueue."""
+    """Returns whether reservations may be stored before their victims have stopped.
+
+    Not below a lending limit. There the usage that a cohort sees depends on the order in which
+    workloads come and go, so no amount is right for every way in which plans may end. The victims
+    stop first there, as in Kueue.
+    """
     if domain is None:
         return False
     if domain.lending_limited is None or domain.lending_limited[0] != domain.generation:
@@ -87,7 +90,7 @@ def may_plan(domain: Domain | None) -> bool:
 
 
 def _keeps_for_itself(domain: Domain) -> bool:
-    """Some queue or cohort does not lend all that it has."""
+    """Returns whether a queue or cohort of the domain does not lend all of its quota."""
     for queue in domain.queues:
         for cell in queue.node.cells.values() if queue.node is not None else ():
             here = cell
@@ -99,7 +102,7 @@ def _keeps_for_itself(domain: Domain) -> bool:
 
 
 def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
-    """The plan to preempt these, as it is written."""
+    """Returns the plan to preempt these victims, as it is stored."""
     return PendingPreemption(
         victims=tuple(
             [
@@ -118,7 +121,7 @@ def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> Pending
 
 
 def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterator[WorkloadInfo]:
-    """Those of the plan that still hold the quota which they are to give up."""
+    """Yields the planned victims that still hold the quota that they are to give up."""
     for one in planner.pending_preemption.victims if planner.pending_preemption is not None else ():
         workload = state.workloads.get((one.namespace, one.name))
         if workload is None or workload.charge is None or workload is planner:
@@ -127,23 +130,23 @@ def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterato
             yield workload
 
 
-# What counts once. --------------------------------------------------------------------------
+# Shared quota. ------------------------------------------------------------------------------
 
 
 def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | None = None) -> None:
-    """Makes the ties of the domain anew, from what its members hold now. ``absent``: who is taken
-    out of the state."""
+    """Computes the shared quota of the domain's plans again. ``absent``: a workload whose usage is
+    removed."""
     unshare_quota(domain)
     domain.plan_quota_varies = False
     for planner in sorted(domain.planners, key=_oldest_first):
         if planner.charge is not None:
             victims = [one for one in outstanding_victims(state, planner) if one is not absent]
             for cell, _ in planner.charge.cells if victims else ():
-                _tie(domain, planner, cell, victims)
+                _share_plan_quota(domain, planner, cell, victims)
 
 
 def remove_planner_usage(state: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
-    """As if the planner held nothing and had no plan; to be undone by `restore_planner_usage`."""
+    """Removes the planner's usage and plan. `restore_planner_usage` undoes it."""
     assert planner.charge is not None
     unshare_quota(domain)
     domain.planners.pop(planner, None)
@@ -160,16 +163,17 @@ def restore_planner_usage(state: SchedulerState, domain: Domain, planner: Worklo
 
 
 def unshare_quota(domain: Domain) -> None:
-    """Everybody counts in full."""
-    for tie in domain.plan_quotas:
-        tie.exclude(tie.planner)
-        for one in (tie.planner, *tie.victims):
+    """Lets all planners and victims of the domain count in full."""
+    for shared in domain.plan_quotas:
+        shared.exclude(shared.planner)
+        for one in (shared.planner, *shared.victims):
             one.shared_quotas = [one.family_quota] if one.family_quota is not None else None
     domain.plan_quotas.clear()
 
 
 def unshare_all_quota(state: SchedulerState) -> None:
-    """Before the tree itself changes; `share_all_quota` when it has."""
+    """Lets all planners and victims count in full while the tree changes. `share_all_quota` ends
+    it."""
     for domain in state.planning_domains:
         unshare_quota(domain)
 
@@ -185,62 +189,71 @@ def _oldest_first(planner: WorkloadInfo) -> tuple[float, str]:
     return (since.timestamp() if since is not None else float("inf")), planner.uid
 
 
-def _tie(domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[WorkloadInfo]) -> None:
-    """What the planner has of one flavor and resource, and what its victims have of it. Tried out:
-    how much less would be used without the one side, and without the other."""
-    way: list[Cell] = []
+def _share_plan_quota(
+    domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[WorkloadInfo]
+) -> None:
+    """Lets the quota of the planner and its victims for one flavor and resource count once.
+
+    It tries out how much less would be used without the one side, and without the other.
+    """
+    path: list[Cell] = []
     here: Cell | None = cell
     while here is not None:
-        way.append(here)
+        path.append(here)
         here = here.parent
-    met = {one: at for one in victims if (at := _meeting(domain, way, one)) is not None}
+    met = {one: at for one in victims if (at := _meeting(domain, path, one)) is not None}
     if not met:
         return
     among = list(met)
-    cells = way[min(met.values()) :]
+    cells = path[min(met.values()) :]
     before = (
-        [tie for tie in domain.plan_quotas if tie.levels[-1].cell is way[-1]]
+        [shared for shared in domain.plan_quotas if shared.levels[-1].cell is path[-1]]
         if domain.plan_quota_varies
         else []
     )
-    # What is private takes in what others leave of it: of two planners, or of the victims of both,
-    # each may seem to bring what they bring together.
+    # Quota that is not lent absorbs usage: of two planners, or of the victims of both, each may
+    # seem to add what they add together.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
     mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
     if not any(mine):
         return
-    others = list(dict.fromkeys(one for tie in before for one in tie.victims if one not in met))
+    others = list(
+        dict.fromkeys(one for shared in before for one in shared.victims if one not in met)
+    )
     falls = _falls(cells, [*(one for one in others if one is not planner), *among])[-len(among) :]
     levels = [
-        SharedLevel(one, mine[at], {who: fell[at] for who, fell in zip(among, falls, strict=True)})
-        for at, one in enumerate(cells)
+        SharedLevel(
+            above, mine[at], {one: fall[at] for one, fall in zip(among, falls, strict=True)}
+        )
+        for at, above in enumerate(cells)
     ]
-    tie = PlanQuota(planner, among, levels)
-    domain.plan_quotas.append(tie)
+    shared = PlanQuota(planner, among, levels)
+    domain.plan_quotas.append(shared)
     for workload in (planner, *among):
-        workload.shared_quotas = [*(workload.shared_quotas or ()), tie]
+        workload.shared_quotas = [*(workload.shared_quotas or ()), shared]
 
 
-def _meeting(domain: Domain, way: list[Cell], victim: WorkloadInfo) -> int | None:
-    """Where on the way the victim's own way joins it; None: it holds nothing of the kind."""
+def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | None:
+    """Returns where the victim's path to the root meets the planner's; None: it holds nothing of
+    the kind."""
     assert victim.charge is not None
-    there = next((cell for cell, _ in victim.charge.cells if cell.fr == way[0].fr), None)
+    there = next((cell for cell, _ in victim.charge.cells if cell.fr == path[0].fr), None)
     private = False
-    while there is not None and there not in way:
+    while there is not None and there not in path:
         private = private or bool(there.guaranteed)
         there = there.parent
     if there is None:
         return None
-    at = way.index(there)
+    at = path.index(there)
     domain.plan_quota_varies = (
-        domain.plan_quota_varies or private or any(cell.guaranteed for cell in way[:-1])
+        domain.plan_quota_varies or private or any(cell.guaranteed for cell in path[:-1])
     )
     return at
 
 
 def _falls(cells: list[Cell], workloads: list[WorkloadInfo]) -> list[list[int]]:
-    """By how much less is used at the cells without each of the members, the ones before it gone.
-    All are put back."""
+    """Returns by how much less is used at the cells without each workload, after the ones before
+    it. All usage is restored."""
     found: list[list[int]] = []
     for one in workloads:
         used = [cell.usage for cell in cells]

@@ -181,7 +181,7 @@ def park_class(
     queue: Queue, cls: EquivalenceClass[WorkloadInfo], refusal: Refusal, now: datetime
 ) -> None:
     """Parks the class until the next flush, with all classes that differ only by LocalQueue."""
-    for one in (cls,) if queue.lanes is None else queue.lanes.family(cls):
+    for one in (cls,) if queue.lanes is None else queue.lanes.group(cls):
         one.parked = refusal
         one.item = None
         one.parked_since = now
@@ -277,8 +277,7 @@ def is_ahead(queue: Queue, workload: WorkloadInfo) -> bool:
 
 def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
     """Yields the workloads that are tried in the queue, in order; of a family, its variants. Costs
-    a
-    look at each class and at each workload that is taken."""
+    a look at each class and at each workload that is taken."""
     first = queue.preemptor
     sticky = first if first is not None and queue.is_first(first) else None
     return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), sticky)
@@ -309,7 +308,8 @@ def _in_order(
     parents: Iterable[WorkloadInfo],
     sticky: WorkloadInfo | None,
 ) -> Iterator[WorkloadInfo]:
-    """All of these. ``parents``: in order; ``sticky``: who keeps its place before all others."""
+    """Yields all of these. ``parents``: in order; ``sticky``: the preemptor that keeps its
+    place."""
     lanes = queue.lanes
     rows: dict[tuple[float, float], list[Iterator[WorkloadInfo]]] = {}
     for cls in classes:
@@ -348,14 +348,14 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
             first = first.family.parent
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
-            # Where it would be ahead without its kept place it is counted below.
+            # If it would be ahead by its own order, it is counted below.
             ahead += stands(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():
         if queue.variants and cls.is_of_variants:
             continue
         if lanes is None:
-            # As below, at less cost: a queue may have very many classes.
+            # The same as below, but cheaper: a queue may have very many classes.
             if -key[0] < rank:
                 ahead += len(cls.entries) - cls.start
             elif key[0] == -rank:

@@ -1,8 +1,5 @@
-"""What a workload asks for, shared by all that ask for the same.
-
-Workloads of equal needs share one `Shape`, so that memory and verdicts are per shape, not per
-workload. Source: `docs/spec/scheduling.md#1.6, #3.8`.
-"""
+"""The requests of workloads. Workloads with equal requests share one `Shape`, so that memory and
+results of scans are per shape, not per workload. Source: `docs/spec/scheduling.md#1.6, #3.8`."""
 
 from __future__ import annotations
 
@@ -24,8 +21,11 @@ _CACHE_MAX: Final = 8_192
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
-    """``requests``: resource and amount of one pod, in accounting units. ``terms``: the required
-    node affinity, alternatives; none: no affinity."""
+    """One pod set of a shape.
+
+    ``requests``: resource and amount of one pod, in accounting units. ``terms``: the alternatives
+    of the required node affinity; empty: no affinity.
+    """
 
     name: str
     count: int
@@ -37,9 +37,11 @@ class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
 
 
 class Shape:
-    """Equal for all workloads that ask for the same. ``allowed``: flavors that may be assigned;
-    None: any. ``totals``: per pod set, resource and amount over all its pods, saturating.
-    ``is_flexible``: fewer pods would do."""
+    """What a workload requests. Workloads with equal requests have the same shape object.
+
+    ``allowed``: flavors that may be assigned; None: all flavors. ``totals``: per pod set, resource
+    and amount of all its pods, saturating. ``is_flexible``: it may start with fewer pods.
+    """
 
     __slots__ = ("__weakref__", "allowed", "is_flexible", "pod_sets", "totals")
 
@@ -55,7 +57,7 @@ class Shape:
         )
 
     def scaled(self, counts: Sequence[int]) -> Shape:
-        """The same with so many pods in each pod set."""
+        """Returns the shape with these numbers of pods."""
         pod_sets = tuple(
             msgspec.structs.replace(ps, count=count)
             for ps, count in zip(self.pod_sets, counts, strict=True)
@@ -64,7 +66,7 @@ class Shape:
 
 
 class Needs(NamedTuple):
-    """What the scheduler reads of a spec. ``gates``: those on preemption, open or not."""
+    """What the scheduler reads from a spec. ``gates``: its preemption gates, open or closed."""
 
     queue: str
     priority: int
@@ -75,7 +77,7 @@ class Needs(NamedTuple):
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of a spec; what is not named is skipped."""
+    """A part of a spec. Fields that are not declared are skipped."""
 
 
 class _Constraints(_Part, frozen=True, kw_only=True):
@@ -100,8 +102,11 @@ _head = msgspec.json.Decoder(_Head)
 
 
 class Shapes:
-    """The shapes that are in use, each once. ``exclude``: prefixes of resources that do not count.
-    ``transformations``: those that count in other units."""
+    """The shapes in use, each once.
+
+    ``exclude``: prefixes of resources that do not count. ``transformations``: resources that count
+    in other units.
+    """
 
     def __init__(
         self, exclude: Sequence[str] = (), transformations: Sequence[Transformation] = ()
@@ -112,10 +117,10 @@ class Shapes:
         self._read: dict[tuple[bytes, frozenset[str] | None], Shape] = {}
 
     def needs(self, spec: bytes | msgspec.Raw, allowed: frozenset[str] | None = None) -> Needs:
-        """What a spec asks for; ``allowed``: flavors that an annotation allows.
+        """Returns what a spec requests; ``allowed``: flavors that an annotation allows.
 
         Pod sets that were read before, byte for byte, are not read again. Raises
-        msgspec.MsgspecError or BadQuantity when the bytes are no spec.
+        msgspec.MsgspecError or BadQuantity if the bytes are not a valid spec.
         """
         head = _head.decode(spec)
         constraints = head.admission_constraints
@@ -131,7 +136,7 @@ class Shapes:
         return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
 
     def reduced(self, shape: Shape, reclaimable: Mapping[str, int]) -> Shape:
-        """The shape less the pods that are not needed any more."""
+        """Returns the shape without the reclaimable pods."""
         pod_sets = tuple(
             msgspec.structs.replace(ps, count=max(0, ps.count - reclaimable.get(ps.name, 0)))
             for ps in shape.pod_sets

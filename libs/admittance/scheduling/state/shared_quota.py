@@ -1,14 +1,13 @@
-"""Quota that two or more workloads hold and that counts once. This is the only module that corrects
-such quota.
+"""Quota that two or more workloads hold and that counts once. Only this module corrects such quota.
 
-`FamilyQuota`: the variants of one family. Of each flavor and resource the largest amount counts,
-since no two variants run. Every variant is charged in full, and the surplus is taken off at once.
-So a variant can be taken out for a while, which frees what its end would free, and variants can be
-put back in any order. All variants are in one ClusterQueue and so in the same cells. Source:
+`FamilyQuota`: the variants of one family. Of each flavor and resource only the largest amount
+counts, because no two variants run. Every variant is charged in full, and the surplus is subtracted
+at once. So removing a variant for a while frees what its end would free, and variants can be
+restored in any order. All variants are in one ClusterQueue and so in the same cells. Source:
 `docs/spec/lifecycle.md#4.6`.
 
 `PlanQuota`: a reservation and the victims that it plans to preempt. At every node above both, the
-larger side counts; the surplus is taken off there. Source: `docs/spec/lifecycle.md#2.7`.
+larger side counts, and the surplus is subtracted there. Source: `docs/spec/lifecycle.md#2.7`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,10 @@ class Charge(Protocol):
 
 
 class Holder(Protocol):
-    """A workload that holds quota, as far as shared quota needs to know it. ``shared_quotas``: each
-    has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do."""
+    """A workload that holds quota, as far as this module needs to know it.
+
+    ``shared_quotas``: each has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do.
+    """
 
     @property
     def charge(self) -> Charge | None: ...
@@ -45,7 +46,7 @@ class Holder(Protocol):
 
 Member = TypeVar("Member", bound=Holder)
 
-_NOBODY: Final[frozenset[Any]] = frozenset()
+_EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
 """Of most families, which hold one reservation for long: never written to."""
 
@@ -53,38 +54,38 @@ _NOTHING: Final[dict[Cell, int]] = {}
 class FamilyQuota(Generic[Member]):
     """What the variants of one family hold.
 
-    ``members``: the variants that hold quota. ``counts``: the variant whose quota counts in
-    shares and in the usage of LocalQueues; None: no variant holds quota. ``shares``: fair sharing
-    is on. Invariant: at every cell the variants that are not taken out count together as much as
-    the largest of them.
+    ``members``: the variants that hold quota. ``counts``: the variant whose quota counts in shares
+    and in the usage of LocalQueues. ``shares``: fair sharing is on.
+
+    Invariant: at every cell the included variants count together as much as the largest of them.
     """
 
     __slots__ = (
-        "_everybody",
+        "_assumed",
         "_offs",
         "_out",
         "_rows",
         "_spares",
-        "_supposed",
+        "_workloads",
         "counts",
         "members",
         "shares",
     )
 
     def __init__(
-        self, everybody: Mapping[tuple[str, str], Member] | None = None, *, shares: bool = False
+        self, workloads: Mapping[tuple[str, str], Member] | None = None, *, shares: bool = False
     ) -> None:
         self.shares = shares
-        self._everybody = everybody if everybody is not None else {}
+        self._workloads = workloads if workloads is not None else {}
         self.counts: Member | None = None
         self.members: dict[Member, None] = {}
         self._rows: dict[Cell, dict[Member, int]] = {}
         self._offs = _NOTHING
         self._spares = _NOTHING
-        self._out: frozenset[Member] = _NOBODY
-        self._supposed: Mapping[Cell, int] = _NOTHING
+        self._out: frozenset[Member] = _EMPTY
+        self._assumed: Mapping[Cell, int] = _NOTHING
 
-    # Who holds what. ------------------------------------------------------------------------
+    # Variants. ------------------------------------------------------------------------------
 
     def join(self, workload: Member, cells: Amounts) -> None:
         """Adds a variant that has been charged in full."""
@@ -94,7 +95,7 @@ class FamilyQuota(Generic[Member]):
             self._renew(cell)
 
     def leave(self, workload: Member, cells: Amounts) -> None:
-        """Removes a variant whose charge was given back in full, or counts in full from now on."""
+        """Removes a variant. Its charge was given back in full, or counts in full from now on."""
         del self.members[workload]
         self._out -= {workload}
         for cell, _ in cells:
@@ -106,8 +107,8 @@ class FamilyQuota(Generic[Member]):
                 self._renew(cell)
 
     def move(self, workload: Member, cells: Amounts, to: Amounts) -> None:
-        """The cells went out of the tree, with all that was counted in them; the workload has been
-        charged for these instead, in full."""
+        """Moves a variant from cells that left the tree, with their usage, to other cells that it
+        is charged for in full."""
         for cell, _ in cells:
             self._rows.pop(cell, None)
             if cell in self._offs:
@@ -116,10 +117,10 @@ class FamilyQuota(Generic[Member]):
                 del self._spares[cell]
         self.join(workload, to)
 
-    # Taken out for a while. -----------------------------------------------------------------
+    # Left out for a while. ------------------------------------------------------------------
 
     def exclude(self, workload: Member) -> None:
-        """Takes the variant out for a while; its full charge has been taken out already."""
+        """Leaves the variant out for a while. Its full charge has been subtracted already."""
         self._out |= {workload}
         self._renew_all(workload)
 
@@ -146,10 +147,10 @@ class FamilyQuota(Generic[Member]):
         if self.shares:
             self._weigh(cell)
 
-    # What it comes to. ----------------------------------------------------------------------
+    # What counts. ---------------------------------------------------------------------------
 
     def largest(self, cell: Cell) -> int:
-        """What counts for the family there, of those that are in the state."""
+        """Returns what counts for the family at the cell, among the included variants."""
         out = self._out
         row = self._rows.get(cell)
         if row is None:
@@ -157,12 +158,14 @@ class FamilyQuota(Generic[Member]):
         return max((much for one, much in row.items() if one not in out), default=0)
 
     def amounts(self) -> list[tuple[Cell, int]]:
-        """What counts for the family, of those that are in the state."""
+        """Returns what counts for the family, among the included variants."""
         return [(cell, self.largest(cell)) for cell in self._rows]
 
     def backed(self, cell: Cell) -> int:
-        """What the family has there for another of its variants, too: what a variant is to lose is
-        not, nor what it has only once others have gone for it."""
+        """Returns what another variant of the family may count on at the cell.
+
+        Quota that a variant is about to lose, or gets only after a preemption, does not count.
+        """
         out = self._out
         row = self._rows.get(cell)
         if row is None:
@@ -173,29 +176,29 @@ class FamilyQuota(Generic[Member]):
         )
 
     def _is_backed(self, workload: Member, cell: Cell) -> bool:
-        """There is room for what the workload holds of that, whoever goes or stays, and nobody is
-        about to take it, or plans to."""
+        """Returns whether the variant keeps its quota at the cell whatever happens to its plans and
+        victims."""
         if workload.loses_quota:
             return False
         fr = cell.fr
         if any(
-            isinstance(tie, PlanQuota) and tie.levels[0].cell.fr == fr
-            for tie in workload.shared_quotas or ()
+            isinstance(one, PlanQuota) and one.levels[0].cell.fr == fr
+            for one in workload.shared_quotas or ()
         ):
             return False
-        # Of two siblings that plan for the same neither has a tie: each would fall back on what
-        # the other one has.
+        # Two siblings that plan to preempt the same victim share no plan quota: each would count on
+        # what the other one has.
         for one in (
             workload.pending_preemption.victims if workload.pending_preemption is not None else ()
         ):
-            victim = self._everybody.get((one.namespace, one.name))
+            victim = self._workloads.get((one.namespace, one.name))
             if victim is None or (victim.charge is not None and _holds(victim.charge, fr)):
                 return False
         return True
 
     def adds(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
-        """What has to be free for another one of the family to hold this. What the family has
-        already is left out: it is not asked for."""
+        """Returns what must be free for another variant to hold this, beyond what the family
+        has."""
         found: dict[Cell, int] = {}
         for cell, amount in whole.items():
             held = self.backed(cell)
@@ -204,8 +207,8 @@ class FamilyQuota(Generic[Member]):
         return found
 
     def frees(self, workload: Member) -> list[tuple[Cell, int]]:
-        """By how much less would count without the workload, which is in the state; cells where
-        that is nothing are left out."""
+        """Returns by how much less would count without the included variant. Cells without a
+        difference are left out."""
         assert workload.charge is not None
         found = []
         for cell, amount in workload.charge.cells:
@@ -224,7 +227,7 @@ class FamilyQuota(Generic[Member]):
     # Shares. --------------------------------------------------------------------------------
 
     def count(self, workload: Member | None) -> None:
-        """This one counts in shares from now on."""
+        """Lets this variant count in shares from now on."""
         if workload is not self.counts:
             self.counts = workload
             if self.shares:
@@ -232,28 +235,28 @@ class FamilyQuota(Generic[Member]):
                     self._weigh(cell)
 
     def assume(self, more: Mapping[Cell, int]) -> None:
-        """As if another one had so much more, and counted in shares instead, in all flavors of the
-        same resources. To be undone by `suppose_not`."""
-        self._supposed = more
-        self._suppose(more, 1)
+        """Charges these amounts as if another variant held them and counted in shares, for all
+        flavors of the same resources. `end_assumption` undoes it."""
+        self._assumed = more
+        self._apply_assumption(more, 1)
 
     def end_assumption(self) -> None:
-        """Undoes `suppose`."""
-        more, self._supposed = self._supposed, _NOTHING
-        self._suppose(more, -1)
+        """Undoes `assume`."""
+        more, self._assumed = self._assumed, _NOTHING
+        self._apply_assumption(more, -1)
 
-    def _suppose(self, more: Mapping[Cell, int], sign: int) -> None:
+    def _apply_assumption(self, more: Mapping[Cell, int], sign: int) -> None:
         for cell, amount in more.items():
             cell.charge(sign * amount)
         for cell in {**more, **self._rows} if self.shares else ():
             self._weigh(cell)
 
     def _weigh(self, cell: Cell) -> None:
-        """Tells the cell how much of what the family has there does not count in shares."""
+        """Tells the cell how much of the family's usage there does not count in shares."""
         held = self.largest(cell)
-        if cell in self._supposed:
+        if cell in self._assumed:
             spare = 0
-        elif any(one.fr[1] == cell.fr[1] for one in self._supposed):
+        elif any(one.fr[1] == cell.fr[1] for one in self._assumed):
             spare = held
         elif self.counts is None or self.counts in self._out:
             spare = 0
@@ -266,7 +269,7 @@ class FamilyQuota(Generic[Member]):
 
 
 def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
-    """The notes, of which this one has changed; of nothing there is none."""
+    """Returns the notes with this amount; an amount of 0 removes the entry."""
     if not amount:
         del notes[cell]
         return notes
@@ -281,7 +284,7 @@ def _holds(charge: Charge, fr: FlavorResource) -> bool:
 
 
 class SharedLevel(NamedTuple, Generic[Member]):
-    """A cell above both sides: what the planner brings to it, and what each of its victims."""
+    """A cell above both sides: what the planner adds to it, and what each victim adds."""
 
     cell: Cell
     mine: int
@@ -289,11 +292,11 @@ class SharedLevel(NamedTuple, Generic[Member]):
 
 
 class PlanQuota(Generic[Member]):
-    """``levels``: from where the planner meets the first of its victims up to the root, for one
-    flavor and resource.
+    """The quota of a planner and its victims for one flavor and resource.
 
-    Taken out for a while, a victim counts no more on its side. Where victims have ties among
-    themselves that is exact only for all of them, and else too little: never too much.
+    ``levels``: from the node where their paths to the root meet up to the root. An excluded victim
+    does not count on its side. If victims share quota with each other, the result is exact when all
+    of them are excluded, and otherwise too small, never too large.
     """
 
     __slots__ = ("_offs", "_out", "levels", "planner", "victims")
@@ -309,7 +312,7 @@ class PlanQuota(Generic[Member]):
         self._set()
 
     def exclude(self, workload: Member) -> None:
-        """The workload is taken out of the state."""
+        """Leaves the workload out for a while."""
         self._out.add(workload)
         self._set()
 
@@ -319,7 +322,7 @@ class PlanQuota(Generic[Member]):
         self._set()
 
     def taken_off(self) -> tuple[tuple[Cell, int], ...]:
-        """Where how much is not counted at the moment, since both sides hold it."""
+        """Returns the amounts that are subtracted now, because both sides hold them."""
         return tuple(self._offs)
 
     def _set(self) -> None:
@@ -331,7 +334,7 @@ class PlanQuota(Generic[Member]):
         without = [level.cell.usage for level in self.levels]
         for (cell, mine, loads), used in zip(self.levels, without, strict=True):
             load = sum(much for one, much in loads.items() if one not in self._out)
-            # What is taken off below arrives here, wholly or in part.
+            # A subtraction at a lower cell reaches this cell wholly or in part.
             off = min(mine, load) - (used - cell.usage)
             if off:
                 cell.charge(-off)
@@ -339,7 +342,8 @@ class PlanQuota(Generic[Member]):
 
 
 def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
-    """As if none of them held anything, in one piece; to be undone by `restore_all_usage`."""
+    """Removes the usage of all these workloads, as if they held nothing. Returns the sum for
+    `restore_all_usage`."""
     gone = list(workloads)
     total = held_by(gone)
     charge(total, -1)
@@ -350,7 +354,7 @@ def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
 
 
 def restore_all_usage(workloads: Iterable[Holder], total: Mapping[Cell, int]) -> None:
-    """Undoes `remove_all_usage` of the same."""
+    """Undoes `remove_all_usage` for the same workloads."""
     charge(total)
     for workload in workloads:
         if workload.shared_quotas:
@@ -358,20 +362,20 @@ def restore_all_usage(workloads: Iterable[Holder], total: Mapping[Cell, int]) ->
 
 
 def exclude(workload: Holder) -> None:
-    """What counts only once for it and another counts for the other."""
-    for tie in workload.shared_quotas or ():
-        tie.exclude(workload)
+    """Excludes the workload from the quota that it shares."""
+    for one in workload.shared_quotas or ():
+        one.exclude(workload)
 
 
 def include(workload: Holder) -> None:
     """Undoes `exclude`."""
-    for tie in workload.shared_quotas or ():
-        tie.include(workload)
+    for one in workload.shared_quotas or ():
+        one.include(workload)
 
 
 def held_by(workloads: Iterable[Holder]) -> dict[Cell, int]:
-    """What the members hold together. Charging is additive, so it can be taken out in one piece
-    per cell, and put back by `charge`."""
+    """Returns the sum of what the workloads hold, per cell. Charging is additive, so it can be
+    removed in one step."""
     total: dict[Cell, int] = {}
     for workload in workloads:
         assert workload.charge is not None
@@ -381,13 +385,13 @@ def held_by(workloads: Iterable[Holder]) -> dict[Cell, int]:
 
 
 def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
-    """Charges all of it; a sign of -1 takes it away."""
+    """Charges all amounts; a sign of -1 gives them back."""
     for cell, amount in amounts.items():
         cell.charge(sign * amount)
 
 
 def remove_usage(workload: Holder) -> None:
-    """As if the workload held nothing; to be undone by `restore_usage`."""
+    """Removes the workload's usage, as if it held nothing. `restore_usage` undoes it."""
     assert workload.charge is not None
     for cell, amount in workload.charge.cells:
         cell.charge(-amount)

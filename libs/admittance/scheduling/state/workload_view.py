@@ -1,4 +1,4 @@
-"""What a stored workload tells the scheduler, read in one pass over its conditions."""
+"""What the scheduler reads from a stored workload, in one pass over its conditions."""
 
 from __future__ import annotations
 
@@ -24,22 +24,26 @@ from admittance.workload.stored import PARENT, VARIANT, StoredWorkload
 
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PROMISED: Final = "Promised"
-"""State of a variant that takes over as soon as its sibling's job has stopped."""
+"""State of a variant that gets its quota as soon as its sibling's job has stopped."""
 PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""Reason of a check that is Pending, and wants the victims of its workload preempted now."""
+"""Reason of a check that is Pending and asks for the preemption of its workload's victims now."""
 
 
 class WorkloadView(NamedTuple):
-    """``admission``: quota that it holds, since ``reserved_at``; None: none. ``admitted_at``: since
-    when it is admitted; None: it is not. ``competes``: it may be in a queue at all.
-    ``requeue_blocked``: it may not compete before something is done about it. ``queued_at``: its
-    age in the queue. ``signature``: equal as long as nothing changed that could make a difference.
-    ``checks``: name and state of those that a reservation waits for; ``preemption_required_by``:
-    those of them that want others preempted now. ``pending_preemption``: who has to go for it.
-    ``awaits_pods_ready``: it is admitted, and its pods are not all ready. ``parent``, ``variant``:
-    what it tells of its family. A parent holds nothing, and competes only in that it waits.
-    ``promised``: quota that is kept for a variant until its sibling's job has stopped;
-    ``gate_open``: the gate of its family is."""
+    """A stored workload as the scheduler sees it.
+
+    ``admission``: the quota that it holds, since ``reserved_at``. ``admitted_at``: since when it is
+    admitted. ``competes``: it may be in a queue. ``requeue_blocked``: it may not compete before its
+    Requeued condition changes. ``queued_at``: its age in the queue. ``signature``: equal while
+    nothing changed that makes a difference in a queue. ``checks``: name and state of the checks
+    that a reservation waits for; ``preemption_required_by``: those that ask for preemption now.
+    ``pending_preemption``: the victims that must stop before it is admitted. ``awaits_pods_ready``:
+    it is admitted and not all of its pods are ready.
+
+    ``parent``, ``variant``: what it says about its family. A parent holds no quota, and only waits.
+    ``promised``: quota that is kept for a variant until its sibling's job has stopped.
+    ``gate_open``: the gate of its family is open.
+    """
 
     needs: Needs
     finished: bool
@@ -70,8 +74,8 @@ class WorkloadView(NamedTuple):
 
 
 def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadView:
-    """What stored tells. Raises msgspec.MsgspecError or BadQuantity for a spec that no door let
-    in."""
+    """Returns the view of a stored workload. Raises msgspec.MsgspecError or BadQuantity for a spec
+    that validation would have refused."""
     meta, status = stored.metadata, stored.status
     reserved = evicted = requeued = admitted = finished = ready = None
     for condition in status.conditions:
@@ -100,12 +104,12 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
     reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
     holds = _true(reserved) and status.admission is not None
     said = reserved.reason if reserved is not None and reserved.status == "False" else ""
-    # Of quota that is held, or kept for it, this is taken off where it is charged.
+    # If it holds or is promised quota, reclaimable pods are subtracted where it is charged.
     if reclaimable and not holds and (needs.role != VARIANT or status.promised is None):
         needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
     problem = None
     for row in status.admission_checks:
-        # A row in Retry keeps its state through the wait; once the wait is over it is Pending.
+        # A check in Retry keeps this state until the wait is over; then it is Pending.
         if row.state in ("Retry", "Rejected"):
             problem = Inadmissible(
                 "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
@@ -170,7 +174,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         )
         if waits_for_checks and status.pending_preemption is not None
         else (),
-        # Of a family the admitted variant tells it: readiness is mirrored down to it.
+        # Of a family only the admitted variant counts, which has the PodsReady condition too.
         awaits_pods_ready=holds
         and not is_parent
         and _true(admitted)
@@ -212,7 +216,7 @@ def _mark(condition: Condition | None) -> tuple[str, str, datetime | None] | Non
 
 
 def _stamp(evicted: Condition | None, created: datetime, config: Config) -> datetime:
-    """Its place in the queue: creation, or the eviction that sent it to the back."""
+    """Returns its age in the queue: its creation, or the eviction that sent it to the back."""
     if evicted is None or evicted.status != "True":
         return created
     at_eviction = evicted.reason == "AdmissionCheck" or (
@@ -230,10 +234,10 @@ def _state(holds: bool, admitted: Condition | None, evicted: Condition | None) -
 
 
 GATED: Final = "AdmissionGated"
-"""Reason of a workload that would preempt behind a closed gate."""
+"""Reason of a workload that would preempt but has a closed preemption gate."""
 
 
 def closed_gate_of(names: Iterable[str], positions: Iterable[GatePosition]) -> str:
-    """The first gate that is closed; "" when all are open."""
+    """Returns the first gate that is closed; "" if all are open."""
     opened = {gate.name for gate in positions if gate.position == "Open"}
     return next((name for name in names if name not in opened), "")
