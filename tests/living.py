@@ -179,7 +179,7 @@ class Life:
             self.settled |= commit.outcomes
             for dead in commit.dead:
                 # Who is refused is told so; anything else is a fact that these tests say wrongly.
-                assert self.settled[dead.heard.sequence].outcome == "refused", dead.reason
+                assert self.settled[dead.logged.sequence].outcome == "refused", dead.reason
             for put in commit.puts:
                 self.revision += 1
                 _, namespace, name = put.key.split(".")

@@ -76,7 +76,7 @@ class Message(NamedTuple):
 class RejectedMessage(NamedTuple):
     """A message that cannot be applied, and why. It becomes a dead letter."""
 
-    heard: LogMessage
+    logged: LogMessage
     reason: str
 
 
@@ -131,7 +131,7 @@ class DeadLetterLimiter:
         self._at = now
         letters = []
         for one in dead:
-            subject = one.heard.subject
+            subject = one.logged.subject
             if not subject.startswith(VERDICTS):
                 letters.append(one)
                 continue

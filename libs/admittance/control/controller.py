@@ -100,7 +100,7 @@ class Controller:
         known = self.workloads.get(key)
         if known.fact > end:
             self.unreadable[key] = (
-                f"status.log.fact: {known.fact} is behind the end of the log, {end}; where many "
+                f"status.log.fact: {known.fact} is beyond the end of the log, {end}; where many "
                 "are, restore log and bucket from one backup"
             )
             self.workloads.limit_fact(key, self.read)
@@ -150,7 +150,7 @@ class Controller:
 
     def missing(self, batch: Iterable[LogMessage]) -> list[str]:
         """Keys of workloads in the batch that must be loaded before it is folded."""
-        keys = {f"workload.{'.'.join(heard.subject.split('.')[-2:])}" for heard in batch}
+        keys = {f"workload.{'.'.join(logged.subject.split('.')[-2:])}" for logged in batch}
         return [key for key in keys if self.workloads.must_load(key)]
 
     def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:

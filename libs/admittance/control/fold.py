@@ -82,8 +82,8 @@ def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Comm
 
 
 def _fold(folding: BatchFold, batch: list[LogMessage], read: int) -> Commit:
-    for index, heard in enumerate(batch):
-        if not folding.take(heard):
+    for index, logged in enumerate(batch):
+        if not folding.take(logged):
             return folding.commit(batch[index:], batch[index - 1].sequence)
     return folding.commit([], batch[-1].sequence if batch else read)
 
@@ -108,16 +108,16 @@ class BatchFold:
         self._echoes: list[Echo] = []
         self._outcomes: dict[int, SettledReply] = {}
 
-    def take(self, heard: LogMessage) -> bool:
+    def take(self, logged: LogMessage) -> bool:
         """Folds one message in. False: it must wait for the commit of the messages before it."""
-        if heard.subject.startswith(BARRIER):
-            return self._barrier(heard)
-        if heard.subject.startswith("admit.object."):
-            return self._object_changed(heard)
+        if logged.subject.startswith(BARRIER):
+            return self._barrier(logged)
+        if logged.subject.startswith("admit.object."):
+            return self._object_changed(logged)
         try:
-            fact = decode(heard.subject, heard.data)
+            fact = decode(logged.subject, logged.data)
         except Undecodable as error:
-            self._bury(heard, str(error))
+            self._bury(logged, str(error))
             return True
         key = workload_key(fact.namespace, fact.name)
         if self._has_machine_entry(key):
@@ -127,28 +127,28 @@ class BatchFold:
         ):
             return False
         known = self._known(key)
-        if heard.sequence <= known.fact:
+        if logged.sequence <= known.fact:
             return True
         if known.unreadable and isinstance(fact, facts.Deleted):
             # An unreadable workload counts as absent; deleting it frees its name.
-            self._apply(key, known, Change(None), heard)
+            self._apply(key, known, Change(None), logged)
             return True
         if isinstance(fact, facts.Submitted):
-            entered = self._enter(fact, heard, known)
+            entered = self._enter(fact, logged, known)
             if not isinstance(entered, Fact):
                 return True
             fact = entered
         holds = isinstance(fact, facts.Decision)
         if isinstance(fact, facts.Decision):
-            void = self._void(fact, heard, known)
+            void = self._void(fact, logged, known)
             if void is not None:
-                self._note_outcome(heard, void)
+                self._note_outcome(logged, void)
                 if void.reason == "OutOfDate":
                     # Write it again: its revision moves, and that ends the scheduler's assumption
                     # even if the scheduler has not seen the change, or not as one of its tree.
-                    self._apply(key, known, Change(known.workload), heard)
+                    self._apply(key, known, Change(known.workload), logged)
                 return True
-        change, relatives = self._transition(key, known, fact, heard)
+        change, relatives = self._transition(key, known, fact, logged)
         if relatives and (
             any(map(self._has_machine_entry, relatives)) or self._is_crowded([key, *relatives])
         ):
@@ -159,37 +159,37 @@ class BatchFold:
         if isinstance(fact, facts.Assigned) and change.says:
             invalid = quota_handover.moved_sibling(fact, self._known, self._working.__contains__)
             if fact.preempts and not invalid:
-                givers, invalid = self._givers(fact, heard)
+                givers, invalid = self._givers(fact, logged)
             if invalid:
                 # Write the assigned workload again: its revision moves, and that ends the
                 # scheduler's assumption.
-                self._note_outcome(heard, ignored(known.workload, "StaleGiver", invalid))
-                self._apply(key, known, Change(known.workload), heard)
+                self._note_outcome(logged, ignored(known.workload, "StaleGiver", invalid))
+                self._apply(key, known, Change(known.workload), logged)
                 return True
-        length = self._excess(key, change, heard)
+        length = self._excess(key, change, logged)
         if length:
-            self._bury(heard, f"the object would be {length} bytes long, {VALUE_MAX} are allowed")
+            self._bury(logged, f"the object would be {length} bytes long, {VALUE_MAX} are allowed")
             if not holds:
                 return True
             change, givers, relatives = Change(known.workload), [], {}
-        self._note_outcome(heard, change)
-        if change.outcome is FactOutcome.REFUSED and heard.subject.startswith(
+        self._note_outcome(logged, change)
+        if change.outcome is FactOutcome.REFUSED and logged.subject.startswith(
             "admit.workload.submitted."
         ):
-            self._reject(heard, fact, change.reason, change.message)
+            self._reject(logged, fact, change.reason, change.message)
         if change.outcome is FactOutcome.IGNORED and isinstance(fact, Arrived):
-            self._note_repeated(heard, fact, change)
+            self._note_repeated(logged, fact, change)
         if change.outcome is FactOutcome.REFUSED and isinstance(fact, facts.CheckReported):
             # The controller gets no reply; its operator finds the reason in the dead letter.
-            self._dead.append(RejectedMessage(heard, f"{change.reason}: {change.message}"))
+            self._dead.append(RejectedMessage(logged, f"{change.reason}: {change.message}"))
         if change.outcome is FactOutcome.APPLIED:
             for giver in givers:
-                self._apply(giver.key, giver.known, giver.change, heard, giver.known.trace)
-            self._apply(key, known, change, heard)
+                self._apply(giver.key, giver.known, giver.change, logged, giver.known.trace)
+            self._apply(key, known, change, logged)
         for other, made in relatives.items():
-            self._apply(other, self._known(other), made, heard)
+            self._apply(other, self._known(other), made, logged)
         if givers or relatives:
-            self._group([*(one.key for one in givers), key, *relatives], heard)
+            self._group([*(one.key for one in givers), key, *relatives], logged)
         return True
 
     def commit(self, rest: list[LogMessage], through: int) -> Commit:
@@ -211,7 +211,7 @@ class BatchFold:
     # Steps. -------------------------------------------------------------------------
 
     def _enter(
-        self, fact: facts.Submitted, heard: LogMessage, known: VersionedWorkload
+        self, fact: facts.Submitted, logged: LogMessage, known: VersionedWorkload
     ) -> Fact | None:
         """The submission as a fact to apply; None: it is refused, and a note says why."""
         claim = claim_of(fact)
@@ -226,38 +226,38 @@ class BatchFold:
             )
             if isinstance(entered, Fact):
                 return entered
-            self._note_outcome(heard, entered)
+            self._note_outcome(logged, entered)
             if entered.outcome is FactOutcome.REFUSED:
-                self._reject(heard, fact, entered.reason, entered.message)
+                self._reject(logged, fact, entered.reason, entered.message)
             return None
         try:
             arrived = validate_submission(fact, self._state.objects, self._state.queues)
-            return replace(arrived, message_id=submissions.digest(heard))
+            return replace(arrived, message_id=submissions.digest(logged))
         except InvalidSubmission as error:
-            self._bury(heard, str(error), "Invalid")
-            self._reject(heard, fact, "Invalid", str(error))
+            self._bury(logged, str(error), "Invalid")
+            self._reject(logged, fact, "Invalid", str(error))
             return None
 
     def _transition(
-        self, key: str, known: VersionedWorkload, fact: Fact, heard: LogMessage
+        self, key: str, known: VersionedWorkload, fact: Fact, logged: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
         """The change of the workload, and the changes of other family members by key; they are
         committed together. If the transition raises, the fact is ignored for this workload: the
         stored object may come from another program, and must not stop all other workloads."""
         try:
-            return self._transitions(key, known, fact, heard)
+            return self._transitions(key, known, fact, logged)
         except AssertionError:
             raise  # A bug: this program has made that state itself.
         except Exception as error:
             why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
-            if self._outcomes.get(heard.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
-                self._bury(heard, why, LEADS_TO_NOTHING)
+            if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
+                self._bury(logged, why, LEADS_TO_NOTHING)
             return ignored(known.workload, LEADS_TO_NOTHING, why), {}
 
     def _transitions(
-        self, key: str, known: VersionedWorkload, fact: Fact, heard: LogMessage
+        self, key: str, known: VersionedWorkload, fact: Fact, logged: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
-        context = self._context(fact, heard)
+        context = self._context(fact, logged)
         ref = self._families.ref(key)
         if ref is None or known.workload is None:
             return single_transition(known.workload, fact, context), {}
@@ -276,13 +276,13 @@ class BatchFold:
         groups = {group for key in keys if (group := self._groups.get(key))}
         return sum(len(self._group_members[group]) for group in groups) > GROUPED_MAX
 
-    def _group(self, keys: list[str], heard: LogMessage) -> None:
+    def _group(self, keys: list[str], logged: LogMessage) -> None:
         """Puts these keys into one group, merged with the groups that they are already in."""
         keys = [key for key in dict.fromkeys(keys) if key in self._working]
         if len(keys) < 2:
             return
         old = {group for key in keys if (group := self._groups.get(key))}
-        number = min(old, default=heard.sequence)
+        number = min(old, default=logged.sequence)
         members = self._group_members.setdefault(number, [])
         for group in old - {number}:
             members += self._group_members.pop(group)
@@ -295,32 +295,32 @@ class BatchFold:
     def _has_machine_entry(self, key: str) -> bool:
         return any(say.what not in _FOR_PEOPLE for say in self._says.get(key, ()))
 
-    def _context(self, fact: Fact, heard: LogMessage) -> TransitionContext:
+    def _context(self, fact: Fact, logged: LogMessage) -> TransitionContext:
         now = self._now
         if isinstance(fact, facts.TimerDue) and fact.at is not None:
             # For a due timer it is at least the time that the timer was set for, whatever the local
             # clock says. The bus publishes a timer at its time, so a time after the message's own
             # is forged.
             set_for = fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC)
-            now = max(now, min(set_for, heard.time + EARLY))
-        return TransitionContext(now, heard.sequence, heard.time, self._state.queues)
+            now = max(now, min(set_for, logged.time + EARLY))
+        return TransitionContext(now, logged.sequence, logged.time, self._state.queues)
 
     def _givers(
-        self, fact: facts.Assigned, heard: LogMessage
+        self, fact: facts.Assigned, logged: LogMessage
     ) -> tuple[list[quota_handover.Giver], str]:
         return quota_handover.givers(
             fact,
             self._known,
             self._working.__contains__,
             self._state.catalog.domain_of,
-            lambda known, said: self._given(known, said, heard),
+            lambda known, said: self._given(known, said, logged),
         )
 
-    def _given(self, known: VersionedWorkload, said: facts.Preempted, heard: LogMessage) -> Change:
+    def _given(self, known: VersionedWorkload, said: facts.Preempted, logged: LogMessage) -> Change:
         """The change of a workload that holds only a reservation and hands it over. It is refused
         if its family changes with it."""
         change, relatives = self._transition(
-            workload_key(said.namespace, said.name), known, said, heard
+            workload_key(said.namespace, said.name), known, said, logged
         )
         if relatives:
             return ignored(known.workload, "HasFamily", "its family goes with it")
@@ -331,7 +331,7 @@ class BatchFold:
         key: str,
         known: VersionedWorkload,
         change: Change,
-        heard: LogMessage,
+        logged: LogMessage,
         trace: str | None = None,
     ) -> None:
         workload = change.workload
@@ -340,30 +340,30 @@ class BatchFold:
         else:
             self._says[key] = change.says
         if trace is None:
-            trace = heard.trace or known.trace
+            trace = logged.trace or known.trace
         if key in self._groups or self._families.ref(key) is not None:
             # Reinsert it, so that a parent is written after its variants.
             self._working.pop(key, None)
         self._working[key] = VersionedWorkload(
-            workload, known.revision, max(known.fact, heard.sequence), trace
+            workload, known.revision, max(known.fact, logged.sequence), trace
         )
         self._families.note(key, known.workload, workload)
         if workload is None and change.says and known.workload is not None:
             # A deleted object has no outbox, so its messages are published as notes.
-            last = with_log(known.workload, heard.sequence, change.says)
+            last = with_log(known.workload, logged.sequence, change.says)
             self._notes += self._state.message_builder.messages(
                 last, known.revision, self._now, known.trace
             )
 
-    def _excess(self, key: str, change: Change, heard: LogMessage) -> int:
+    def _excess(self, key: str, change: Change, logged: LogMessage) -> int:
         """Length of the object with this fact if it is too long; otherwise 0."""
-        if key not in self._careful or change.workload is None or len(heard.data) <= SMALL:
+        if key not in self._careful or change.workload is None or len(logged.data) <= SMALL:
             return 0
-        length = len(stored.encode(with_log(change.workload, heard.sequence, change.says)))
+        length = len(stored.encode(with_log(change.workload, logged.sequence, change.says)))
         return length if length > VALUE_MAX else 0
 
     def _void(
-        self, fact: facts.Decision, heard: LogMessage, known: VersionedWorkload
+        self, fact: facts.Decision, logged: LogMessage, known: VersionedWorkload
     ) -> Change | None:
         """Why a decision is void; None: it is valid. The scheduler sees the same change in its
         watch and drops its assumption."""
@@ -377,7 +377,7 @@ class BatchFold:
         domain = self._state.catalog.domain_of(queue) if queue else None
         if domain is None or domain != fact.domain:
             return ignored(workload, "OtherDomain", f"decided for {fact.domain}")
-        if heard.fence is None or heard.fence.domain != domain:
+        if logged.fence is None or logged.fence.domain != domain:
             return ignored(workload, "NoFence", f"the message carries no fence of {domain}")
         newest = max(self._state.catalog.newest(domain), self._state.manifests_floor)
         if newest > fact.seen:
@@ -386,33 +386,33 @@ class BatchFold:
             )
         return None
 
-    def _barrier(self, heard: LogMessage) -> bool:
+    def _barrier(self, logged: LogMessage) -> bool:
         try:
-            barrier = _barrier(heard.data)
+            barrier = _barrier(logged.data)
         except Unreadable as error:
-            self._bury(heard, str(error))
+            self._bury(logged, str(error))
             return True
         # The server has compared the fence, so its number is the domain's epoch.
         if (
-            not 0 < barrier.epoch < heard.sequence
+            not 0 < barrier.epoch < logged.sequence
             or not barrier.domain
-            or heard.subject != f"{BARRIER}{token(barrier.domain)}"
-            or heard.fence != Fence(barrier.domain, barrier.epoch)
+            or logged.subject != f"{BARRIER}{token(barrier.domain)}"
+            or logged.fence != Fence(barrier.domain, barrier.epoch)
         ):
             self._bury(
-                heard, f"epoch {barrier.epoch} of {barrier.domain!r} has no fence that says so"
+                logged, f"epoch {barrier.epoch} of {barrier.domain!r} has no fence that says so"
             )
             return True
         self._echoes.append(Echo(barrier.domain, barrier.epoch))
         return True
 
-    def _object_changed(self, heard: LogMessage) -> bool:
+    def _object_changed(self, logged: LogMessage) -> bool:
         try:
-            applied = _applied(heard.data)
+            applied = _applied(logged.data)
         except Unreadable as error:
-            self._bury(heard, str(error))
+            self._bury(logged, str(error))
             return True
-        asks = self._checks_by_parameters(heard.subject, applied)
+        asks = self._checks_by_parameters(logged.subject, applied)
         keys = affected_workloads(self._state, applied, asks)
         if any(self._has_machine_entry(key) or key in self._groups for key in keys):
             return False
@@ -420,20 +420,20 @@ class BatchFold:
             known = self._known(key)
             ref = self._families.ref(key)
             # The parent's transition has already applied this fact to its variants.
-            if known.workload is None or heard.sequence <= self._state.workloads.get(key).fact:
+            if known.workload is None or logged.sequence <= self._state.workloads.get(key).fact:
                 continue
             meta = known.workload.metadata
             about = meta.namespace, meta.name
             for fact in self._consequences(applied, asks, *about, known.workload):
                 if isinstance(fact, QueueChanged) and self._follows(key, ref):
                     continue
-                change, relatives = self._transition(key, known, fact, heard)
+                change, relatives = self._transition(key, known, fact, logged)
                 if change.outcome is FactOutcome.APPLIED:
-                    self._apply(key, known, change, heard)
+                    self._apply(key, known, change, logged)
                     known = self._known(key)
                 for other, made in relatives.items():
-                    self._apply(other, self._known(other), made, heard)
-                self._group([key, *relatives], heard)
+                    self._apply(other, self._known(other), made, logged)
+                self._group([key, *relatives], logged)
         return True
 
     def _follows(self, key: str, ref: FamilyRef | None) -> bool:
@@ -468,27 +468,27 @@ class BatchFold:
 
     # Notes and outcomes. ------------------------------------------------------------
 
-    def _bury(self, heard: LogMessage, reason: str, word: str = "Undecodable") -> None:
-        self._dead.append(RejectedMessage(heard, reason))
-        self._outcomes[heard.sequence] = SettledReply(
+    def _bury(self, logged: LogMessage, reason: str, word: str = "Undecodable") -> None:
+        self._dead.append(RejectedMessage(logged, reason))
+        self._outcomes[logged.sequence] = SettledReply(
             outcome="dead-lettered", reason=word, message=reason
         )
 
-    def _reject(self, heard: LogMessage, fact: Fact, reason: str, message: str) -> None:
-        self._note(heard, "rejected", submissions.rejected(fact, self._now, reason, message))
+    def _reject(self, logged: LogMessage, fact: Fact, reason: str, message: str) -> None:
+        self._note(logged, "rejected", submissions.rejected(fact, self._now, reason, message))
 
-    def _note_repeated(self, heard: LogMessage, fact: Fact, change: Change) -> None:
+    def _note_repeated(self, logged: LogMessage, fact: Fact, change: Change) -> None:
         """Notes a second submission that changes nothing, unless it is a repetition of the
         first."""
         if change.reason != REPEATED:
-            self._note(heard, "noted", submissions.unchanged(fact, self._now, change.message))
+            self._note(logged, "noted", submissions.unchanged(fact, self._now, change.message))
 
-    def _note(self, heard: LogMessage, what: str, fact: Fact) -> None:
+    def _note(self, logged: LogMessage, what: str, fact: Fact) -> None:
         builder = self._state.message_builder
-        self._notes.append(builder.message(fact, f"{heard.sequence}/{what}", heard.trace))
+        self._notes.append(builder.message(fact, f"{logged.sequence}/{what}", logged.trace))
 
-    def _note_outcome(self, heard: LogMessage, change: Change) -> None:
+    def _note_outcome(self, logged: LogMessage, change: Change) -> None:
         if change.outcome is not FactOutcome.APPLIED:
-            self._outcomes[heard.sequence] = SettledReply(
+            self._outcomes[logged.sequence] = SettledReply(
                 outcome=str(change.outcome), reason=change.reason, message=change.message
             )

@@ -65,21 +65,21 @@ class Heartbeats:
         """Whether the controller has sent heartbeats to this leader or to an earlier one."""
         return controller in self._controllers
 
-    def hear(self, controller: str, beat: CheckAlive, now: float) -> bool:
+    def record(self, controller: str, beat: CheckAlive, now: float) -> bool:
         """Records a heartbeat; True if it differs from the previous one of that replica."""
         found = self._controllers.get(controller)
         if found is None:
             found = self._controllers[controller] = _Controller(now)
-        told = replace(beat, time=None)
+        report = replace(beat, time=None)
         before = found.replicas.pop(beat.instance, None)
         # Removed and inserted again, so that the first entry of the dict is the one heard longest
         # ago.
-        found.replicas[beat.instance] = _Heard(told, now)
+        found.replicas[beat.instance] = _Heard(report, now)
         silent = now - found.last >= self._patience
         found.last = now
         if len(found.replicas) > INSTANCES_MAX:
             del found.replicas[next(iter(found.replicas))]
-        return before is None or silent or before.beat != told
+        return before is None or silent or before.beat != report
 
     def expect(self, controllers: Iterable[str], now: float) -> None:
         """Counts these controllers as heard at ``now``: nothing could be heard before, for example
@@ -120,15 +120,19 @@ class Heartbeats:
         live = self._live(found, now)
         if not live and now - found.last < self._patience:
             return None
-        told = _told(check.metadata.name, live) if live else _LOST
+        report = _report(check.metadata.name, live) if live else _LOST
         before = active_of(check)
         if before is not None:
-            if (before.status, before.reason, before.message) == told:
+            if (before.status, before.reason, before.message) == report:
                 return None
             lately = written is not None and now - written < MESSAGE_SECONDS
-            if (before.status, before.reason) == told[:2] and lately and not _other(before, told):
+            if (
+                (before.status, before.reason) == report[:2]
+                and lately
+                and not _rivals_changed(before, report)
+            ):
                 return None
-        status, reason, message = told
+        status, reason, message = report
         unmoved = before is not None and before.status == status
         return Condition(
             type=ACTIVE,
@@ -155,7 +159,7 @@ class Heartbeats:
 _LOST: Final = ("False", LOST, "The controller sends no heartbeats any more")
 
 
-def _told(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
+def _report(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
     """Status, reason and message from the live replicas; of replicas that agree the newest one
     counts."""
     words = [beat.checks.get(check, beat) for beat in live]
@@ -170,9 +174,9 @@ def _told(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
     return "True", ACTIVE, _cut(active[-1].message or "The admission check is active")
 
 
-def _other(before: Condition, told: tuple[str, str, str]) -> bool:
+def _rivals_changed(before: Condition, report: tuple[str, str, str]) -> bool:
     """Whether rival programs appeared or disappeared."""
-    return before.message.startswith(RIVALS) != told[2].startswith(RIVALS)
+    return before.message.startswith(RIVALS) != report[2].startswith(RIVALS)
 
 
 def _programs(live: list[CheckAlive]) -> tuple[str, ...]:
@@ -229,15 +233,15 @@ def _changed(
     missing = objects.missing_parameters(check, coming)
     if missing:
         return with_condition(check, _inactive(check, missing, clock))
-    if not tells_of_parameters(check):
+    if not reports_missing_parameters(check):
         condition = beats.condition(check, now, clock, written)
         return None if condition is None else with_condition(check, condition)
     # The parameters exist now; only the heartbeats of its controller can make it inactive.
-    condition = beats.condition(_untold(check), now, clock, None)
-    return _untold(check) if condition is None else with_condition(check, condition)
+    condition = beats.condition(_without_active(check), now, clock, None)
+    return _without_active(check) if condition is None else with_condition(check, condition)
 
 
-def by_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
+def with_changed_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
     """The checks with a changed Active condition because their parameters were created or deleted,
     each with the new condition."""
     silence = Heartbeats(0.0)
@@ -247,7 +251,7 @@ def by_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
     return [check for check in new if check is not None]
 
 
-def tells_of_parameters(check: AdmissionCheck) -> bool:
+def reports_missing_parameters(check: AdmissionCheck) -> bool:
     """Whether its Active condition reports missing parameters, and nothing about its controller."""
     found = active_of(check)
     return (
@@ -272,7 +276,7 @@ def _inactive(check: AdmissionCheck, missing: str, clock: datetime) -> Condition
     )
 
 
-def _untold(check: AdmissionCheck) -> AdmissionCheck:
+def _without_active(check: AdmissionCheck) -> AdmissionCheck:
     """The check without its Active condition."""
     status = check.status
     assert status is not None, "it has a condition"

@@ -137,12 +137,12 @@ def _common(fact: Fact, now: datetime) -> dict[str, Any]:
     }
 
 
-def digest(heard: LogMessage) -> str:
+def digest(logged: LogMessage) -> str:
     """Digest of the submission's message id that the workload stores; "": the submission had no
     id."""
-    if not heard.message_id:
+    if not logged.message_id:
         return ""
-    return blake2b(heard.message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return blake2b(logged.message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 MADE_MAX: Final = 256

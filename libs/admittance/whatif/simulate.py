@@ -18,7 +18,7 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import named, workload_of
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import Job, Workload
-from admittance.control.heartbeats import by_parameters
+from admittance.control.heartbeats import with_changed_parameters
 from admittance.control.manifest_changes import (
     Proposal,
     cautions,
@@ -234,7 +234,7 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
 
 def _update_checks(copy: BucketCopy) -> None:
     """Updates the Active condition of AdmissionChecks when their parameters come or go."""
-    for check in by_parameters(copy.controller.objects, copy.now):
+    for check in with_changed_parameters(copy.controller.objects, copy.now):
         key, value = key_of(check), encode(check)
         before = copy.controller.objects.get(key)
         kept = StoredObject(check, value, copy.put_object(key, check, value))

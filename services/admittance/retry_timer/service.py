@@ -38,14 +38,14 @@ SERVICE: Final = "retry-timer"
 PATTERNS: Final = ("workload.>", "admissioncheck.>")
 SHARE: Final = 30
 """The pause after a comparison is at least this many times its duration."""
-AGAIN_SECONDS: Final = 1.0
+READ_AGAIN_SECONDS: Final = 1.0
 """Pause after the stream could not be read."""
 LATER_SECONDS: Final = 5.0
 """Pause when due timers may not have been processed yet."""
 ANSWER_SECONDS: Final = 35.0
 CANCELS: Final = 200
 """Concurrent cancellations."""
-TOLD: Final = 20
+SLOTS_LOGGED: Final = 20
 """Most slots named in one log line."""
 
 log = structlog.get_logger()
@@ -74,8 +74,8 @@ class ScheduleReconciler:
         """Works until cancelled. Raises what ends one of its parts."""
         async with parts() as tasks:
             tasks.create_task(self._watch(), name="bucket")
-            tasks.create_task(self._compare_now_and_then(), name="comparing")
-            tasks.create_task(self._order(), name="ordering")
+            tasks.create_task(self._compare_periodically(), name="comparing")
+            tasks.create_task(self._perform_orders(), name="ordering")
 
     async def close(self) -> None:
         """Stops answering requests; the schedules stay."""
@@ -88,7 +88,7 @@ class ScheduleReconciler:
         if serving is not None:
             await serving.stop()
 
-    async def _told(self, _: bytes, __: str) -> TimersReply:
+    async def _status(self, _: bytes, __: str) -> TimersReply:
         return TimersReply(
             wanted=len(self.core.wanted),
             pending=self.core.pending,
@@ -127,7 +127,7 @@ class ScheduleReconciler:
 
     # Orders. ------------------------------------------------------------------------
 
-    async def _order(self) -> None:
+    async def _perform_orders(self) -> None:
         while True:
             # Cleared first, so that changes during the orders cause another round.
             self._changed.clear()
@@ -139,8 +139,8 @@ class ScheduleReconciler:
                 self._looking = None
             if self._looking is None:
                 wakes.append(self.core.overdue())
-                if _is_over(wakes[-1]):
-                    self._looking = asyncio.create_task(self._look(), name="overdue")
+                if _is_past(wakes[-1]):
+                    self._looking = asyncio.create_task(self._repeat_overdue(), name="overdue")
                     continue
             soonest = min((wake for wake in wakes if wake is not None), default=None)
             await set_before(self._changed, soonest)
@@ -183,17 +183,17 @@ class ScheduleReconciler:
 
     # Comparison. --------------------------------------------------------------------
 
-    async def _compare_now_and_then(self) -> None:
+    async def _compare_periodically(self) -> None:
         await self._loaded.wait()
-        told = LogThrottle()
+        throttle = LogThrottle()
         while True:
             began = clock.monotonic()
             try:
                 await self._compare()
             except (Unavailable, Refused) as error:
-                if told.due(clock.monotonic()):
+                if throttle.due(clock.monotonic()):
                     log.warning("not_compared", error=str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(READ_AGAIN_SECONDS)
                 continue
             took = clock.monotonic() - began
             # 20 % jitter, so that several deployments on one machine do not compare at the same
@@ -222,15 +222,15 @@ class ScheduleReconciler:
         await timers.sweep(self._bus)
         if first:
             self._serving = await micro.serve(
-                self._bus, SERVICE, self._settings.instance, {"admit.api.timers": self._told}
+                self._bus, SERVICE, self._settings.instance, {"admit.api.timers": self._status}
             )
             self.ready = True
             log.info("serving", standing=len(found), wanted=len(self.core.wanted))
 
     # Overdue ones. ------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        if await self._all_due_is_dealt_with():
+    async def _repeat_overdue(self) -> None:
+        if await self._all_due_are_processed():
             slots = self.core.again(clock.now())
             if slots:
                 self.repeated += len(slots)
@@ -239,7 +239,7 @@ class ScheduleReconciler:
             await asyncio.sleep(LATER_SECONDS)
         self._changed.set()
 
-    async def _all_due_is_dealt_with(self) -> bool:
+    async def _all_due_are_processed(self) -> bool:
         """Whether the workload-controller has processed every ``timer.due`` on the log, so an
         overdue slot is not merely delayed."""
         try:
@@ -260,12 +260,12 @@ def _rules(entry: Entry) -> CheckRules | None:
     return check_rules(manifest) if isinstance(manifest, AdmissionCheck) else None
 
 
-def _is_over(when: datetime | None) -> bool:
+def _is_past(when: datetime | None) -> bool:
     return when is not None and when <= clock.now()
 
 
 def _named(slots: Sequence[Slot]) -> dict[str, str]:
-    shown = [f"{slot.kind} {slot.namespace}/{slot.name}" for slot in slots[:TOLD]]
+    shown = [f"{slot.kind} {slot.namespace}/{slot.name}" for slot in slots[:SLOTS_LOGGED]]
     return {"slots": ", ".join(shown)}
 
 

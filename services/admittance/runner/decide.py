@@ -157,7 +157,7 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
         case Unstartable(message):
             if run.stage is Stage.ENDED:
                 return run, ()
-            return _over(
+            return _end(
                 run,
                 (
                     Publish(
@@ -180,11 +180,11 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
         case ClaimLost() | ShutDown() if run.stage is Stage.ENDED:
             return run, ()
         case ClaimLost():
-            return _leave_off(msgspec.structs.replace(run, claim_lost=True))
+            return _stop_if_running(msgspec.structs.replace(run, claim_lost=True))
         case ShutDown():
             if run.stage is Stage.CLAIMING:
                 return _at(run, Stage.ENDED), (Release(), Close())
-            return _leave_off(msgspec.structs.replace(run, leaving=True))
+            return _stop_if_running(msgspec.structs.replace(run, leaving=True))
     assert_never(event)
 
 
@@ -239,7 +239,7 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
     if run.stage is not Stage.CLAIMING:
         return run, ()
     if run.evicted:
-        return _over(run, (Publish(_stopped(run)),))
+        return _end(run, (Publish(_stopped(run)),))
     return _at(run, Stage.STARTING), (Start(),)
 
 
@@ -260,14 +260,14 @@ def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
     assert_never(run.stage)
 
 
-def _leave_off(run: Run) -> tuple[Run, Effects]:
+def _stop_if_running(run: Run) -> tuple[Run, Effects]:
     if run.stage in (Stage.STARTING, Stage.RUNNING):
         return _at(run, Stage.STOPPING), (Stop(),)
     return run, ()
 
 
-def _over(run: Run, says: Effects) -> tuple[Run, Effects]:
-    return _at(run, Stage.ENDED), (*says, MarkOver(), Close())
+def _end(run: Run, effects: Effects) -> tuple[Run, Effects]:
+    return _at(run, Stage.ENDED), (*effects, MarkOver(), Close())
 
 
 def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effects]:
@@ -275,16 +275,16 @@ def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effe
         return run, ()
     if kind in ("succeeded", "failed"):
         # Also during an eviction or with a lost claim: a job that ended by itself has a result.
-        says: Effects = (Publish(result_of(run, kind, message, exit_code)),)
+        effects: Effects = (Publish(result_of(run, kind, message, exit_code)),)
         if run.evicted:
-            says = (*says, Publish(_stopped(run)))
-        return _over(run, says)
+            effects = (*effects, Publish(_stopped(run)))
+        return _end(run, effects)
     over = _at(run, Stage.ENDED)
     lost = _stopped(run, reason=NODE_FAILURES, message=message)
     if run.claim_lost:
         return over, (MarkOver(then=lost), Close())
     if run.evicted:
-        return _over(run, (Publish(lost),))
+        return _end(run, (Publish(lost),))
     if kind == "stopped" and run.leaving:
         said = _stopped(
             run, reason=RUNNER_ENDED, message="its runner ended; it runs again under a runner"

@@ -238,7 +238,7 @@ class RunFolder:
         (self.path / "said").touch()
         shutil.rmtree(self.path / "scratch", ignore_errors=True)
 
-    def mark_said(self) -> None:
+    def mark_published(self) -> None:
         """Marks all facts as published, by another runner."""
         with contextlib.suppress(OSError):
             (self.path / "said").touch()

@@ -41,31 +41,33 @@ class LogReader:
 
     async def handle(self, data: bytes, subject: str) -> LogsReply:
         """The handler of the endpoint. Raises for a bad request, as micro expects."""
-        asked = _decoder.decode(data)
+        request = _decoder.decode(data)
         namespace = plain(subject.rsplit(".", 1)[1])
-        found = _newest(self._runs(), namespace, asked)
+        found = _newest(self._runs(), namespace, request)
         if found is None:
             await asyncio.sleep(NOT_HERE_SECONDS)
-            found = _newest(self._given_back(), namespace, asked)
+            found = _newest(self._given_back(), namespace, request)
             if found is None:
-                which = "an earlier run of workload" if asked.before else "workload"
-                return LogsReply(error=f"no runner has output of {which} {namespace}/{asked.name}")
-            return await asyncio.to_thread(read_logs, found, asked, over=True)
+                which = "an earlier run of workload" if request.before else "workload"
+                return LogsReply(
+                    error=f"no runner has output of {which} {namespace}/{request.name}"
+                )
+            return await asyncio.to_thread(read_logs, found, request, over=True)
         found.read_journal()
-        return await asyncio.to_thread(read_logs, found, asked)
+        return await asyncio.to_thread(read_logs, found, request)
 
 
-def _newest(runs: Iterable[RunFolder], namespace: str, asked: Logs) -> RunFolder | None:
+def _newest(runs: Iterable[RunFolder], namespace: str, request: Logs) -> RunFolder | None:
     found = [
         each
         for each in runs
-        if (each.identity.namespace, each.identity.name) == (namespace, asked.name)
-        and (not asked.before or each.identity.revision < asked.before)
+        if (each.identity.namespace, each.identity.name) == (namespace, request.name)
+        and (not request.before or each.identity.revision < request.before)
     ]
     return max(found, key=lambda each: each.identity.revision, default=None)
 
 
-def read_logs(run: RunFolder, asked: Logs, *, over: bool = False) -> LogsReply:
+def read_logs(run: RunFolder, request: Logs, *, over: bool = False) -> LogsReply:
     """What the pods printed from the offsets on, as much as fits into one reply. ``over``: no pod
     of the run is running, though it has no journal any more.
 
@@ -76,12 +78,12 @@ def read_logs(run: RunFolder, asked: Logs, *, over: bool = False) -> LogsReply:
     complete = True
     for path in sorted((run.path / "out").glob("*.log"), key=_order):
         pod = path.name.removesuffix(".log")
-        if asked.pod is not None and not pod.endswith(f"-{asked.pod}"):
+        if request.pod is not None and not pod.endswith(f"-{request.pod}"):
             continue
         running = not over and pod not in run.journal.ended and run.journal.outcome is None
-        offset = asked.offsets.get(pod, 0)
-        if asked.tail is not None and pod not in asked.offsets:
-            offset = tail_offset(path, asked.tail)
+        offset = request.offsets.get(pod, 0)
+        if request.tail is not None and pod not in request.offsets:
+            offset = tail_offset(path, request.tail)
         text, end, more = _read(path, offset, left, running)
         left -= end - offset if end >= offset else end
         complete = complete and not more

@@ -287,7 +287,7 @@ class RunManager:
         assert journal.outcome is not None, "it has ended"
         result = decide.result_of(run, *journal.outcome, journal.exit_code)
         await self.publish(result, start=of.mark, secret=other.secret or self._secret)
-        await asyncio.to_thread(other.folder.mark_said)
+        await asyncio.to_thread(other.folder.mark_published)
 
     async def publish(
         self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b""
@@ -314,12 +314,12 @@ class RunManager:
 
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeats the request until the bus answers; returns the answer."""
-        told = LogThrottle()
+        throttle = LogThrottle()
         while True:
             try:
                 return await ask()
             except (Unavailable, Refused) as error:
-                if told.due(monotonic()):
+                if throttle.due(monotonic()):
                     log.warning("bus_asked_again", error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
 

@@ -144,7 +144,7 @@ async def _serve(
         if renewing.done():
             renewing.result()
         if not recovering.done():
-            return  # told to stop before it began; running jobs go on and are found again
+            return  # throttle to stop before it began; running jobs go on and are found again
         recovering.result()
         tasks.remove(recovering)
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
@@ -240,7 +240,7 @@ def _fact(delivery: Delivery) -> object:
 
 async def _renew(manager: RunManager) -> None:
     pause = manager.ttl / 3
-    told = LogThrottle()
+    throttle = LogThrottle()
     while True:
         await asyncio.sleep(pause)
         began = boot_seconds()
@@ -248,7 +248,7 @@ async def _renew(manager: RunManager) -> None:
             lost = await manager.claims.renew()
         except (Unavailable, Refused) as error:
             # The lease is not touched: the shims end their jobs before the claims expire.
-            if told.due(clock.monotonic()):
+            if throttle.due(clock.monotonic()):
                 log.warning("claims_not_renewed", error=str(error), claims=len(manager.claims.held))
             pause = min(1.0, manager.ttl / 20)
             continue

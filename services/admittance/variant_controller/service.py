@@ -43,7 +43,7 @@ PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
 ROLE: Final = b'"role"'
 """Part of the bytes of every parent and variant; a workload without it is regular."""
 SECRET_PAUSE_SECONDS: Final = 0.5
-TOLD: Final[dict[type[Fact], str]] = {
+EVENTS: Final[dict[type[Fact], str]] = {
     facts.Submitted: "variant_submitted",
     facts.Activated: "variant_activated",
     facts.Deactivated: "variant_deactivated",
@@ -68,7 +68,7 @@ class FamilyReconciler:
         self._epoch = epoch
         self._serial = 0
         self._traces: dict[tuple[str, str], str] = {}
-        self._complained: set[WorkloadName] = set()
+        self._logged_unreadable: set[WorkloadName] = set()
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._serving: micro.Serving | None = None
@@ -77,7 +77,7 @@ class FamilyReconciler:
         """Works until cancelled. Raises the exception that ends one of its tasks."""
         async with parts() as tasks:
             tasks.create_task(self._watch(), name="bucket")
-            tasks.create_task(self._order(), name="ordering")
+            tasks.create_task(self._publish_acts(), name="ordering")
 
     async def close(self) -> None:
         """Stops answering requests."""
@@ -86,7 +86,7 @@ class FamilyReconciler:
         if serving is not None:
             await serving.stop()
 
-    async def _told(self, _: bytes, __: str) -> FamiliesReply:
+    async def _status(self, _: bytes, __: str) -> FamiliesReply:
         return FamiliesReply(
             families=len(self.core),
             pending=self.core.pending,
@@ -138,7 +138,7 @@ class FamilyReconciler:
 
     # Orders. ------------------------------------------------------------------------
 
-    async def _order(self) -> None:
+    async def _publish_acts(self) -> None:
         # Before the whole bucket is read, variants may seem to have no parent.
         await self._loaded.wait()
         secret = await self._secret()
@@ -146,43 +146,43 @@ class FamilyReconciler:
             # Cleared first, so that changes during publishing cause another round.
             self._changed.clear()
             while acts := self.core.acts(clock.now()):
-                await self._state(acts, secret)
-            self._complain()
+                await self._publish(acts, secret)
+            self._log_unreadable()
             if self._serving is None:
                 await self._serve()
             await set_before(self._changed, self.core.wake())
 
-    def _complain(self) -> None:
+    def _log_unreadable(self) -> None:
         unreadable = self.core.unreadable
-        for name in unreadable.keys() - self._complained:
+        for name in unreadable.keys() - self._logged_unreadable:
             log.warning(
                 "family_unreadable",
                 namespace=name.namespace,
                 family=name.name,
                 error=unreadable[name],
             )
-        self._complained = set(unreadable)
+        self._logged_unreadable = set(unreadable)
 
     async def _secret(self) -> bytes:
-        told = LogThrottle()
+        throttle = LogThrottle()
         while True:
             try:
                 return await deployment_secret(self._bus)
             except (Unavailable, Refused) as error:
                 if not passes(error):
                     raise
-                if told.due(clock.monotonic()):
+                if throttle.due(clock.monotonic()):
                     log.warning("no_secret", error=str(error))
             await asyncio.sleep(SECRET_PAUSE_SECONDS)
 
     async def _serve(self) -> None:
         self._serving = await micro.serve(
-            self._bus, SERVICE, self._settings.instance, {"admit.api.families": self._told}
+            self._bus, SERVICE, self._settings.instance, {"admit.api.families": self._status}
         )
         self.ready = True
         log.info("serving", families=len(self.core))
 
-    async def _state(self, acts: list[Act], secret: bytes) -> None:
+    async def _publish(self, acts: list[Act], secret: bytes) -> None:
         messages = [self._message(act, secret) for act in acts]
         outcomes: Sequence[object]
         try:
@@ -205,7 +205,7 @@ class FamilyReconciler:
         fact = act.fact
         family = self.core.family_of(fact)
         trace = self._traces.get(family, "") if family is not None else ""
-        event = TOLD.get(type(fact))
+        event = EVENTS.get(type(fact))
         if event is not None:
             log.log(
                 logging.WARNING if act.tries >= STUCK else logging.INFO,

@@ -15,7 +15,7 @@ import structlog
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import encode
-from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
+from admittance.control.heartbeats import Heartbeats, active_of, changed, reports_missing_parameters
 from admittance.control.manifest_changes import PlannedWrite, planned_write
 from admittance.control.objects import Objects
 from admittance.events.names import token
@@ -41,7 +41,7 @@ _beat = Reader(CheckAlive)
 _PREFIX: Final = len(ALIVE_CHECK)
 
 
-def beat_of(data: bytes, *, known: bool) -> CheckAlive | None:
+def decode_heartbeat(data: bytes, *, known: bool) -> CheckAlive | None:
     """Decodes a heartbeat; None: the message is not one.
 
     An empty message counts only for a controller that has sent heartbeats before (``known``). For
@@ -76,7 +76,7 @@ class HeartbeatListener:
             (
                 c.spec.controller_name
                 for c in checks
-                if active_of(c) is not None and not tells_of_parameters(c)
+                if active_of(c) is not None and not reports_missing_parameters(c)
             ),
             now,
         )
@@ -129,8 +129,8 @@ class HeartbeatListener:
         controller = self._controllers.get(subject[_PREFIX:])
         if controller is None:
             return
-        beat = beat_of(data, known=self._beats.knows(controller))
-        if beat is not None and self._beats.hear(controller, beat, clock.monotonic()):
+        beat = decode_heartbeat(data, known=self._beats.knows(controller))
+        if beat is not None and self._beats.record(controller, beat, clock.monotonic()):
             self._dirty.set()
 
     def _on_reconnected(self) -> None:
@@ -187,14 +187,14 @@ class HeartbeatListener:
             new = changed(check, self._objects, self._beats, now, wall, self._written.get(name))
             if new is not None:
                 planned.append(self._planned(new))
-                self._tell(check.spec.controller_name, now)
+                self._log_rivals(check.spec.controller_name, now)
         return planned
 
     def _planned(self, check: AdmissionCheck) -> PlannedWrite:
         key = object_key("admissioncheck", "", check.metadata.name)
         return planned_write(key, check, self._objects.expected(key), "changed")
 
-    def _tell(self, controller: str, now: float) -> None:
+    def _log_rivals(self, controller: str, now: float) -> None:
         rivals = self._beats.rivals(controller, now)
         if rivals and self._rivals.get(controller) != rivals:
             log.warning("controllers_conflict", controller=controller, programs=rivals)

@@ -212,7 +212,7 @@ class HistoryRecorder:
             found.newest,
             begins=not found.told.newest and not some and not controller.read,
         )
-        self.journal.told = found.told.sequence
+        self.journal.last_message = found.told.sequence
         self.journal.through = controller.read
         self.recorder = CheckpointWriter(
             bus, lock, lambda: self.journal.through, self._take, every_seconds
@@ -258,7 +258,7 @@ class HistoryRecorder:
 
     def _take(self) -> Snapshot:
         journal = self.journal
-        return snapshot(self._controller, journal.through, journal.newest, journal.told)
+        return snapshot(self._controller, journal.through, journal.newest, journal.last_message)
 
 
 def _told(task: asyncio.Task[None]) -> None:

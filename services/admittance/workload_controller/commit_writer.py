@@ -53,7 +53,7 @@ log = structlog.get_logger()
 
 
 class CommitWriter:
-    """Performs the commits of one leader. ``outcomes``: results of the newest facts. ``tally``
+    """Performs the commits of one leader. ``outcomes``: results of the newest facts. ``metrics``
     None: metrics are off."""
 
     def __init__(
@@ -62,15 +62,15 @@ class CommitWriter:
         controller: Controller,
         guard: WriteGuard,
         puts: WorkloadWriter,
-        memory: HistoryRecorder,
-        tally: WorkloadMetrics | None,
+        history: HistoryRecorder,
+        metrics: WorkloadMetrics | None,
     ) -> None:
         self._bus = bus
         self._controller = controller
         self._guard = guard
         self._puts = puts
-        self._memory = memory
-        self._tally = tally
+        self._history = history
+        self._metrics = metrics
         self._letters = DeadLetterLimiter()
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
@@ -88,7 +88,7 @@ class CommitWriter:
                 await with_retries(partial(self._reload, key))
             commit = fold(controller, rest, now)
             letters = self._letters.of(commit.dead, clock.monotonic()) if commit.dead else []
-            bad = [UnusableDelivery(_delivery(one.heard), one.reason) for one in letters]
+            bad = [UnusableDelivery(_delivery(one.logged), one.reason) for one in letters]
             await publish_dead_letters(self._bus, SERVICE, bad)
             await publish_messages(self._bus, commit.notes)
             done, unsure = await self._put(commit, now)
@@ -104,8 +104,8 @@ class CommitWriter:
                 controller.said(key)
             await with_retries(partial(write_echoes, self._bus, commit.echoes))
             self._note(commit)
-            if self._tally is not None:
-                self._tally.settled(controller, rest, commit.outcomes)
+            if self._metrics is not None:
+                self._metrics.settled(controller, rest, commit.outcomes)
             rest = commit.rest
 
     async def _put(self, commit: Commit, now: datetime) -> tuple[list[Message], list[str]]:
@@ -117,11 +117,11 @@ class CommitWriter:
         for put, outcome in await self._puts.write(commit.puts):
             if isinstance(outcome, int):
                 written.append((put.key, outcome))
-                if self._tally is not None and put.workload is not None:
+                if self._metrics is not None and put.workload is not None:
                     before = controller.workloads.get(put.key).workload
-                    self._tally.written(controller, before, put.workload)
+                    self._metrics.written(controller, before, put.workload)
                 messages += controller.committed(put, outcome, now)
-                _tell(put, outcome)
+                _log_write(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
                 await with_retries(partial(self._reload, put.key))
                 # It can be this leader's own put, or one of a previous leader that did not publish
@@ -131,7 +131,7 @@ class CommitWriter:
                 unsure.append(put.key)
             else:
                 raise outcome
-        self._memory.note(commit.through, now, written, unsure)
+        self._history.note(commit.through, now, written, unsure)
         return messages, unsure
 
     async def _reload(self, key: str) -> None:
@@ -172,7 +172,7 @@ class CommitWriter:
             self.outcomes.popitem(last=False)
 
 
-def _tell(put: Put, revision: int) -> None:
+def _log_write(put: Put, revision: int) -> None:
     """Writes the log line of a workload's write, named after the last outbox entry."""
     _, namespace, name = put.key.split(".")
     says = put.workload.status.log.says if put.workload is not None else ()
@@ -189,8 +189,8 @@ def _tell(put: Put, revision: int) -> None:
     )
 
 
-def _delivery(heard: LogMessage) -> Delivery:
-    return Delivery(heard.subject, heard.data, heard.headers, heard.sequence)
+def _delivery(logged: LogMessage) -> Delivery:
+    return Delivery(logged.subject, logged.data, logged.headers, logged.sequence)
 
 
 MARKER_SECONDS: Final = 7 * 86_400.0

@@ -169,7 +169,7 @@ class Endpoints:
             more = len(page) == limit
             after = page[-1].sequence if page else after
             found = [one for one in page if is_under(filters, one)]
-        entries = together([_entry(one) for one in found])
+        entries = first_fitting([_entry(one) for one in found])
         complete = len(entries) == len(found) and not more
         return EventsReply(entries=tuple(entries), complete=complete)
 
@@ -196,7 +196,7 @@ def _entry(one: Past) -> LogEntry:
     return LogEntry(sequence=one.sequence, time=one.time, subject=one.subject, data=data)
 
 
-def together(entries: Sequence[LogEntry]) -> list[LogEntry]:
+def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
     """The first entries, as many as fit into one answer; at least one if there are any."""
     size = 0
     for count, one in enumerate(entries):

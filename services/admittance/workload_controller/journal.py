@@ -27,13 +27,13 @@ from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 
 PREFIX: Final = "workload."
-WORD_MAX: Final = 500_000
+MESSAGE_MAX: Final = 500_000
 """Bytes of one message, about."""
 KEY_EXTRA: Final = 60
 """Bytes that go with each key."""
 ADOPTED_MAX: Final = 2_000
 """Workloads adopted in one commit."""
-UNTOLD_MAX: Final = 200_000
+PENDING_MAX: Final = 200_000
 """Most keys waiting while the bus is unavailable; beyond that the journal has a gap."""
 GATHER_SECONDS: Final = 0.01
 PAUSE_SECONDS: Final = 1.0
@@ -51,7 +51,7 @@ class JournalPosition(NamedTuple):
     sequence: int = 0
 
 
-async def told_so_far(bus: Bus) -> JournalPosition:
+async def read_position(bus: Bus) -> JournalPosition:
     """The end of the journal, written by any leader. If its last message cannot be read, the
     position is 0 and a new checkpoint is written at once."""
     try:
@@ -63,16 +63,16 @@ async def told_so_far(bus: Bus) -> JournalPosition:
         return JournalPosition()
     newest = int(bucket["state"]["last_seq"])
     try:
-        told = read_commits(found.data).newest
-        if not 0 <= told <= newest:
-            raise Unreadable(f"revision {told} is behind the end of the bucket, {newest}")
+        newest_recorded = read_commits(found.data).newest
+        if not 0 <= newest_recorded <= newest:
+            raise Unreadable(f"revision {newest_recorded} is beyond the bucket's end, {newest}")
     except Unreadable as error:
         log_set_aside(SetAside(subjects.CHECKPOINTS, subjects.COMMITS, found.sequence, str(error)))
         return JournalPosition(0, found.sequence)
-    return JournalPosition(told, found.sequence)
+    return JournalPosition(newest_recorded, found.sequence)
 
 
-def untold(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[Adopted]:
+def unrecorded(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[Adopted]:
     """The loaded workloads with a revision greater than ``after``."""
     found = []
     for entry in entries:
@@ -86,7 +86,7 @@ def untold(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[A
 
 class Journal:
     """The journal of one leader. ``through``: the last fact applied to the bucket. ``newest``: the
-    newest revision of a workload there. ``told``: sequence of the last journal message."""
+    newest revision of a workload there. ``last_message``: sequence of the last journal message."""
 
     def __init__(
         self, bus: Bus, epoch: int, floor: int, newest: int, *, begins: bool = False
@@ -97,9 +97,9 @@ class Journal:
         self._floor = floor
         self.through = 0
         self.newest = newest
-        self.told = 0
-        self._said = newest
-        self._untold: list[Committed] = []
+        self.last_message = 0
+        self._newest_recorded = newest
+        self._pending: list[Committed] = []
         self._keys = 0
         self._number = 0
         self._begins = begins
@@ -121,7 +121,7 @@ class Journal:
         revisions = [revision for _, revision in written]
         for revision in (*revisions, *(one.revision for one in adopted)):
             self.newest = max(self.newest, revision)
-        self._untold.append(
+        self._pending.append(
             Committed(
                 through=through,
                 now=now,
@@ -132,9 +132,9 @@ class Journal:
             )
         )
         self._keys += len(written) + len(adopted) + 1
-        if self._keys > UNTOLD_MAX:
+        if self._keys > PENDING_MAX:
             log.warning("commits_not_told", keys=self._keys)
-            self._untold.clear()
+            self._pending.clear()
             self._keys = 0
             self._gap = True
         self._wake.set()
@@ -156,42 +156,42 @@ class Journal:
 
     async def flush(self) -> None:
         """Publishes all added commits. Raises Refused or Unavailable; the commits are then kept."""
-        while self._untold:
+        while self._pending:
             part, keys = self._part()
-            self._said = max(self._said, *(_newest(one) for one in part))
+            self._newest_recorded = max(self._newest_recorded, *(_newest(one) for one in part))
             said = Commits(
                 epoch=self._epoch,
                 floor=self._floor,
-                newest=self._said,
+                newest=self._newest_recorded,
                 commits=tuple(part),
                 begins=self._begins,
                 gap=self._gap,
             )
             headers = {MESSAGE_ID: f"{self._epoch}/{self._number}"}
             try:
-                word = Outgoing(subjects.COMMITS, _encode(said), headers)
-                self.told = await self._bus.publish(word)
+                message = Outgoing(subjects.COMMITS, _encode(said), headers)
+                self.last_message = await self._bus.publish(message)
                 self._begins = self._gap = False
             except TooBig:
                 # One commit with very many long names; it is left out as a gap.
                 log.warning("commit_too_long_to_tell", keys=keys)
                 self._gap = True
             self._number += 1
-            if part and self._untold[: len(part)] == part:
-                del self._untold[: len(part)]
+            if part and self._pending[: len(part)] == part:
+                del self._pending[: len(part)]
                 self._keys -= keys
 
     def _part(self) -> tuple[list[Committed], int]:
         """The commits of the next message, and their number of keys."""
         keys = length = 0
-        for count, one in enumerate(self._untold):
+        for count, one in enumerate(self._pending):
             long = sum(map(len, one.keys)) + sum(len(found.key) for found in one.adopted)
             more = len(one.keys) + len(one.adopted) + 1
-            if count and length + long + KEY_EXTRA * more > WORD_MAX:
-                return self._untold[:count], keys
+            if count and length + long + KEY_EXTRA * more > MESSAGE_MAX:
+                return self._pending[:count], keys
             keys += more
             length += long + KEY_EXTRA * more
-        return list(self._untold), keys
+        return list(self._pending), keys
 
 
 def _newest(one: Committed) -> int:

@@ -27,7 +27,7 @@ from admittance.workload.limits import Limits
 from admittance.workload_controller.checkpoints import JournalAtTakeover
 from admittance.workload_controller.commit_writer import publish_messages, tell_unreadable
 from admittance.workload_controller.durables import Durables
-from admittance.workload_controller.journal import told_so_far, untold
+from admittance.workload_controller.journal import read_position, unrecorded
 
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
@@ -50,13 +50,13 @@ async def load_controller(
     """Loads the bucket, and publishes messages about manifests that the log lacks. ``floor``: every
     fact up to this sequence is acknowledged."""
     controller = Controller(await deployment_secret(bus), limits)
-    told = await told_so_far(bus)
+    told = await read_position(bus)
     adopted: list[Adopted] = []
     everything = BucketReader(bus)
     async for entries in everything.batches():
         _load(controller, entries)
         if told.newest:
-            adopted += untold(controller.workloads, entries, told.newest)
+            adopted += unrecorded(controller.workloads, entries, told.newest)
         if everything.loaded.is_set():
             break
     await everything.close()
@@ -116,7 +116,7 @@ def _revision_of(stated: Past, newest: int) -> int:
     try:
         revision = _applied(stated.data).revision
         if not 0 <= revision <= newest:
-            raise Unreadable(f"revision {revision} is behind the end of the bucket, {newest}")
+            raise Unreadable(f"revision {revision} is beyond the end of the bucket, {newest}")
     except Unreadable as error:
         log_set_aside(SetAside(STREAM, stated.subject, stated.sequence, str(error)))
         return 0

@@ -108,14 +108,14 @@ class WorkloadMetrics:
         """Counts verdicts without effect."""
         if not outcomes:
             return
-        for heard in batch:
-            reply = outcomes.get(heard.sequence)
-            if reply is None or not reply.reason or not heard.subject.startswith(REPORTED):
+        for logged in batch:
+            reply = outcomes.get(logged.sequence)
+            if reply is None or not reply.reason or not logged.subject.startswith(REPORTED):
                 continue
             if reply.outcome == "applied":
                 continue
             try:
-                check = _named.decode(heard.data).check
+                check = _named.decode(logged.data).check
             except (msgspec.MsgspecError, UnicodeError, RecursionError):
                 check = UNKNOWN
             known = controller.objects.check(check) is not None

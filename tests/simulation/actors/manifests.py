@@ -8,7 +8,7 @@ from typing import Any, Final
 from admittance.api.meta import Condition
 from admittance.api.reading.manifest import accept, encode
 from admittance.control.controller import Controller
-from admittance.control.heartbeats import by_parameters, with_condition
+from admittance.control.heartbeats import with_changed_parameters, with_condition
 from admittance.control.manifest_changes import (
     PlannedWrite,
     marked,
@@ -114,7 +114,7 @@ class Manifests:
         this is made up for by the next one."""
         controller = self._controller
         todo = []
-        for check in by_parameters(controller.objects, self._service.process.now()):
+        for check in with_changed_parameters(controller.objects, self._service.process.now()):
             key = key_of(check)
             told = Applied(
                 kind=check.kind, namespace="", name=check.metadata.name, outcome="changed"

@@ -8,7 +8,7 @@ import msgspec
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
-from admittance.control.heartbeats import Heartbeats, active_of, changed, tells_of_parameters
+from admittance.control.heartbeats import Heartbeats, active_of, changed, reports_missing_parameters
 from admittance.control.objects import Objects, StoredObject, key_of
 from admittance.events.system import CheckAlive
 
@@ -69,7 +69,7 @@ def test_a_check_without_its_parameters_is_inactive_though_no_controller_was_hea
 
 def test_missing_parameters_outweigh_what_a_controller_tells() -> None:
     watched = Watched()
-    watched.beats.hear("ctl", CheckAlive(), 0.0)
+    watched.beats.record("ctl", CheckAlive(), 0.0)
     assert watched.look() == BAD
     watched.there()
     assert watched.look() == ALIVE
@@ -79,7 +79,7 @@ def test_missing_parameters_outweigh_what_a_controller_tells() -> None:
 
 def test_a_controller_that_falls_silent_meanwhile_counts_as_lost_then() -> None:
     watched = Watched()
-    watched.beats.hear("ctl", CheckAlive(), 0.0)
+    watched.beats.record("ctl", CheckAlive(), 0.0)
     assert watched.look() == BAD
     watched.there()
     found = watched.look(60.0)
@@ -90,7 +90,7 @@ def test_a_controller_that_falls_silent_meanwhile_counts_as_lost_then() -> None:
 def test_a_new_leader_does_not_take_the_condition_for_a_word_of_the_controller() -> None:
     watched = Watched()
     watched.look()
-    assert tells_of_parameters(watched.check)
+    assert reports_missing_parameters(watched.check)
     watched.beats = Heartbeats(10.0)  # after a takeover
     watched.there()
     assert watched.look(100.0) is None

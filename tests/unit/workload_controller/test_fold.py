@@ -261,7 +261,7 @@ def test_a_message_that_is_no_fact_is_buried_and_the_next_one_is_acted_on() -> N
     bad = bench.raw("admit.workload.deactivated.ns.w", b"\xff{")
     other = bench.raw("admit.workload.deactivated.ns.w", b'{"namespace":"x","name":"w"}')
     commit = bench.fold(bad, other, bench.submitted())
-    assert [dead.heard for dead in commit.dead] == [bad, other]
+    assert [dead.logged for dead in commit.dead] == [bad, other]
     assert len(commit.puts) == 1
 
 

@@ -38,7 +38,7 @@ class Listening:
 
     def hear(self, now: float, beat: CheckAlive | None = None) -> bool:
         """Whether the heartbeat told something new; what follows is written."""
-        told = self.beats.hear(CONTROLLER, beat or CheckAlive(), now)
+        told = self.beats.record(CONTROLLER, beat or CheckAlive(), now)
         if told:
             self.look(now)
         return told
@@ -178,7 +178,7 @@ def test_a_message_that_changes_all_the_time_is_written_seldom(listening: Listen
 
 def test_replicas_that_nobody_can_count_take_no_room(listening: Listening) -> None:
     for number in range(10_000):
-        listening.beats.hear(CONTROLLER, CheckAlive(instance=str(number)), number / 1000)
+        listening.beats.record(CONTROLLER, CheckAlive(instance=str(number)), number / 1000)
     assert len(listening.beats._controllers[CONTROLLER].replicas) == INSTANCES_MAX
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.workload_controller.check_heartbeats import BEAT_MAX, beat_of
+from admittance.workload_controller.check_heartbeats import BEAT_MAX, decode_heartbeat
 
 NO_HEARTBEAT = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (BEAT_MAX + 1)]
 
@@ -12,18 +12,18 @@ NO_HEARTBEAT = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (BEAT_MAX 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("data", NO_HEARTBEAT, ids=lambda data: repr(data[:10]))
 def test_what_cannot_be_read_is_no_heartbeat(data: bytes, known: bool) -> None:
-    assert beat_of(data, known=known) is None
+    assert decode_heartbeat(data, known=known) is None
 
 
 def test_an_empty_message_begins_no_heartbeats() -> None:
     """A stray one would begin a silence that closes the queues of the controller."""
-    assert beat_of(b"", known=False) is None
+    assert decode_heartbeat(b"", known=False) is None
 
 
 def test_an_empty_message_goes_on_with_heartbeats_that_began() -> None:
-    assert beat_of(b"", known=True) is not None
+    assert decode_heartbeat(b"", known=True) is not None
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_an_object_without_fields_is_a_heartbeat(known: bool) -> None:
-    assert beat_of(b"{}", known=known) is not None
+    assert decode_heartbeat(b"{}", known=known) is not None

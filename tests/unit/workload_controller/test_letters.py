@@ -20,7 +20,7 @@ def dead(number: int, subject: str = "admit.check.reported.ctl.ns.w") -> Rejecte
 def test_a_flood_gets_a_burst_of_letters_and_the_next_one_tells_of_the_rest() -> None:
     letters = DeadLetterLimiter()
     first = letters.of([dead(n) for n in range(BURST + 1_000)], 5.0)
-    assert [one.heard.sequence for one in first] == list(range(BURST))
+    assert [one.logged.sequence for one in first] == list(range(BURST))
     assert letters.of([dead(9_998)], 5.0) == []
     (later,) = letters.of([dead(9_999)], 5.0 + 1.01 / PER_SECOND)
     assert later.reason == (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from admittance.events.requests import LogEntry
-from admittance.workload_controller.endpoints import ANSWER_MAX, together
+from admittance.workload_controller.endpoints import ANSWER_MAX, first_fitting
 
 from builders import NOON
 
@@ -19,15 +19,15 @@ def entries(*lengths: int) -> list[LogEntry]:
 
 def test_entries_that_are_long_together_are_answered_in_parts() -> None:
     several = entries(*[ANSWER_MAX // 3] * 5)
-    assert together(several) == several[:2]
+    assert first_fitting(several) == several[:2]
 
 
 def test_short_entries_are_answered_at_once() -> None:
     several = entries(*[100] * 500)
-    assert together(several) == several
+    assert first_fitting(several) == several
 
 
 def test_one_entry_at_least_is_answered() -> None:
     several = entries(2 * ANSWER_MAX, 1)
-    assert together(several) == several[:1]
-    assert together([]) == []
+    assert first_fitting(several) == several[:1]
+    assert first_fitting([]) == []
