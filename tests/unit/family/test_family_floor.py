@@ -50,5 +50,7 @@ def whys(floor: str, *tags: str, admitted: str) -> dict[str, ActivityReason]:
         pytest.param("", TAGS, ActivityReason.UPGRADE, id="without a floor everything better is"),
     ],
 )
-def test_who_may_be_moved_up_to(floor: str, tags: tuple[str, ...], want: ActivityReason) -> None:
+def test_migration_targets_respect_the_floor(
+    floor: str, tags: tuple[str, ...], want: ActivityReason
+) -> None:
     assert whys(floor, *tags, admitted="spot")["on-demand"] is want

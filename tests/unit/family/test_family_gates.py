@@ -30,7 +30,7 @@ def sibling(place: int, **more: bool) -> Sibling:
         pytest.param([], "", id="nobody is there"),
     ],
 )
-def test_without_a_holder(siblings: list[Sibling], expected: str) -> None:
+def test_gates_open_in_order_without_a_holder(siblings: list[Sibling], expected: str) -> None:
     assert to_open(siblings, None, NOON) == expected
 
 
@@ -49,7 +49,9 @@ def test_without_a_holder(siblings: list[Sibling], expected: str) -> None:
         pytest.param(None, timedelta(minutes=1), "v1", id="it is gone"),
     ],
 )
-def test_with_a_holder(holder: Sibling | None, waited: timedelta, expected: str) -> None:
+def test_gates_stay_closed_with_a_holder(
+    holder: Sibling | None, waited: timedelta, expected: str
+) -> None:
     siblings = [one for one in (holder, sibling(1, **BLOCKED)) if one is not None]
     assert to_open(siblings, Opening("v0", NOON - waited), NOON) == expected
 
@@ -70,7 +72,7 @@ def test_with_a_holder(holder: Sibling | None, waited: timedelta, expected: str)
         pytest.param([sibling(0), sibling(1)], [], None, id="nobody needs victims"),
     ],
 )
-def test_who_has_to_wait_for_a_better_one(
+def test_a_worse_variant_waits_for_a_better_one(
     siblings: list[Sibling], stopping: list[str], expected: int | None
 ) -> None:
     assert first_choice(siblings, stopping) == expected

@@ -25,7 +25,7 @@ def test_a_long_parent_and_two_long_flavors_get_distinct_names_that_tell_the_var
     assert names == [variant_name(parent, "u1", flavor) for flavor in flavors]
 
 
-def test_a_plain_name_that_somebody_else_has_gets_a_hash() -> None:
+def test_a_plain_name_that_is_used_gets_a_hash() -> None:
     name = variant_name("train", "u1", "spot", force_hash=True)
     assert name.startswith("train-variant-spot-")
     assert name != variant_name("train", "u2", "spot", force_hash=True)

@@ -37,7 +37,7 @@ def why(
     return {name: wish.why for name, wish in desired_states(family, variants, after(at)).items()}
 
 
-def test_with_nothing_admitted_everybody_races() -> None:
+def test_without_an_admission_all_variants_compete() -> None:
     assert active(FamilyState(True, NOON)) == ["reservation", "on-demand", "spot"]
     assert active(FamilyState(True, NOON, mode="NoMigration", floor="reservation")) == [
         "reservation",
@@ -46,7 +46,7 @@ def test_with_nothing_admitted_everybody_races() -> None:
     ]
 
 
-def test_a_clock_that_is_behind_the_parents_keeps_nobody_without_a_delay_waiting() -> None:
+def test_a_late_clock_does_not_delay_variants_without_a_delay() -> None:
     assert active(FamilyState(True, NOON), at=-3600) == ["reservation", "on-demand", "spot"]
 
 
@@ -59,7 +59,7 @@ def test_story_1_the_admitted_and_all_better_ones_stay_active() -> None:
     }
 
 
-def test_story_2_nobody_moves_up_to_less_than_the_floor() -> None:
+def test_story_2_no_variant_below_the_floor_is_active() -> None:
     family = FamilyState(True, NOON, floor="reservation", admitted="spot", first_admitted=NOON)
     assert why(family)["on-demand"] == ActivityReason.BELOW_MIN
     assert active(family) == ["reservation", "spot"]
@@ -84,7 +84,7 @@ def test_story_5_a_variant_waits_for_its_time(at: float, expected: list[str]) ->
     assert active(FamilyState(True, NOON), LATER, at) == expected
 
 
-def test_story_5_a_worse_variant_whose_time_comes_after_a_better_was_admitted_stays_out() -> None:
+def test_story_5_a_worse_delayed_variant_stays_inactive() -> None:
     family = FamilyState(True, NOON, admitted="reservation", first_admitted=after(3600))
     assert why(family, LATER, 7200)["on-demand"] == ActivityReason.LOWER_THAN_ADMITTED
 
@@ -104,7 +104,9 @@ SHORT = (Variant("reservation", 0, delete_delay=86_400), Variant("on-demand", 1)
         pytest.param(86_410, ActivityReason.DELETE_DELAY, id="when its time is over"),
     ],
 )
-def test_story_6_a_better_variant_tries_only_so_long(at: float, expected: ActivityReason) -> None:
+def test_story_6_a_better_variant_is_tried_until_its_delete_delay(
+    at: float, expected: ActivityReason
+) -> None:
     family = FamilyState(True, NOON, admitted="on-demand", first_admitted=after(10))
     assert why(family, SHORT, at)["reservation"] == expected
 
@@ -116,16 +118,16 @@ def test_a_delete_delay_never_ends_the_admitted_variant_nor_a_race() -> None:
 
 
 @pytest.mark.parametrize("stopped", sorted(STOPPED))
-def test_what_was_stopped_for_good_is_never_brought_back_by_policy(stopped: str) -> None:
+def test_policy_never_activates_a_stopped_variant(stopped: str) -> None:
     variants = (Variant("reservation", 0, stopped_by=stopped), Variant("spot", 1))
     assert active(FamilyState(True, NOON), variants) == ["spot"]
 
 
-def test_nobody_is_active_without_an_active_parent() -> None:
+def test_no_variant_is_active_without_an_active_parent() -> None:
     assert active(FamilyState(False, NOON, admitted="spot", first_admitted=NOON)) == []
 
 
-def test_an_admitted_variant_that_is_gone_leaves_a_race() -> None:
+def test_after_a_deleted_admitted_variant_all_compete() -> None:
     assert active(FamilyState(True, NOON, admitted="gone", first_admitted=NOON)) == [
         "reservation",
         "on-demand",

@@ -35,7 +35,7 @@ def _holds(held: Opening | None, place: int) -> bool:
     return held is not None and held.holder == f"v{place}"
 
 
-def test_whoever_is_better_and_not_looked_at_yet_is_waited_for_in_any_turn() -> None:
+def test_gates_wait_for_better_variants_that_are_not_evaluated() -> None:
     siblings = [
         Sibling("v0", 0, evaluated=False),
         Sibling("v1", 1, evaluated=True, blocked=True, open=True),

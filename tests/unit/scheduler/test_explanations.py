@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from test_loops import a_pair
+from test_loop_guard import a_pair
 
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests import ExplainReply

@@ -73,7 +73,7 @@ def test_an_absent_condition_is_not_evaluated_and_a_false_one_is() -> None:
         pytest.param(lambda t: t.meta(A, deletion_timestamp=NOON), id="one that is going"),
     ],
 )
-def test_who_is_not_in_the_running_is_not_waited_for(
+def test_a_variant_that_does_not_compete_opens_no_gate(
     change: Callable[[FamilyTable], FamilyTable],
 ) -> None:
     table = a_family("a", "b").status(B, *GATED)
@@ -121,7 +121,7 @@ def test_the_next_gate_opens_after_five_minutes() -> None:
     assert table.stored["j"].status.preemption_gate == GateHolder(holder=B, since=table.now)
 
 
-def test_no_gate_opens_while_others_have_gone_for_a_reservation() -> None:
+def test_no_gate_opens_after_preemption_for_a_reservation() -> None:
     table = opened(used=True, reserved=True)
     table.now += 2 * PREEMPTION_TIMEOUT
     assert told(table) == []
@@ -132,7 +132,7 @@ def test_no_gate_opens_while_others_have_gone_for_a_reservation() -> None:
     assert told(table) == ["b"]
 
 
-def test_a_reservation_that_needed_nobody_keeps_no_gate_closed_for_long() -> None:
+def test_a_reservation_without_victims_blocks_gates_only_briefly() -> None:
     table = opened(reserved=True)
     table.now += PREEMPTION_TIMEOUT + timedelta(seconds=1)
     assert told(table) == ["b"]
@@ -152,14 +152,14 @@ def test_a_reservation_that_needed_nobody_keeps_no_gate_closed_for_long() -> Non
         pytest.param(lambda t: t.spec("j", active=False), id="while the parent is turned off"),
     ],
 )
-def test_nobody_may_preempt(change: Callable[[FamilyTable], FamilyTable]) -> None:
+def test_no_variant_may_preempt(change: Callable[[FamilyTable], FamilyTable]) -> None:
     table = change(a_family("a", "b").status(B, *FULL))
     if table.stored["j"].status.admitted_variant:
         table.status("j", admission=an_admission())
     assert told(table.status(A, *GATED)) == []
 
 
-def test_it_is_known_how_many_families_may_preempt_where() -> None:
+def test_families_with_an_open_gate_are_counted_by_queue() -> None:
     table = opened()
     table.follow()
     assert table.core.gates_open() == {"cq": 1}

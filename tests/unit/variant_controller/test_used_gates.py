@@ -45,20 +45,20 @@ def plan(house: Household, pending: PendingPreemption) -> Household:
         pytest.param(TOLD, True, True, id="somebody is told to go"),
     ],
 )
-def test_a_reservation_notes_whether_others_go_for_it_and_keeps_other_gates_closed(
+def test_a_reservation_with_victims_keeps_other_gates_closed(
     pending: PendingPreemption | None, noted: bool, keeps: bool
 ) -> None:
     house = gated().assign("a", pending_preemption=pending)
     assert ((gate(house).used_at is not None), took(house)) == (noted, keeps)
 
 
-def test_so_does_one_that_takes_over_what_others_had_reserved() -> None:
+def test_a_reservation_from_handed_over_quota_keeps_gates_closed() -> None:
     decided = gated().decided(A) | {"admission": an_admission()}
     assert preempts_workloads(facts.Assigned(**decided, preempts=(GONE,)))
     assert not preempts_workloads(facts.Assigned(**decided))
 
 
-def test_it_stays_noted_when_all_of_them_have_gone() -> None:
+def test_a_reservation_keeps_gates_closed_after_its_victims_stopped() -> None:
     house = plan(gated().assign("a", pending_preemption=NOT_TOLD), TOLD)
     since = gate(house).used_at
     assert since is not None
@@ -67,7 +67,7 @@ def test_it_stays_noted_when_all_of_them_have_gone() -> None:
     assert (gate(house).used_at, took(house)) == (since, True)
 
 
-def test_whoever_is_told_later_moves_no_time() -> None:
+def test_a_later_preemption_does_not_move_the_opening_time() -> None:
     house = gated().assign("a", pending_preemption=TOLD)
     since = gate(house).used_at
     assert gate(plan(house.later(10), TOLD)).used_at == since
@@ -77,7 +77,7 @@ def test_a_closed_gate_notes_nothing() -> None:
     assert gate(gated(opened=False).assign("a", pending_preemption=TOLD)).used_at is None
 
 
-def test_another_reservation_is_a_matter_of_its_own() -> None:
+def test_another_reservation_starts_without_victims() -> None:
     house = gated().assign("a", pending_preemption=TOLD)
     lost = facts.Revoked(**house.decided(A), reason="QuotaChanged")
     house.happens(lost)
@@ -93,9 +93,7 @@ def test_an_eviction_closes_the_gate() -> None:
     assert gate(house).used_at is None
 
 
-def test_one_that_others_would_have_to_go_for_is_blocked_only_as_long_as_that_is_why_it_waits() -> (
-    None
-):
+def test_a_variant_is_blocked_only_while_it_waits_for_its_gate() -> None:
     house = gated(opened=False)
 
     def refused(reason: str) -> bool:

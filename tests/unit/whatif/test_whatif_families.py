@@ -31,7 +31,7 @@ def the_queue(steady: int = 2, spot: int = 2, **spec: Any) -> dict[str, Any]:
     return a_queue("cq", cpu={"steady": steady, "spot": spot}, **{**policy(), **spec})
 
 
-def test_a_family_that_would_start_is_told_once_with_the_place_it_gets() -> None:
+def test_a_family_that_would_start_is_listed_once_with_its_flavor() -> None:
     town = a_town()
     town.submit("a", "cq", cpu=2)
     reply = town.simulate(a_job("x", "cq", cpu=2))
@@ -40,7 +40,7 @@ def test_a_family_that_would_start_is_told_once_with_the_place_it_gets() -> None
     assert reply.starts[0].otherwise is None
 
 
-def test_a_family_that_would_wait_is_told_once() -> None:
+def test_a_family_that_would_wait_is_listed_once() -> None:
     town = a_town()
     town.submit("a", "cq", cpu=2)
     town.submit("b", "cq", cpu=2)
@@ -50,7 +50,7 @@ def test_a_family_that_would_wait_is_told_once() -> None:
     assert (reply.counts.waits, reply.counts.run, reply.counts.pending) == (1, 2, 0)
 
 
-def test_who_runs_and_hopes_for_a_better_place_does_not_wait() -> None:
+def test_a_running_family_with_better_variants_does_not_wait() -> None:
     town = a_town()
     town.submit("a", "cq", cpu=2)
     town.submit("b", "cq")
@@ -59,7 +59,7 @@ def test_who_runs_and_hopes_for_a_better_place_does_not_wait() -> None:
     assert (reply.counts.run, reply.counts.pending, reply.counts.off) == (2, 0, 0)
 
 
-def test_room_in_a_better_flavor_moves_a_family_up() -> None:
+def test_free_quota_in_a_better_flavor_migrates_a_family() -> None:
     town = a_town()
     town.submit("a", "cq", cpu=2)
     town.submit("b", "cq")
@@ -71,7 +71,7 @@ def test_room_in_a_better_flavor_moves_a_family_up() -> None:
     assert eviction.ran and eviction.then is not None and eviction.then.admission is not None
 
 
-def test_where_nobody_moves_it_stays_where_it_is() -> None:
+def test_a_family_without_migration_keeps_its_variant() -> None:
     town = Town()
     town.queue("cq", cpu={"steady": 2, "spot": 2}, **policy("NoMigration"))
     town.submit("a", "cq", cpu=2)
@@ -90,7 +90,7 @@ def test_a_family_that_waits_for_checks_starts_once_they_are_ready() -> None:
     assert (starts(again), waits(again), again.counts.reserved) == ({}, {}, 1)
 
 
-def test_a_reservation_that_a_cut_takes_is_its_familys_loss_only_if_it_was_the_last() -> None:
+def test_a_family_loses_its_quota_with_its_last_reservation() -> None:
     town = a_town(CHECK, admissionChecks=["budget"])
     town.submit("x", "cq", cpu=2)
     one = town.simulate(the_queue(steady=1, admissionChecks=["budget"]))
@@ -101,7 +101,7 @@ def test_a_reservation_that_a_cut_takes_is_its_familys_loss_only_if_it_was_the_l
     assert not both.evictions[0].ran
 
 
-def test_who_is_preempted_hears_of_the_parent_and_not_of_its_variant() -> None:
+def test_a_victim_names_the_parent_of_the_preempting_variant() -> None:
     town = a_town(preemption=LOWER)
     town.submit("a", "cq", cpu=2)
     town.submit("b", "cq", cpu=2)
@@ -113,7 +113,7 @@ def test_who_is_preempted_hears_of_the_parent_and_not_of_its_variant() -> None:
     assert waits(reply) == {"a": "WaitingForQuota"}
 
 
-def test_a_parent_goes_with_its_variants_and_makes_room() -> None:
+def test_a_deleted_parent_frees_the_quota_of_its_variants() -> None:
     town = a_town()
     for name in "abc":
         town.submit(name, "cq", cpu=2)
@@ -123,7 +123,7 @@ def test_a_parent_goes_with_its_variants_and_makes_room() -> None:
     assert (reply.counts.gone, reply.counts.run) == (1, 1)
 
 
-def test_a_policy_that_comes_makes_families_of_those_that_wait() -> None:
+def test_a_new_policy_makes_pending_workloads_families() -> None:
     town = Town()
     town.queue("cq", cpu={"steady": 2, "spot": 2})
     for name in "abc":
@@ -133,7 +133,7 @@ def test_a_policy_that_comes_makes_families_of_those_that_wait() -> None:
     assert evictions(reply) == {}
 
 
-def test_a_policy_that_goes_leaves_what_runs_alone() -> None:
+def test_a_removed_policy_keeps_running_jobs() -> None:
     town = a_town()
     for name in "abc":
         town.submit(name, "cq", cpu=2)
@@ -142,7 +142,7 @@ def test_a_policy_that_goes_leaves_what_runs_alone() -> None:
     assert (evictions(reply), reply.counts.run) == ({}, 2)
 
 
-def test_while_the_gate_is_off_the_change_is_told_to_have_no_effect() -> None:
+def test_a_warning_says_that_the_feature_gate_is_off() -> None:
     town = Town()
     request = Simulate(objects=raws(the_queue()))
     reply = simulate(

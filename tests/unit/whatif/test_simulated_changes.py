@@ -27,7 +27,7 @@ def a_town(**spec: Any) -> Town:
 # Quotas. ------------------------------------------------------------------------------------
 
 
-def test_raising_a_quota_starts_those_that_wait_in_their_order() -> None:
+def test_raising_a_quota_starts_pending_workloads_in_order() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}))
     assert (starts(reply), waits(reply), evictions(reply)) == ({"c": "spot"}, {}, {})
     [start] = reply.starts
@@ -47,7 +47,7 @@ def test_a_manifest_that_changes_nothing_makes_no_difference() -> None:
     assert (reply.counts.run, reply.counts.pending) == (2, 2)
 
 
-def test_lowering_a_quota_stops_nothing_that_runs_and_says_that_it_is_exceeded() -> None:
+def test_lowering_a_quota_stops_no_job_and_warns() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 1}))
     assert (starts(reply), evictions(reply)) == ({}, {})
     [warning] = reply.warnings
@@ -55,7 +55,7 @@ def test_lowering_a_quota_stops_nothing_that_runs_and_says_that_it_is_exceeded()
     assert (reply.counts.run, reply.counts.pending) == (2, 2)
 
 
-def test_lowering_a_quota_takes_it_back_from_reservations_the_newest_first() -> None:
+def test_lowering_a_quota_revokes_the_newest_reservations_first() -> None:
     town = Town(CHECK)
     town.queue("cq", cpu={"spot": 2}, admissionChecks=["budget"])
     town.submit("a", "cq")
@@ -69,7 +69,7 @@ def test_lowering_a_quota_takes_it_back_from_reservations_the_newest_first() -> 
     assert reply.counts.reserved == 1
 
 
-def test_where_a_queue_asks_for_it_a_cut_evicts_what_runs() -> None:
+def test_a_quota_cut_evicts_running_jobs_if_the_queue_says_so() -> None:
     town = a_town(onQuotaCut="evict")
     reply = town.simulate(a_queue("cq", cpu={"spot": 1}, onQuotaCut="evict"))
     assert evictions(reply) == {"b": "QuotaChanged"}
@@ -77,12 +77,12 @@ def test_where_a_queue_asks_for_it_a_cut_evicts_what_runs() -> None:
     assert reply.warnings == ()
 
 
-def test_a_new_flavor_starts_those_that_wait_in_it() -> None:
+def test_a_new_flavor_starts_pending_workloads_in_it() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 2, "steady": 1}))
     assert starts(reply) == {"c": "steady"}
 
 
-def test_a_flavor_that_is_not_there_makes_its_queue_inactive() -> None:
+def test_a_missing_flavor_makes_its_queue_inactive() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 2, "gold": 4}))
     assert starts(reply) == {}
     assert waits(reply) == {"c": "FlavorNotFound", "d": "FlavorNotFound"}
@@ -92,7 +92,7 @@ def test_a_flavor_that_is_not_there_makes_its_queue_inactive() -> None:
 # Stopping queues. ---------------------------------------------------------------------------
 
 
-def test_hold_leaves_alone_what_runs_and_holds_back_the_rest() -> None:
+def test_hold_keeps_running_jobs_and_holds_the_others() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 4}, stopPolicy="Hold"))
     assert (starts(reply), evictions(reply)) == ({}, {})
     assert waits(reply) == {"c": "Stopped", "d": "Stopped"}
@@ -100,14 +100,14 @@ def test_hold_leaves_alone_what_runs_and_holds_back_the_rest() -> None:
     assert "becomes inactive" in reply.warnings[0]
 
 
-def test_hold_and_drain_evicts_what_runs() -> None:
+def test_hold_and_drain_evicts_running_jobs() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 4}, stopPolicy="HoldAndDrain"))
     assert evictions(reply) == {"a": "ClusterQueueStopped", "b": "ClusterQueueStopped"}
     assert set(waits(reply)) == set("abcd")
     assert reply.counts.run == 0
 
 
-def test_starting_a_queue_again_starts_what_was_held_back() -> None:
+def test_resuming_a_queue_starts_its_held_workloads() -> None:
     town = Town()
     town.queue("cq", cpu={"spot": 2}, stopPolicy="Hold")
     town.submit("a", "cq")
@@ -130,7 +130,7 @@ def test_a_stopped_local_queue_drains_its_own_workloads_only() -> None:
 # Preemption. --------------------------------------------------------------------------------
 
 
-def test_a_new_workload_of_high_priority_preempts_and_starts_when_the_victim_has_stopped() -> None:
+def test_a_preemptor_starts_when_its_victim_has_stopped() -> None:
     town = Town()
     town.queue("cq", cpu={"spot": 2}, preemption=LOWER)
     town.submit("old", "cq")
@@ -148,7 +148,7 @@ def test_a_new_workload_of_high_priority_preempts_and_starts_when_the_victim_has
     assert [(one.name, one.outcome) for one in reply.results] == [("high", "created")]
 
 
-def test_a_victim_that_finds_another_flavor_starts_again() -> None:
+def test_a_victim_starts_again_in_another_flavor() -> None:
     town = Town()
     town.queue("cq", cpu={"spot": 2}, preemption=LOWER)
     town.submit("low", "cq", cpu=2)
@@ -179,7 +179,7 @@ def test_a_queue_that_joins_a_cohort_borrows_there() -> None:
     assert reply.counts.run == 1
 
 
-def test_a_queue_that_joins_a_cohort_takes_back_what_others_borrow() -> None:
+def test_a_queue_that_joins_a_cohort_reclaims_its_quota() -> None:
     town = Town()
     town.queue("mine", cpu={"spot": 0}, preemption=RECLAIM)
     town.queue("lender", "team", cpu={"spot": 2})
@@ -199,7 +199,7 @@ def test_a_queue_that_joins_a_cohort_takes_back_what_others_borrow() -> None:
 # Checks. ------------------------------------------------------------------------------------
 
 
-def test_whoever_has_to_pass_a_check_gets_quota_and_waits_for_it() -> None:
+def test_a_workload_with_a_check_reserves_quota_and_waits() -> None:
     town = Town(CHECK)
     town.queue("cq", cpu={"spot": 1}, admissionChecks=["budget"])
     town.submit("a", "cq")
@@ -225,7 +225,7 @@ def test_without_its_check_a_reservation_is_admitted() -> None:
 # Workloads and deletions. -------------------------------------------------------------------
 
 
-def test_a_new_workload_that_finds_no_room_waits_with_numbers() -> None:
+def test_a_new_workload_that_does_not_fit_waits_with_numbers() -> None:
     reply = a_town().simulate(a_job("e", "cq", cpu=2))
     [wait] = reply.waits
     assert (wait.name, wait.position, wait.reason) == ("e", 3, "WaitingForQuota")
@@ -235,14 +235,14 @@ def test_a_new_workload_that_finds_no_room_waits_with_numbers() -> None:
     ]
 
 
-def test_a_new_workload_that_goes_first_makes_nobody_wait_who_waits_already() -> None:
+def test_workloads_that_waited_before_are_not_listed_again() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}), a_job("e", "cq", priority=1))
     assert starts(reply) == {"e": "spot"}
     assert waits(reply) == {}
     assert reply.counts.pending == 2
 
 
-def test_a_workload_whose_name_is_taken_would_be_refused() -> None:
+def test_a_workload_with_a_used_name_would_be_refused() -> None:
     reply = a_town().simulate(a_job("a", "cq", cpu=2))
     [result] = reply.results
     assert result.outcome == "refused"
@@ -263,7 +263,7 @@ def test_deleting_a_local_queue_leaves_its_workloads_waiting_for_it() -> None:
     assert [(one.kind, one.outcome) for one in reply.results] == [("LocalQueue", "deleted")]
 
 
-def test_what_is_still_needed_would_be_deleted_later() -> None:
+def test_an_object_in_use_would_be_deleted_later() -> None:
     reply = a_town().simulate(deletes=(Delete(kind="ResourceFlavor", name="spot"),))
     assert reply.error == ""
     [told] = reply.results
@@ -271,7 +271,7 @@ def test_what_is_still_needed_would_be_deleted_later() -> None:
     assert told.warnings == ("it is deleted once nothing uses it: ClusterQueue cq",)
 
 
-def test_a_queue_that_is_to_be_deleted_takes_nobody_in() -> None:
+def test_a_terminating_queue_admits_no_workload() -> None:
     bigger = a_town().simulate(a_queue("cq", cpu={"spot": 100}))
     assert starts(bigger)
     reply = a_town().simulate(
@@ -282,7 +282,7 @@ def test_a_queue_that_is_to_be_deleted_takes_nobody_in() -> None:
     assert reply.evictions == ()
 
 
-def test_a_cluster_queue_can_be_tried_together_with_all_that_waits_in_it() -> None:
+def test_a_cluster_queue_can_be_simulated_with_new_workloads() -> None:
     town = Town()
     reply = town.simulate(
         a_queue("cq", cpu={"spot": 1}), a_local("cq"), a_job("a", "cq"), a_job("b", "cq")
@@ -291,7 +291,7 @@ def test_a_cluster_queue_can_be_tried_together_with_all_that_waits_in_it() -> No
     assert waits(reply) == {"b": "WaitingForQuota"}
 
 
-def test_a_job_is_tried_as_the_workload_that_it_becomes() -> None:
+def test_a_job_is_simulated_as_a_workload() -> None:
     town = a_town()
     job = {
         "apiVersion": "batch/v1",
@@ -316,7 +316,7 @@ def test_a_job_is_tried_as_the_workload_that_it_becomes() -> None:
 # What happens anyway. -----------------------------------------------------------------------
 
 
-def test_what_would_happen_anyway_is_not_told() -> None:
+def test_events_without_the_change_are_not_listed() -> None:
     town = a_town()
     # Room has come free, and nobody has decided yet.
     quiet = Town()
@@ -338,7 +338,7 @@ def test_lists_are_cut_at_the_limit_and_counts_are_not(limit: int) -> None:
 # Bad input. ---------------------------------------------------------------------------------
 
 
-def test_everything_that_is_wrong_is_told_before_anything_is_tried() -> None:
+def test_all_mistakes_are_listed_and_nothing_is_simulated() -> None:
     bad = a_queue("cq", cpu={"spot": -1})
     unknown = an_object("ClusterQueue", "other", {"nominal": 3})
     reply = a_town().simulate(bad, unknown)
@@ -358,29 +358,29 @@ def test_everything_that_is_wrong_is_told_before_anything_is_tried() -> None:
         pytest.param(Delete(kind="nonsense", name="x"), "nonsense x not found", id="no such kind"),
     ],
 )
-def test_a_deletion_that_makes_no_sense_is_told(delete: Delete, said: str) -> None:
+def test_an_invalid_deletion_is_a_mistake(delete: Delete, said: str) -> None:
     assert said in a_town().simulate(deletes=(delete,)).error
 
 
-def test_a_workload_without_a_name_is_told() -> None:
+def test_a_workload_without_a_name_is_a_mistake() -> None:
     nameless = a_job("x", "cq")
     del nameless["metadata"]["name"]
     assert a_town().simulate(nameless).problems == ("object 1: metadata.name: must be set",)
 
 
-def test_what_must_not_change_is_told_in_the_words_of_apply() -> None:
+def test_an_immutable_field_has_the_error_text_of_apply() -> None:
     town = Town(CHECK)
     other = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/other"})
     reply = town.simulate(other)
     assert any("AdmissionCheck budget" in line for line in reply.problems)
 
 
-def test_who_may_ask_for_one_namespace_changes_nothing_else() -> None:
+def test_a_request_for_one_namespace_changes_nothing_else() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}), namespace="ns")
     assert reply.problems == ("object 1: is not in the namespace ns",)
 
 
-def test_who_may_ask_for_one_namespace_sees_its_workloads_only() -> None:
+def test_a_request_for_one_namespace_lists_only_its_workloads() -> None:
     town = Town()
     town.queue("cq", cpu={"spot": 1}, preemption=LOWER)
     town.apply(an_object("LocalQueue", "cq", {"clusterQueue": "cq"}, "other"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_past import API, DOMAIN, House, known, living, rebuilt
+from test_bucket_rebuild import API, DOMAIN, House, known, living, rebuilt
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Put
@@ -163,7 +163,7 @@ def events(house: FamilyHouse) -> set[tuple[str, str]]:
     return found
 
 
-def test_in_these_lives_families_are_admitted_move_and_are_evicted() -> None:
+def test_recorded_families_are_admitted_migrate_and_are_evicted() -> None:
     found = set().union(*(events(a_life(seed)) for seed in range(4)))
     assert {("Admitted", "Admitted"), ("Evicted", "VariantEvicted")} <= found
     assert any(
@@ -174,7 +174,7 @@ def test_in_these_lives_families_are_admitted_move_and_are_evicted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_families_at_any_revision_come_out_as_they_were(seed: int) -> None:
+def test_families_are_rebuilt_at_any_revision(seed: int) -> None:
     house = a_life(seed)
     for seen in range(2, house.revision + 1, 11):
         past = rebuilt(house, seen)
@@ -183,7 +183,7 @@ def test_families_at_any_revision_come_out_as_they_were(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_families_come_out_the_same_from_any_checkpoint(seed: int) -> None:
+def test_families_are_rebuilt_from_any_checkpoint(seed: int) -> None:
     house = a_life(seed)
     assert house.checkpoints
     for taken in house.checkpoints:
@@ -207,7 +207,7 @@ def shape(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_a_leader_could_not_tell_of_families_is_found_by_its_heir(seed: int) -> None:
+def test_families_that_a_leader_did_not_record_are_rebuilt(seed: int) -> None:
     house = a_life(seed, falls=0.2)
     past = rebuilt(house, house.revision)
     want, got = shape(list(house.at(house.revision).values())), shape(past.entries())

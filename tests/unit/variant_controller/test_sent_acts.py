@@ -12,7 +12,7 @@ from family_table import NS, FamilyTable, a_family, condition
 from builders import NOON
 
 
-def test_what_is_on_its_way_is_not_said_again() -> None:
+def test_a_published_act_is_not_repeated_at_once() -> None:
     table = FamilyTable().offer("a").workload()
     assert table.orders() == ["submitted j-variant-a"]
     table.status("j", condition("QuotaReserved", False, "Other"))
@@ -20,7 +20,7 @@ def test_what_is_on_its_way_is_not_said_again() -> None:
     assert table.core.pending == 1
 
 
-def test_what_had_no_effect_is_said_again_ever_less_often() -> None:
+def test_an_act_without_effect_is_repeated_with_growing_delays() -> None:
     table = FamilyTable().offer("a").workload()
     moments = []
     while table.now < NOON + timedelta(hours=1):
@@ -35,7 +35,7 @@ def test_what_had_no_effect_is_said_again_ever_less_often() -> None:
     assert waits[-1] == PATIENCE_MAX
 
 
-def test_what_the_writer_has_not_come_to_is_not_said_again_before_it_has() -> None:
+def test_an_act_that_is_not_processed_yet_is_not_repeated() -> None:
     table = FamilyTable().offer("a").workload()
     table.orders()
     table.core.stated(table.log[0], 70)
@@ -47,7 +47,7 @@ def test_what_the_writer_has_not_come_to_is_not_said_again_before_it_has() -> No
     assert table.orders() == ["submitted j-variant-a"]
 
 
-def test_a_writer_that_goes_on_may_take_as_long_as_it_likes() -> None:
+def test_an_act_waits_while_the_workload_controller_progresses() -> None:
     table = FamilyTable().offer("a").workload()
     table.orders()
     table.core.stated(table.log[0], 7000)
@@ -58,7 +58,7 @@ def test_a_writer_that_goes_on_may_take_as_long_as_it_likes() -> None:
     assert table.later(PATIENCE.total_seconds()).orders() == ["submitted j-variant-a"]
 
 
-def test_what_the_writer_never_comes_to_is_said_again_all_the_same() -> None:
+def test_an_act_that_is_never_processed_is_repeated() -> None:
     table = FamilyTable().offer("a").workload()
     table.orders()
     table.core.stated(table.log[0], 70)
@@ -67,7 +67,7 @@ def test_what_the_writer_never_comes_to_is_said_again_all_the_same() -> None:
     assert table.later(1).orders() == ["submitted j-variant-a"]
 
 
-def test_what_could_not_be_said_is_said_a_little_later() -> None:
+def test_an_act_that_failed_to_publish_is_repeated_soon() -> None:
     table = FamilyTable().offer("a").workload()
     table.orders()
     table.core.failed(table.log.pop(), table.now)
@@ -77,7 +77,7 @@ def test_what_could_not_be_said_is_said_a_little_later() -> None:
     assert table.orders() == ["submitted j-variant-a"]
 
 
-def test_what_is_wanted_anew_is_said_at_once() -> None:
+def test_an_act_with_a_new_goal_is_published_at_once() -> None:
     table = a_family("a", "b")
     table.admit("a").follow()
     table.spec("j-variant-b", active=True)
@@ -87,7 +87,7 @@ def test_what_is_wanted_anew_is_said_at_once() -> None:
     assert table.orders()[:1] == ["deactivated j-variant-b lowerThanAdmitted"]
 
 
-def test_a_namesake_is_told_on_its_own_account() -> None:
+def test_an_act_for_a_workload_of_the_same_name_is_another_act() -> None:
     table = a_family("a")
     table.put("j", None)
     assert table.orders() == ["deleted j-variant-a"]
@@ -95,7 +95,7 @@ def test_a_namesake_is_told_on_its_own_account() -> None:
     assert table.orders() == ["deleted j-variant-a"]
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_waiting_for_long() -> None:
+def test_a_clock_that_is_set_back_delays_acts_only_briefly() -> None:
     table = FamilyTable().offer("a").workload()
     table.orders()
     table.now -= timedelta(hours=1)
@@ -103,7 +103,7 @@ def test_a_clock_that_is_set_back_keeps_nobody_waiting_for_long() -> None:
     assert table.orders() == ["submitted j-variant-a"]
 
 
-def test_rows_that_are_written_otherwise_are_not_asked_for_without_end() -> None:
+def test_rows_that_differ_are_not_requested_without_end() -> None:
     table = a_family("a")
     table.later(1).status("j-variant-a", condition("QuotaReserved", False, "WaitingForQuota"))
     said = 0
@@ -116,7 +116,7 @@ def test_rows_that_are_written_otherwise_are_not_asked_for_without_end() -> None
     assert said <= 4
 
 
-def test_a_crowd_is_taken_in_parts_and_no_family_is_torn_apart() -> None:
+def test_many_acts_are_split_between_families_only() -> None:
     table = FamilyTable().offer("a", "b", "c")
     for number in range(50):
         table.workload(f"j{number}")
@@ -127,7 +127,7 @@ def test_a_crowd_is_taken_in_parts_and_no_family_is_torn_apart() -> None:
     assert all(size == 21 for size in sizes[:-1])
 
 
-def test_what_moves_nobody_is_not_looked_at() -> None:
+def test_a_change_without_effect_computes_no_family() -> None:
     table = FamilyTable().offer("a", "b")
     for number in range(200):
         table.workload(f"j{number}")
@@ -147,7 +147,7 @@ def test_what_moves_nobody_is_not_looked_at() -> None:
     assert looked == ["j7"]
 
 
-def test_who_takes_over_goes_on_from_what_is_stored() -> None:
+def test_a_new_leader_continues_from_stored_objects() -> None:
     table = FamilyTable().offer("a", "b", "c").workload()
     table.orders()
     table.obey(table.log[0])
@@ -161,7 +161,7 @@ def test_who_takes_over_goes_on_from_what_is_stored() -> None:
     ]
 
 
-def test_a_parent_that_became_a_regular_workload_is_a_parent_no_more() -> None:
+def test_a_parent_that_became_regular_is_forgotten() -> None:
     table = a_family("a")
     table.core.regular("workload.ns.j")
     assert table.orders() == ["deleted j-variant-a"]
@@ -171,7 +171,7 @@ def test_a_parent_that_became_a_regular_workload_is_a_parent_no_more() -> None:
     assert table.orders()[0].startswith("submitted k-variant-a-")
 
 
-def test_a_parent_that_nobody_can_read_keeps_no_other_from_what_it_lacks() -> None:
+def test_an_unreadable_parent_does_not_block_other_families() -> None:
     table = FamilyTable().offer("a").workload("strange", frobs=1).workload()
     assert table.orders() == ["submitted j-variant-a"]
     assert list(table.core.unreadable) == [(NS, "strange")]
@@ -179,7 +179,7 @@ def test_a_parent_that_nobody_can_read_keeps_no_other_from_what_it_lacks() -> No
     assert not table.core.unreadable
 
 
-def test_nothing_is_kept_of_a_family_that_is_gone() -> None:
+def test_a_deleted_family_is_forgotten_completely() -> None:
     table = a_family("a", "b")
     for name in list(table.stored):
         table.put(name, None)

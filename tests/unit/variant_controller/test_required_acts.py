@@ -40,7 +40,7 @@ def test_all_variants_are_submitted_the_best_first() -> None:
     ]
 
 
-def test_a_variant_is_what_its_parent_makes_it() -> None:
+def test_a_variant_has_the_spec_that_its_parent_implies() -> None:
     table = a_family()
     one = table.stored[DEMAND]
     spec = spec_of(one.spec)
@@ -53,14 +53,14 @@ def test_a_variant_is_what_its_parent_makes_it() -> None:
     assert (owner.kind, owner.name, owner.uid) == ("Workload", "j", table.stored["j"].metadata.uid)
 
 
-def test_a_family_that_has_all_it_should_have_is_left_alone() -> None:
+def test_a_complete_family_requires_no_act() -> None:
     table = a_family()
     assert table.orders() == []
     assert table.later(3600).orders() == []
     assert table.core.wake() is None
 
 
-def test_a_queue_with_one_flavor_has_families_of_one() -> None:
+def test_a_queue_with_one_flavor_has_families_with_one_variant() -> None:
     assert a_family("only").active() == "only"
 
 
@@ -104,7 +104,7 @@ def test_with_the_gate_off_nothing_is_created() -> None:
     assert FamilyTable(enabled=False).workload().orders() == []
 
 
-def test_a_parent_that_may_have_nothing_on_offer_is_told_so_once() -> None:
+def test_a_parent_without_an_allowed_flavor_is_updated_once() -> None:
     table = FamilyTable().workload(admissionConstraints={"allowedResourceFlavors": ["tape"]})
     assert table.follow() == ["aggregated j"]
     assert table.later(60).orders() == []
@@ -117,7 +117,7 @@ def test_a_parent_that_may_have_nothing_on_offer_is_told_so_once() -> None:
         pytest.param({}, id="nor one that is being deleted"),
     ],
 )
-def test_a_parent_that_is_over_gets_no_variants(status: dict[str, str]) -> None:
+def test_a_finished_parent_gets_no_variants(status: dict[str, str]) -> None:
     table = FamilyTable().workload()
     if status:
         table.status("j", condition("Finished", True))
@@ -126,7 +126,7 @@ def test_a_parent_that_is_over_gets_no_variants(status: dict[str, str]) -> None:
     assert table.orders() == []
 
 
-def test_a_queue_that_comes_later_makes_families_of_those_that_wait() -> None:
+def test_a_queue_created_later_gives_waiting_parents_variants() -> None:
     table = FamilyTable(queues=False).workload()
     assert table.orders() == []
     table.local_queue()
@@ -138,7 +138,7 @@ def test_a_queue_that_comes_later_makes_families_of_those_that_wait() -> None:
 # Names. -------------------------------------------------------------------------------------
 
 
-def test_a_name_that_a_user_has_taken_is_left_to_them() -> None:
+def test_a_variant_does_not_use_the_name_of_a_user_workload() -> None:
     table = FamilyTable().workload(SPOT, role="regular").workload()
     *_, last = table.orders()
     assert last.startswith(f"submitted {SPOT}-")
@@ -147,7 +147,7 @@ def test_a_name_that_a_user_has_taken_is_left_to_them() -> None:
     assert table.later(60).orders() == []
 
 
-def test_a_name_that_a_namesakes_leftover_has_is_left_to_it_while_it_goes() -> None:
+def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
     table = a_family("a")
     table.put("j", None).workload("j", uid="second")
     deleted, submitted = table.orders()
@@ -157,7 +157,7 @@ def test_a_name_that_a_namesakes_leftover_has_is_left_to_it_while_it_goes() -> N
     assert [one for one in table.stored if one != "j"] == [submitted.removeprefix("submitted ")]
 
 
-def test_who_is_faster_with_the_name_has_it() -> None:
+def test_the_first_submission_gets_the_name() -> None:
     table = FamilyTable().offer("a").workload()
     assert table.orders() == ["submitted j-variant-a"]
     table.workload("j-variant-a", role="regular")
@@ -165,7 +165,7 @@ def test_who_is_faster_with_the_name_has_it() -> None:
     assert again.startswith("submitted j-variant-a-")
 
 
-def test_a_name_that_is_free_again_is_taken() -> None:
+def test_a_name_that_became_free_is_used() -> None:
     table = FamilyTable().offer("a").workload()
     table.workload("j-variant-a", role="regular")
     hashed = table.orders()[0].split()[1]
@@ -176,7 +176,7 @@ def test_a_name_that_is_free_again_is_taken() -> None:
     assert table.orders() == ["submitted j-variant-a"]
 
 
-def test_of_two_that_are_the_same_the_one_that_holds_something_stays() -> None:
+def test_of_duplicate_variants_the_one_with_quota_stays() -> None:
     table = FamilyTable().offer("a").workload("j-variant-a", role="regular").workload()
     table.follow()
     (hashed,) = table.family()
@@ -193,19 +193,19 @@ def test_of_two_that_are_the_same_the_one_that_holds_something_stays() -> None:
 # Who may try. -------------------------------------------------------------------------------
 
 
-def test_losers_are_turned_off_in_the_pass_that_sees_a_winner() -> None:
+def test_worse_variants_are_deactivated_after_an_admission() -> None:
     table = a_family()
     table.admit("demand")
     assert table.orders()[:1] == [f"deactivated {SPOT} lowerThanAdmitted"]
 
 
-def test_below_the_floor_nobody_is_moved_to() -> None:
+def test_variants_below_the_floor_are_deactivated() -> None:
     table = a_family(floor="reservation")
     table.admit("spot")
     assert table.orders()[:1] == [f"deactivated {DEMAND} belowMin"]
 
 
-def test_without_migration_everybody_else_is_turned_off() -> None:
+def test_without_migration_all_other_variants_are_deactivated() -> None:
     table = a_family(mode="NoMigration")
     table.admit("demand")
     assert table.orders()[:2] == [
@@ -214,7 +214,7 @@ def test_without_migration_everybody_else_is_turned_off() -> None:
     ]
 
 
-def test_a_reset_turns_everybody_on_who_was_not_stopped() -> None:
+def test_a_reset_activates_all_variants_that_were_not_stopped() -> None:
     table = a_family()
     table.admit("reservation").follow()
     assert table.active() == "reservation"
@@ -226,7 +226,7 @@ def test_a_reset_turns_everybody_on_who_was_not_stopped() -> None:
     assert table.active() == "reservation demand"
 
 
-def test_a_parent_that_is_turned_off_turns_its_variants_off() -> None:
+def test_a_deactivated_parent_deactivates_its_variants() -> None:
     table = a_family("a", "b")
     table.spec("j", active=False)
     assert table.orders()[:2] == [
@@ -235,7 +235,7 @@ def test_a_parent_that_is_turned_off_turns_its_variants_off() -> None:
     ]
 
 
-def test_one_whose_time_has_come_is_turned_on_at_that_time() -> None:
+def test_a_variant_is_activated_at_the_end_of_its_create_delay() -> None:
     table = a_family(explicit=DELAYED)
     assert table.active() == "first"
     assert table.core.wake() == NOON + timedelta(seconds=7200)
@@ -243,7 +243,7 @@ def test_one_whose_time_has_come_is_turned_on_at_that_time() -> None:
     assert table.later(1).orders() == ["activated j-variant-second race", "aggregated j"]
 
 
-def test_one_that_had_its_time_to_be_the_better_place_is_turned_off() -> None:
+def test_a_variant_is_deactivated_after_its_delete_delay() -> None:
     table = a_family(explicit=LIMITED)
     table.later(10).admit("second").follow()
     assert table.core.wake() == NOON + timedelta(seconds=86410)
@@ -254,7 +254,7 @@ def test_one_that_had_its_time_to_be_the_better_place_is_turned_off() -> None:
 # Priorities. --------------------------------------------------------------------------------
 
 
-def test_a_parents_priority_is_its_variants() -> None:
+def test_variants_get_the_priority_of_their_parent() -> None:
     table = a_family("a", "b")
     table.spec("j", priority=7)
     assert table.orders() == ["reprioritized j-variant-a 7", "reprioritized j-variant-b 7"]
@@ -265,7 +265,7 @@ def test_a_parents_priority_is_its_variants() -> None:
 # Deletions. ---------------------------------------------------------------------------------
 
 
-def test_a_variant_without_its_parent_goes() -> None:
+def test_a_variant_without_a_parent_is_deleted() -> None:
     table = a_family("a", "b")
     table.put("j", None)
     assert table.orders() == ["deleted j-variant-a", "deleted j-variant-b"]
@@ -274,19 +274,19 @@ def test_a_variant_without_its_parent_goes() -> None:
     assert table.core.pending == 0
 
 
-def test_a_variant_of_a_parent_that_became_regular_goes() -> None:
+def test_a_variant_of_a_parent_that_became_regular_is_deleted() -> None:
     table = a_family("a")
     table.offer(policy=False).spec("j", role="regular")
     assert table.orders() == ["deleted j-variant-a"]
 
 
-def test_an_orphan_whose_job_ended_while_it_was_being_deleted_goes() -> None:
+def test_a_finished_orphan_that_was_being_deleted_is_deleted() -> None:
     table = a_family("a").status("j-variant-a", condition("Finished", True))
     table.meta("j-variant-a", deletion_timestamp=NOON)
     assert table.put("j", None).orders() == ["deleted j-variant-a"]
 
 
-def test_a_deletion_names_whom_it_means() -> None:
+def test_a_deletion_names_the_uid() -> None:
     table = a_family("a")
     uid = table.stored["j-variant-a"].metadata.uid
     table.put("j", None).orders()
@@ -314,14 +314,14 @@ def test_a_deletion_names_whom_it_means() -> None:
         ),
     ],
 )
-def test_a_queue_that_changes_changes_its_families(
+def test_a_changed_queue_changes_its_families(
     change: Callable[[FamilyTable], FamilyTable], expected: list[str]
 ) -> None:
     found = change(a_family()).orders()
     assert [one for one in found if not one.startswith("aggregated")] == expected
 
 
-def test_a_local_queue_that_is_back_leads_to_what_has_changed_meanwhile() -> None:
+def test_a_recreated_local_queue_uses_the_present_cluster_queue() -> None:
     table = a_family("a", "b")
     table.local_queue("lq", "").offer("a", "b", "c")
     assert "submitted j-variant-c" not in table.orders()
@@ -329,13 +329,13 @@ def test_a_local_queue_that_is_back_leads_to_what_has_changed_meanwhile() -> Non
     assert table.orders()[0] == "submitted j-variant-c"
 
 
-def test_a_flavor_that_goes_takes_the_admitted_variant_with_it() -> None:
+def test_a_removed_flavor_deletes_the_admitted_variant() -> None:
     table = a_family("a", "b")
     table.admit("b").follow()
     assert table.offer("a").orders()[0] == "deleted j-variant-b"
 
 
-def test_without_a_policy_an_admitted_family_keeps_what_runs() -> None:
+def test_without_a_policy_an_admitted_family_keeps_its_job() -> None:
     table = a_family()
     table.admit("demand").follow()
     table.offer(policy=False)
@@ -344,7 +344,7 @@ def test_without_a_policy_an_admitted_family_keeps_what_runs() -> None:
     assert list(table.family()) == [DEMAND]
 
 
-def test_what_runs_in_a_queue_that_the_family_has_left_stays() -> None:
+def test_a_variant_that_runs_in_the_former_queue_stays() -> None:
     table = a_family("a", "b")
     table.admit("b").follow()
     name = table.named("b")
@@ -355,7 +355,7 @@ def test_what_runs_in_a_queue_that_the_family_has_left_stays() -> None:
     assert name in table.family()
 
 
-def test_one_that_is_going_is_not_told_again_and_its_place_stays_taken() -> None:
+def test_a_terminating_variant_is_not_deleted_again_or_replaced() -> None:
     table = a_family("a", "b")
     table.meta("j-variant-a", deletion_timestamp=NOON)
     assert [one for one in table.orders() if not one.startswith("aggregated")] == []
@@ -366,7 +366,7 @@ def test_one_that_is_going_is_not_told_again_and_its_place_stays_taken() -> None
 # The parent. --------------------------------------------------------------------------------
 
 
-def test_the_parent_is_told_of_what_its_variants_say() -> None:
+def test_the_rows_of_a_parent_follow_its_variants() -> None:
     table = a_family("a", "b")
     assert [row.variant for row in table.stored["j"].status.variants] == ["a", "b"]
     table.later(1).status("j-variant-b", condition("QuotaReserved", False, "WaitingForQuota"))
@@ -375,9 +375,7 @@ def test_the_parent_is_told_of_what_its_variants_say() -> None:
     assert b.conditions[0].reason == "WaitingForQuota"
 
 
-def test_while_its_variants_move_a_parent_is_nudged_ten_times_a_second_and_once_at_the_end() -> (
-    None
-):
+def test_aggregations_of_a_parent_are_limited_to_ten_per_second() -> None:
     table = a_family("a", "b").later(1)
     nudges = []
     for step in range(30):
@@ -392,7 +390,7 @@ def test_while_its_variants_move_a_parent_is_nudged_ten_times_a_second_and_once_
     assert table.orders() == []
 
 
-def test_a_nudge_that_another_commit_makes_needless_in_time_is_never_given() -> None:
+def test_an_aggregation_that_became_needless_is_not_requested() -> None:
     table = FamilyTable(gather=GATHER).offer("a").workload()
     assert table.follow() == ["submitted j-variant-a"]
     assert table.core.wake() == table.now + GATHER

@@ -130,7 +130,7 @@ def test_unknown_fields_are_skipped() -> None:
     assert [one["step"] for one in play(scenario)] == [0]
 
 
-def test_answers_have_the_shape_that_the_scenarios_have() -> None:
+def test_results_have_the_format_of_the_scenarios() -> None:
     story = a_scenario(
         {"create": [a_workload("low", "3", second=1)]},
         SETTLE,
@@ -190,7 +190,7 @@ def an_answer(state: str = "Pending", cpu: int | None = None, **more: Any) -> di
         pytest.param([an_answer()], [an_answer(), an_answer()], 1, id="more answers than expected"),
     ],
 )
-def test_answers_are_compared_as_the_format_tells(
+def test_results_are_compared_by_the_rules_of_the_format(
     expected: list[dict[str, Any]], found: list[dict[str, Any]], want: int
 ) -> None:
     assert len(list(differences(expected, found))) == want

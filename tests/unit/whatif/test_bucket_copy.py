@@ -37,7 +37,7 @@ def a_town(**spec: Any) -> Town:
 # Copies. ------------------------------------------------------------------------------------
 
 
-def test_a_system_at_rest_is_copied_once_and_one_in_motion_twice(
+def test_a_settled_system_is_copied_once_and_another_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[BucketCopy] = []
@@ -58,7 +58,7 @@ def test_a_system_at_rest_is_copied_once_and_one_in_motion_twice(
     assert (reply.counts.starts, reply.counts.run) == (0, 2)
 
 
-def test_a_question_does_not_touch_what_it_is_asked_about() -> None:
+def test_a_simulation_does_not_change_the_entries() -> None:
     town = a_town()
     before = town.entries()
     values = [bytes(one.value or b"") for one in before]
@@ -67,13 +67,13 @@ def test_a_question_does_not_touch_what_it_is_asked_about() -> None:
     assert town.entries() == before
 
 
-def test_the_same_question_gets_the_same_answer() -> None:
+def test_the_same_request_gets_the_same_reply() -> None:
     town = a_town(preemption=LOWER)
     ask = a_job("x", "cq", cpu=2, priority=3)
     assert town.simulate(ask) == town.simulate(ask)
 
 
-def test_who_is_being_evicted_already_stops_with_and_without_the_change() -> None:
+def test_an_evicted_job_stops_with_and_without_the_change() -> None:
     town = a_town(preemption=LOWER)
     # Told to go, and still running: the copy is made in the middle of it.
     perform(town.copy, change_of(Simulate(objects=raws(a_job("high", "cq", priority=5)))))
@@ -105,7 +105,7 @@ def test_a_workload_that_finished_long_ago_may_be_deleted() -> None:
     assert (reply.error, [one.outcome for one in reply.results]) == ("", ["deleted"])
 
 
-def test_a_name_of_a_finished_workload_is_taken_as_it_is_for_apply() -> None:
+def test_the_name_of_a_finished_workload_is_used_as_for_apply() -> None:
     town = a_town()
     entries = with_a_long_finished(town)
     for cpu, outcome in ((1, "unchanged"), (2, "refused")):
@@ -114,14 +114,16 @@ def test_a_name_of_a_finished_workload_is_taken_as_it_is_for_apply() -> None:
         assert [one.outcome for one in reply.results] == [outcome]
 
 
-def test_what_goes_on_and_on_is_cut_off_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulation_that_does_not_settle_is_cut_off_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(copies, "WAVES_MAX", 0)
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 2}, stopPolicy="HoldAndDrain"))
     assert not reply.settled
     assert any("reached its limit before it settled" in one for one in reply.warnings)
 
 
-def test_values_that_nobody_can_read_are_left_out_and_said() -> None:
+def test_unreadable_values_are_left_out_with_a_warning() -> None:
     town = a_town()
     entries = [*town.entries(), BucketEntry("workload.ns.broken", b"{", 9_999)]
     entries.append(BucketEntry("clusterqueue.broken", b"[]", 9_999))
@@ -131,7 +133,7 @@ def test_values_that_nobody_can_read_are_left_out_and_said() -> None:
     assert any("2 keys of the bucket have unreadable values" in one for one in reply.warnings)
 
 
-def test_whoever_waits_for_a_time_waits_on() -> None:
+def test_a_workload_that_waits_for_a_time_keeps_waiting() -> None:
     town = Town()
     town.queue("cq", cpu={"spot": 1})
     town.submit("a", "cq")
@@ -148,7 +150,7 @@ def test_whoever_waits_for_a_time_waits_on() -> None:
     assert reply.counts.pending == 1
 
 
-def test_what_local_queues_have_consumed_counts() -> None:
+def test_consumed_usage_of_local_queues_counts() -> None:
     config = Config(admission_fair_sharing=AdmissionFairSharing(usage_half_life_time=timedelta(1)))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     queue = a_queue("cq", cpu={"spot": 0}, admissionScope=scope)
@@ -171,14 +173,14 @@ def a_cohort(name: str, parent: str) -> dict[str, Any]:
     return an_object("Cohort", name, {"parentName": parent})
 
 
-def test_cohorts_that_form_a_cycle_are_said() -> None:
+def test_a_cycle_of_cohorts_is_a_warning() -> None:
     town = Town(a_cohort("top", "left"))
     town.queue("cq", "left", cpu={"spot": 1})
     reply = town.simulate(a_cohort("left", "top"))
     assert any("its cohorts form a cycle" in one for one in reply.warnings)
 
 
-def test_what_was_wrong_before_is_not_said_again() -> None:
+def test_problems_that_existed_before_are_no_warnings() -> None:
     town = Town()
     town.queue("cq", cpu={"gold": 1})
     assert town.simulate(a_queue("other", cpu={"spot": 1})).warnings == ()
@@ -187,12 +189,12 @@ def test_what_was_wrong_before_is_not_said_again() -> None:
     assert warning.startswith("ClusterQueue other would be inactive")
 
 
-def test_a_local_queue_that_leads_nowhere_is_said() -> None:
+def test_a_local_queue_without_a_cluster_queue_is_a_warning() -> None:
     reply = a_town().simulate(a_local("new", "no-such-queue"))
     assert any("no-such-queue doesn't exist" in one for one in reply.warnings)
 
 
-def test_a_cohort_in_debt_is_named() -> None:
+def test_a_warning_names_a_cohort_above_its_limit() -> None:
     town = Town()
     town.queue("lender", "team", cpu={"spot": 2})
     town.queue("cq", "team", cpu={"spot": 0})
@@ -205,7 +207,7 @@ def test_a_cohort_in_debt_is_named() -> None:
 # Parts. -------------------------------------------------------------------------------------
 
 
-def test_a_long_answer_is_put_together_from_its_parts_in_any_order() -> None:
+def test_a_long_reply_is_joined_from_its_parts_in_any_order() -> None:
     rows = tuple(WouldWait(namespace="ns", name=f"w-{n}", message="x" * 100) for n in range(50))
     reply = SimulateReply(revision=7, waits=rows, warnings=("careful",))
     parts = in_parts(reply, size=1_000)
@@ -215,7 +217,7 @@ def test_a_long_answer_is_put_together_from_its_parts_in_any_order() -> None:
     assert joined(parts[::-1]) == reply
 
 
-def test_a_short_answer_is_one_message() -> None:
+def test_a_short_reply_is_one_message() -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 3}))
     assert in_parts(reply) == [reply]
     assert waits(reply) == {}

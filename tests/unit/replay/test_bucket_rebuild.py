@@ -280,7 +280,7 @@ def a_life(seed: int, *, falls: float = 0.0) -> House:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_bucket_at_any_revision_comes_out_as_it_was(seed: int) -> None:
+def test_the_bucket_is_rebuilt_at_any_revision(seed: int) -> None:
     house = a_life(seed)
     for seen in range(2, house.revision + 1, 7):
         past = rebuilt(house, seen)
@@ -290,7 +290,7 @@ def test_the_bucket_at_any_revision_comes_out_as_it_was(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_from_any_checkpoint_it_comes_out_the_same(seed: int) -> None:
+def test_the_bucket_is_rebuilt_from_any_checkpoint(seed: int) -> None:
     house = a_life(seed)
     assert house.checkpoints
     for taken in house.checkpoints:
@@ -301,7 +301,7 @@ def test_from_any_checkpoint_it_comes_out_the_same(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_a_leader_could_not_tell_of_is_found_by_its_heir(seed: int) -> None:
+def test_commits_that_a_leader_did_not_record_are_rebuilt(seed: int) -> None:
     """Times apart: of a commit that nobody told of it is not known when it was."""
     house = a_life(seed, falls=0.2)
 
@@ -325,7 +325,7 @@ def test_what_a_leader_could_not_tell_of_is_found_by_its_heir(seed: int) -> None
     assert len(past.unknown) <= 1
 
 
-def test_what_a_deployment_sets_about_time_counts_in_its_past_too() -> None:
+def test_time_settings_of_the_leader_are_used_in_a_rebuild() -> None:
     limits = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=5)))
     house = House(0, limits)
     me: dict[str, Any] = {"namespace": "ns", "name": "w"}
@@ -348,7 +348,7 @@ def test_what_a_deployment_sets_about_time_counts_in_its_past_too() -> None:
     assert rebuilt(house, house.revision).unknown == {"workload.ns.w"}
 
 
-def test_a_message_that_tells_of_no_object_is_named() -> None:
+def test_the_error_names_a_message_without_a_readable_object() -> None:
     heard = log_message(7, "admit.object.applied.x._.y", b"{", {}, NOON)
     with pytest.raises(CannotRebuild, match="message 7"):
         manifest_of(heard)
