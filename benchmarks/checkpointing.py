@@ -138,7 +138,7 @@ class Fleet:
     def ended(self) -> list[str]:
         """Services that have ended by themselves, with their last words."""
         return [
-            f"{name} ended with status {child.process.returncode}: {child.last_words()}"
+            f"{name} ended with status {child.process.returncode}: {child.last_log_line()}"
             for name, child in self._children.items()
             if not child.running
         ]

@@ -68,7 +68,7 @@ class Fleet:
         """A sentence for each service that ended by itself."""
         return [
             f"{name} ended by itself with {child.process.returncode}: "
-            f"{child.last_words()[:LAST_WORDS_MAX]}"
+            f"{child.last_log_line()[:LAST_WORDS_MAX]}"
             for name, child in self._children.items()
             if not child.running and child.pid not in self._ours
         ]

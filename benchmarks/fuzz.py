@@ -127,7 +127,7 @@ class Services:
         """Notes which ended by themselves, and starts them again."""
         for name, child in list(self.children.items()):
             if not child.running:
-                self.ended.append(f"{name}: {child.last_words()[:300]}")
+                self.ended.append(f"{name}: {child.last_log_line()[:300]}")
                 await self._start(name)
 
     async def kill(self, name: str) -> None:

@@ -72,7 +72,7 @@ def test_scale_multiplies_workloads_and_leaves_queues(
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param("cohorts: [", "no generator file", id="malformed YAML"),
+        pytest.param("cohorts: [", "not a generator file", id="malformed YAML"),
         pytest.param("cohorts: [{className: a, count: 1}]", "queuesSets", id="a missing field"),
         pytest.param("flavours: []", "flavours", id="an unknown field"),
         pytest.param(TWO_SETS.replace("1500m", "1.5.2"), "1.5.2", id="a quantity that is none"),

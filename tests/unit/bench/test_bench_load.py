@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import carry_out, submission
+from admittance.cli.bench.load import execute, submission
 from admittance.cli.bench.run import messages_stored, play
 from admittance.events import facts
 from admittance.events.codec import decode
@@ -99,7 +99,7 @@ class Toy:
 async def test_each_workload_is_submitted_and_finished_once(bus: Bus) -> None:
     toy = Toy(bus)
     await toy.start()
-    outcome = await asyncio.wait_for(carry_out(bus, PLAN), 20)
+    outcome = await asyncio.wait_for(execute(bus, PLAN), 20)
     assert outcome.trouble == ""
     assert outcome.finished == set(range(30))
     assert sorted(toy.said) == sorted(("finished", w.name, 7) for w in WORKLOADS)
@@ -110,7 +110,7 @@ async def test_each_workload_is_submitted_and_finished_once(bus: Bus) -> None:
 async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission(bus: Bus) -> None:
     toy = Toy(bus, evict="w-3")
     await toy.start()
-    outcome = await asyncio.wait_for(carry_out(bus, PLAN), 20)
+    outcome = await asyncio.wait_for(execute(bus, PLAN), 20)
     assert outcome.evictions == 1
     assert outcome.finished == set(range(30))
     assert [said for said in toy.said if said[1] == "w-3"] == [

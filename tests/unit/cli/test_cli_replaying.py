@@ -29,7 +29,7 @@ def test_each_scenario_is_one_line_in_the_order_of_the_files(
 ) -> None:
     files = [put(tmp_path, name) for name in ("b", "a", "c")]
     for crowd in (3, 100):  # by several processes, and by one
-        monkeypatch.setattr(replay, "CROWD", crowd)
+        monkeypatch.setattr(replay, "PARALLEL_MIN", crowd)
         assert invoke(["replay", *files]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert [json.loads(line) for line in lines] == [

@@ -1,8 +1,8 @@
-"""Kueue's generator files, read into a plan: which queues, and which workload when.
+"""Reads Kueue's generator files into a plan of queues and workloads, and creates the queues.
 
-The shape of the files is that of Kueue's scheduler performance test: cohorts of ClusterQueues,
-each with sets of workloads that are created one after the other. As there, the first workload of
-a set comes one interval after the start.
+The files have the shape of Kueue's scheduler performance test: cohorts of ClusterQueues, each with
+sets of workloads that are created one after the other. As there, the first workload of a set is
+created one interval after the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError, Unavailable
 
 RESOURCE = "cpu"
-"""What the files count; they name no resource."""
+"""The resource of all quantities; the files name none."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class QueuesSet(_Part, frozen=True, kw_only=True):
 
 
 class CohortsSet(_Part, frozen=True, kw_only=True):
-    """``count`` cohorts alike."""
+    """``count`` equal cohorts."""
 
     count: int
     queues_sets: tuple[QueuesSet, ...]
@@ -75,9 +75,9 @@ class Generator(
 
 class PlannedQueue(NamedTuple):
     """A ClusterQueue with its LocalQueue of the same name in ``namespace``. Quotas in millicores;
-    ``borrowing`` None: without limit. ``checks``: names of its admission checks. ``variants``: with
-    concurrent admission on so many flavors (0: one flavor, and regular workloads), of which the
-    first ``full`` have no quota, and the others ``nominal`` each."""
+    ``borrowing`` None: without limit. ``checks``: names of its admission checks. ``variants``:
+    number of flavors of a queue with concurrent admission; 0: one flavor, without it. The first
+    ``full`` of them have no quota, the others ``nominal`` each."""
 
     name: str
     class_name: str
@@ -95,7 +95,7 @@ class PlannedQueue(NamedTuple):
 
 class PlannedWorkload(NamedTuple):
     """``at`` and ``runtime`` in seconds, ``request`` in millicores, ``queue`` an index.
-    ``flavors``: that it may have; none named: any."""
+    ``flavors``: the allowed ones; empty: any."""
 
     at: float
     runtime: float
@@ -115,20 +115,20 @@ class Plan(NamedTuple):
 
 
 def read(path: Path) -> Generator:
-    """The generator file at path. Raises SetupError naming file, field and why."""
+    """Reads a generator file. Raises SetupError with the file, the field and the problem."""
     try:
         return msgspec.convert(yaml.safe_load(path.read_bytes()), Generator)
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise SetupError(f"{path}: no generator file: {' '.join(str(error).split())}") from None
+        raise SetupError(f"{path}: not a generator file: {' '.join(str(error).split())}") from None
 
 
 def plan(generator: Generator, *, scale: float = 1.0) -> Plan:
-    """Every queue and every workload of generator.
+    """All queues and workloads of a generator file.
 
-    scale multiplies the number of workloads; a set keeps at least one. Raises SetupError for a
-    quantity that is none.
+    ``scale`` multiplies the number of workloads; a set keeps at least one. Raises SetupError for a
+    bad quantity.
     """
     queues: list[PlannedQueue] = []
     workloads: list[PlannedWorkload] = []
@@ -198,7 +198,7 @@ def _amount(quantity: str | int | float) -> int:
 
 FLAVOR: Final = "bench"
 TOGETHER: Final = 200
-"""Manifests in one request; a payload must stay well below one MiB."""
+"""Manifests in one request; a payload must be well below one MiB."""
 
 _encode = msgspec.json.Encoder().encode
 _applied = msgspec.json.Decoder(ApplyReply)
@@ -256,8 +256,8 @@ def checks_of(plan: Plan) -> list[str]:
 
 
 async def state(bus: Bus, deadline: float) -> QueuesReply:
-    """Counters and usage of all ClusterQueues. Raises Unavailable after deadline, in monotonic
-    seconds."""
+    """Counters and usage of all ClusterQueues. Raises Unavailable after the deadline (monotonic
+    seconds)."""
     return _queues.decode(
         await ask(bus, "admit.api.queues", _encode(Queues(local_queues=False)), deadline)
     )

@@ -1,4 +1,4 @@
-"""The plan carried out against a live system: submissions in time, and the runner's part."""
+"""Executes a plan against a live system: submits workloads on time and plays the runner."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.tasks import set_within
 
 IN_FLIGHT_MAX: Final = 2000
-"""Submissions not yet acknowledged; the server's queue per stream has an end."""
+"""Submissions not yet acknowledged; the server limits its queue per stream."""
 SAMPLE_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 60.0
-"""Without any admission or end for so long, and nothing left to create, it is over."""
+"""The run ends this long after the last admission or finish, once all are submitted."""
 
 _encode = msgspec.json.Encoder().encode
 _settled = msgspec.json.Decoder(SettledReply)
@@ -51,11 +51,9 @@ class Stalled(AdmittanceError):
     """The system stopped admitting."""
 
 
-async def carry_out(bus: Bus, plan: Plan) -> Outcome:
-    """Creates every workload at its time and ends it after its runtime; returns when all ended.
-
-    The wall time ends when the last end has had its effect, as the system itself says.
-    """
+async def execute(bus: Bus, plan: Plan) -> Outcome:
+    """Submits each workload at its time and finishes it after its runtime; returns when all have
+    finished. Wall time ends when the system has applied the last fact."""
     publisher = Publisher(bus)
     publishing = asyncio.create_task(publisher.run())
     jobs = SimulatedRunner(plan, publisher)
@@ -117,7 +115,7 @@ async def _submit(plan: Plan, publisher: Publisher, created: list[float], starte
 async def _watch(
     jobs: SimulatedRunner, publisher: Publisher, submitting: asyncio.Task[None]
 ) -> None:
-    """Waits for the end of everything. Raises Stalled when nothing happens any more."""
+    """Waits until all workloads have finished. Raises Stalled if nothing happens any more."""
     try:
         while True:
             if await set_within(jobs.done, 1.0):
@@ -137,7 +135,7 @@ async def _watch(
 
 
 async def until_settled(bus: Bus, sequence: int, *, patience: float = 30.0) -> None:
-    """Waits until every fact up to sequence has had its effect. Raises Unavailable."""
+    """Waits until all facts up to sequence are applied. Raises Unavailable."""
     deadline = clock.monotonic() + patience
     data = _encode(Settled(sequence=sequence))
     while True:
@@ -145,7 +143,7 @@ async def until_settled(bus: Bus, sequence: int, *, patience: float = 30.0) -> N
         if not reply.error:
             return
         if clock.monotonic() > deadline:
-            raise Unavailable(f"the last facts had no effect in time: {reply.error}")
+            raise Unavailable(f"the last facts were not applied in time: {reply.error}")
         await asyncio.sleep(0.01)
 
 
@@ -166,7 +164,7 @@ async def _sample(bus: Bus, plan: Plan, usage: list[dict[str, float]]) -> None:
 
 def submission(workload: PlannedWorkload, namespace: str, queue: str) -> bytes:
     """The payload of ``admit.workload.submitted`` for one workload of the plan."""
-    # Written out: names of a plan need no escape in JSON, and the load should cost next to nothing.
+    # Not encoded: names of a plan need no escape in JSON, and the load must cost little CPU.
     only = ",".join(f'"{name}"' for name in workload.flavors)
     only = f'"admissionConstraints":{{"allowedResourceFlavors":[{only}]}},' if only else ""
     return (
@@ -174,7 +172,7 @@ def submission(workload: PlannedWorkload, namespace: str, queue: str) -> bytes:
         '{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":'
         f'{{"name":"{workload.name}","namespace":"{namespace}"}},"spec":{{"queueName":"{queue}",'
         f'"priority":{workload.priority},{only}"podSets":[{{"name":"main","count":1,"template":'
-        '{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"mimicked",'
+        '{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"simulated",'
         f'"resources":{{"requests":{{"{RESOURCE}":"{render(RESOURCE, workload.request)}"}}}}}}]}}}}'
         "}]}}}"
     ).encode()
@@ -191,8 +189,8 @@ _asked = msgspec.json.Decoder(_Asked)
 
 
 class SimulatedController:
-    """Hears `check.requested`, says `check.reported`. A request heard twice is answered twice,
-    as controllers may."""
+    """A check controller that reports Ready. It answers a repeated request again, as controllers
+    may."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -204,7 +202,7 @@ class SimulatedController:
         # Names of a plan need no escape in JSON.
         verdict = (
             f'{{"namespace":"{asked.namespace}","name":"{asked.name}","check":"{asked.check}",'
-            f'"cycle":{asked.cycle},"state":"Ready","message":"as always"}}'
+            f'"cycle":{asked.cycle},"state":"Ready","message":"always ready"}}'
         )
         self._publisher.publish(f"admit.check.reported.{rest}", verdict.encode())
 
@@ -217,11 +215,11 @@ _revision = msgspec.json.Decoder(_Revision)
 
 
 class SimulatedRunner:
-    """Hears `admitted` and `evicted`, says `finished` and `stopped`.
+    """The runner's part: publishes `stopped` after `evicted`, and `finished` when the runtime after
+    `admitted` is over.
 
     Lists are indexed like the plan's workloads; times are monotonic seconds, 0.0: not yet.
-    ``admitted_at`` is that of the first admission. ``finished`` are indices. A fact heard twice is
-    acted on once.
+    ``admitted_at``: of the first admission. ``finished``: indices. A repeated fact has no effect.
     """
 
     def __init__(self, plan: Plan, publisher: Publisher) -> None:
@@ -260,7 +258,7 @@ class SimulatedRunner:
         if revision <= self._running[index] or revision <= self._evicted[index]:
             return
         self._running[index] = revision
-        # Admitted again after its end was said: the eviction was first, and its end did not count.
+        # It was evicted before it finished, and is admitted again: its `finished` did not count.
         self.finished.discard(index)
         if not self.admitted_at[index]:
             self.admitted_at[index] = self.heard_at
@@ -285,7 +283,7 @@ class SimulatedRunner:
             self._timer = self._loop.call_later(delay, self._end)
 
     def _end(self) -> None:
-        # The loop's timers are good to a millisecond: what is due within one ends in this turn.
+        # Timers of the loop are precise to a millisecond: finish all that are due within one.
         until = clock.monotonic() + 0.0005
         while self._due and self._due[0][0] <= until:
             _, index, revision = heapq.heappop(self._due)
@@ -309,12 +307,10 @@ _ack = msgspec.json.Decoder(Ack)
 
 
 class Publisher:
-    """What the load says. `say` never waits; what is said within one turn of the loop leaves in
-    one write.
+    """Publishes facts. `publish` never waits; facts of one turn of the loop are sent in one write.
 
-    ``refused`` keeps the server's words for what it did not take; ``sequence`` is the newest one
-    that it gave. What a broken connection loses is not said again: a benchmark that survives one
-    would measure something else.
+    ``refused``: errors of the server. ``sequence``: the newest one that it assigned. Facts that a
+    broken connection loses are not published again: the benchmark would measure something else.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -328,7 +324,7 @@ class Publisher:
         self.refused: list[str] = []
 
     async def run(self) -> None:
-        """Writes what was said, until cancelled."""
+        """Sends what was published, until cancelled."""
         subscription = await self._bus.nc.listen(self._inbox, self._on_ack)
         try:
             while True:
@@ -348,11 +344,11 @@ class Publisher:
 
     @property
     def in_flight(self) -> int:
-        """How many were said and not yet answered."""
+        """Number of facts that are not acknowledged yet."""
         return self.sent - self.acknowledged
 
     async def until_acknowledged(self, timeout: float = 10.0) -> None:
-        """Waits until everything said is answered. Raises TimeoutError."""
+        """Waits until all facts are acknowledged. Raises TimeoutError."""
         deadline = clock.monotonic() + timeout
         while self.in_flight:
             if clock.monotonic() > deadline:
@@ -362,7 +358,7 @@ class Publisher:
     def _on_ack(self, _subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         self.acknowledged += 1
         if not data:
-            self.refused.append("no stream takes the facts")
+            self.refused.append("no stream stores these subjects")
             return
         ack = _ack.decode(data)
         if ack.error is not None:

@@ -1,4 +1,4 @@
-"""The figures of one run, and how they are told."""
+"""The figures of one run, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Delay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The JSON of `admit bench`; names and meanings are those of the public face.
+    """The JSON of `admit bench`, which other programs read.
 
-    ``finished`` and ``trouble`` tell whether the run was whole. ``cpuMsPerWorkload`` leaves out
-    ``loadGenerator``, which is this process.
+    The run is complete if ``finished`` equals ``workloads`` and ``trouble`` is empty.
+    ``cpuMsPerWorkload`` leaves out ``loadGenerator``, which is this process.
     """
 
     wall_seconds: float
@@ -84,7 +84,7 @@ def report(
 
 
 def usage_by_class(plan: Plan, samples: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Per class of ClusterQueues: mean over the run of what was used of the nominal quota."""
+    """By class of ClusterQueues: the used share of the nominal quota in percent, on average."""
     shares: dict[str, list[float]] = defaultdict(list)
     for sample in samples:
         for queue in plan.queues:
@@ -93,7 +93,7 @@ def usage_by_class(plan: Plan, samples: Sequence[dict[str, float]]) -> dict[str,
 
 
 def delays_by_class(plan: Plan, outcome: Outcome) -> dict[str, Delay]:
-    """Per class of workloads: from the creation to the first admission."""
+    """By class of workloads: time from the creation to the first admission."""
     delays: dict[str, list[float]] = defaultdict(list)
     moments = zip(plan.workloads, outcome.created_at, outcome.admitted_at, strict=True)
     for workload, created, admitted in moments:
@@ -117,8 +117,8 @@ def write(found: Report, path: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
 
 
-def told(found: Report) -> list[str]:
-    """The report for people, a line each."""
+def lines_of(found: Report) -> list[str]:
+    """The report as text."""
     mib = 1 << 20
     lines = [
         f"{found.finished} of {found.workloads} workloads finished in {found.wall_seconds:.1f} s "
@@ -138,7 +138,7 @@ def told(found: Report) -> list[str]:
     lines += [
         f"evictions                      {found.evictions}",
         f"CPU                            {found.cpu_ms_per_workload:.2f} ms a workload",
-        f"memory at the peak             {found.peak_memory_bytes / mib:.0f} MiB",
+        f"peak memory                    {found.peak_memory_bytes / mib:.0f} MiB",
         f"messages stored                {found.persisted_messages_per_second:.0f} a second; "
         f"the server alone takes {found.bus_raw_publish_per_second:.0f}",
     ]
@@ -147,16 +147,17 @@ def told(found: Report) -> list[str]:
         for use in (*found.processes, found.load_generator)
     ]
     if found.trouble:
-        lines.append(f"NOT WHOLE: {found.trouble}")
+        lines.append(f"INCOMPLETE: {found.trouble}")
     return lines
 
 
 def lower_bound_seconds(plan: Plan) -> float:
-    """Seconds that a perfect scheduler without any delay would need, at the least.
+    """Seconds that a scheduler without any delay would need at least.
 
-    The greatest of: a workload's creation and its runtime; and per cohort and per ClusterQueue,
-    for any moment, that moment and the time in which the full quota does all work created from
-    then on. A queue may use its own quota and what it may borrow, never more than its cohort has.
+    It is the greatest of these sums: the creation time of a workload and its runtime; and for any
+    cohort or ClusterQueue and any moment, that moment and the time that its full quota needs for
+    all work created later. A queue may use its own quota and what it may borrow, at most the quota
+    of its cohort.
     """
     bound = max((w.at + w.runtime for w in plan.workloads), default=0.0)
     by_queue: dict[int, list[PlannedWorkload]] = defaultdict(list)
@@ -179,7 +180,7 @@ def lower_bound_seconds(plan: Plan) -> float:
 
 
 def _drained(workloads: Iterable[PlannedWorkload], quota: int) -> float:
-    """When the work is done at the earliest; workloads come in the order of their creation."""
+    """The earliest moment at which the quota has done the work of these workloads."""
     if quota <= 0:
         return float("inf")
     bound = 0.0
@@ -191,8 +192,8 @@ def _drained(workloads: Iterable[PlannedWorkload], quota: int) -> float:
 
 
 def useful_usage_percent(plan: Plan, finished: Iterable[int], wall_seconds: float) -> float:
-    """How much of the quota did work that counted: runtime times request of the finished
-    workloads (indices into the plan), of quota times wall time."""
+    """Share of the quota that finished workloads used: the sum of runtime times request over quota
+    times wall time. ``finished``: indices into the plan."""
     work = sum(plan.workloads[i].runtime * plan.workloads[i].request for i in finished)
     quota = sum(queue.nominal for queue in plan.queues)
     return 100 * work / (quota * wall_seconds) if quota and wall_seconds else 0.0

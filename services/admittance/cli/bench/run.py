@@ -16,8 +16,8 @@ import psutil
 from admittance.cli.bench import generator as queues
 from admittance.cli.bench import system as measure
 from admittance.cli.bench.generator import Plan, plan, read
-from admittance.cli.bench.load import Outcome, carry_out
-from admittance.cli.bench.report import Report, report, told, write
+from admittance.cli.bench.load import Outcome, execute
+from admittance.cli.bench.report import Report, lines_of, report, write
 from admittance.cli.bench.system import embedded
 from admittance.events import subjects
 from admittance.runtime import clock
@@ -35,11 +35,12 @@ def run(
     nats_url: str | None = None,
     as_json: bool = False,
 ) -> int:
-    """Plays generator, prints the figures, writes them to json_path; 0 when all finished.
+    """Plays a generator file, prints the figures and writes them to json_path; returns 0 if all
+    workloads finished.
 
-    Without nats_url the embedded system is started as a child on a temporary data folder. With it
-    the processes are found by their connections to that server, as far as they run here. Raises
-    SetupError: the file, the system, the server.
+    Without nats_url an embedded system is started as a child on a temporary data folder. With it,
+    processes of this machine are found by their connections to that server. Raises SetupError for
+    trouble with the file, the system or the server.
     """
     what = plan(read(generator), scale=scale)
     found = measured(what, nats_url)
@@ -48,7 +49,7 @@ def run(
     if as_json:
         lines = [msgspec.json.format(msgspec.json.encode(found), indent=2).decode()]
     else:
-        lines = told(found)
+        lines = lines_of(found)
     sys.stdout.write("\n".join([*lines, ""]))
     return 0 if found.finished == found.workloads and not found.trouble else 1
 
@@ -60,8 +61,7 @@ def measured(what: Plan, nats_url: str | None) -> Report:
 
 
 def main_of(command: Callable[[], list[str]]) -> None:
-    """Runs command as a program: its lines to standard output, trouble as one line to standard
-    error with exit status 1."""
+    """Runs command as a program: prints its lines, or its error with exit status 1."""
     try:
         lines = command()
     except AdmittanceError as error:
@@ -71,14 +71,14 @@ def main_of(command: Callable[[], list[str]]) -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes a loop quick enough to load the system without taking its cores."""
+    """Returns the factory of a fast event loop, which leaves the cores to the system."""
     import uvloop
 
     return uvloop.new_event_loop
 
 
 async def outcome_of(what: Plan, nats_url: str | None) -> tuple[Report, Outcome]:
-    """The figures of one plan, and what they were made from."""
+    """The figures of one plan, and the outcome that they are computed from."""
     async with system(nats_url) as (url, find):
         bus = await Bus.connect(
             url, name="admit-bench", creds=os.environ.get("ADMIT_NATS_CREDS") or None
@@ -90,18 +90,18 @@ async def outcome_of(what: Plan, nats_url: str | None) -> tuple[Report, Outcome]
 
 
 async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
-    """Creates the queues, carries out the plan, and measures the processes that find names."""
+    """Creates the queues, executes the plan, and measures the processes that ``find`` returns."""
     await queues.create(bus, what)
     meter = measure.Meter(find)
     own = measure.Meter(lambda: [psutil.Process()])
     before = await messages_stored(bus)
     meter.start()
     own.start()
-    outcome = await carry_out(bus, what)
+    outcome = await execute(bus, what)
     processes = meter.stop()
     load_generator = own.stop()[0]
     persisted = await messages_stored(bus) - before
-    # Afterwards, so that it costs the system neither memory nor time; the same server, as warm.
+    # After the run, so that it does not disturb the run; on the same warm server.
     raw_per_second = await publish_per_second(bus)
     made = report(
         what,
@@ -117,7 +117,7 @@ async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
 
 @asynccontextmanager
 async def system(nats_url: str | None) -> AsyncIterator[tuple[str, Find]]:
-    """Where the system under test is, an embedded one unless a URL is given, and its processes."""
+    """URL and processes of the system under test; an embedded one unless a URL is given."""
     if nats_url is not None:
         found = measure.connected(nats_url)
         yield nats_url, lambda: found
@@ -130,11 +130,11 @@ STREAM: Final = "ADMITTANCE_BENCH_RAW"
 SUBJECT: Final = "admittance_bench.raw"
 MESSAGES: Final = 20_000
 BYTES: Final = 600
-"""About a fact's size."""
+"""About the size of a fact."""
 
 
 async def publish_per_second(bus: Bus) -> float:
-    """Pipelined publications a second into a file stream of our own, removed afterwards."""
+    """Pipelined publications a second into a temporary file stream."""
     await bus.api(
         f"STREAM.CREATE.{STREAM}",
         {"name": STREAM, "subjects": [SUBJECT], "retention": "limits", "storage": "file"},
@@ -158,7 +158,7 @@ MEASURED_STREAMS: Final = (
 
 
 async def messages_stored(bus: Bus, streams: Sequence[str] = MEASURED_STREAMS) -> int:
-    """How many messages these streams have taken, ever; one that is missing has taken none."""
+    """Number of messages ever stored in these streams; 0 for a missing one."""
     count = 0
     for stream in streams:
         try:

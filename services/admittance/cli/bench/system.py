@@ -1,4 +1,4 @@
-"""The system under test: one that we start as a child, or one that runs already."""
+"""The system under test as a child process, and CPU and memory of its processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Child:
         return self.process.returncode is None
 
     async def ready(self, timeout: float = READY_SECONDS) -> str:
-        """Waits for the line ``ready nats://…`` and answers the URL. Raises SetupError."""
+        """Waits for the line ``ready nats://…`` and returns the URL. Raises SetupError."""
         assert self.process.stdout is not None
         try:
             async with asyncio.timeout(timeout):
@@ -49,11 +49,11 @@ class Child:
                         self.url = words[1]
                         return self.url
         except TimeoutError:
-            raise SetupError(f"the system was not ready in time: {self.last_words()}") from None
-        raise SetupError(f"the system ended at its start: {self.last_words()}")
+            raise SetupError(f"the system was not ready in time: {self.last_log_line()}") from None
+        raise SetupError(f"the system ended at its start: {self.last_log_line()}")
 
     async def stop(self) -> int:
-        """Ends it in order, with force when it does not; its exit status."""
+        """Ends it, by force if it takes too long; returns the exit status."""
         if self.running:
             self.process.terminate()
             try:
@@ -68,16 +68,16 @@ class Child:
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
 
-    def last_words(self) -> str:
-        """The last line that it logged."""
+    def last_log_line(self) -> str:
+        """Its last log line."""
         with suppress(OSError):
             lines = self.log.read_text(errors="replace").split("\n")
-            return next((line for line in reversed(lines) if line.strip()), "no word")
-        return "no word"
+            return next((line for line in reversed(lines) if line.strip()), "nothing logged")
+        return "nothing logged"
 
 
 async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Child:
-    """Starts `admit` with arguments; it has not come up yet."""
+    """Starts `admit` with arguments; does not wait until it is ready."""
     command = Path(sys.executable).parent / "admit"
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
@@ -93,7 +93,7 @@ async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | No
 
 @asynccontextmanager
 async def embedded(*arguments: str) -> AsyncIterator[Child]:
-    """`admit up` with further arguments on a temporary data folder, ready; ended afterwards."""
+    """`admit up` with these arguments on a temporary data folder, ready; ended afterwards."""
     with tempfile.TemporaryDirectory(prefix="admit-bench-") as folder:
         data = Path(folder) / "data"
         child = await start(
@@ -119,9 +119,9 @@ class ProcessUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Meter:
-    """Watches processes from `start` to `stop`; those that appear meanwhile are found too.
+    """Samples processes from `start` to `stop`, also those that start meanwhile.
 
-    ``peak_memory_bytes`` is the greatest sum of all resident sets at one moment.
+    ``peak_memory_bytes``: the greatest sum of all resident sets at one moment.
     """
 
     def __init__(self, find: Callable[[], Iterable[psutil.Process]]) -> None:
@@ -134,7 +134,7 @@ class Meter:
         self.peak_memory_bytes = 0
 
     def start(self) -> None:
-        """From here on CPU counts."""
+        """Starts to count CPU seconds."""
         self._sample()
         self._before = dict(self._cpu)
         self._task = asyncio.create_task(self._run())
@@ -163,7 +163,7 @@ class Meter:
     def _sample(self) -> None:
         together = 0
         for process in self._find():
-            # A process may end between any two of these calls; what was seen of it stays counted.
+            # A process may end between any two of these calls; its last sample counts.
             with suppress(psutil.Error):
                 times = process.cpu_times()
                 memory = process.memory_info().rss
@@ -185,9 +185,9 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def connected(url: str) -> list[psutil.Process]:
-    """Local processes that serve url or are connected to it, this one apart.
+    """Local processes that serve url or are connected to it, except this one.
 
-    For a system started elsewhere; processes on other machines are not found.
+    Processes on other machines are not found.
     """
     port = urlsplit(url.split(",")[0]).port or 4222
     found: list[psutil.Process] = []

@@ -13,7 +13,7 @@ import msgspec
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import Link, link
-from admittance.cli.support.options import Call, Output
+from admittance.cli.support.options import Call
 from admittance.control.checkpoint import BadCheckpoint, unpack
 from admittance.control.commit import LogMessage
 from admittance.events import subjects
@@ -53,15 +53,12 @@ async def replay_decision(call: Call, sequence: int) -> int:
         target = await _target(found, sequence)
         config = await _config(bus, target)
         try:
-            pictures, sources, before = await gather(bus, target)
-            repetition = repeat(target, before, lambda seen: pictures[seen], config)
+            snapshots, sources, before = await gather(bus, target)
+            repetition = repeat(target, before, lambda seen: snapshots[seen], config)
         except (CannotRebuild, CannotRepeat) as error:
             raise BadInput(f"decision {sequence} cannot be repeated: {error}") from None
     _show(call, target, repetition, sources)
     return 1 if repetition.differences else 0
-
-
-# What there is. -----------------------------------------------------------------------------
 
 
 async def _target(found: Link, sequence: int) -> LoggedDecision:
@@ -86,14 +83,14 @@ async def _target(found: Link, sequence: int) -> LoggedDecision:
     )
     target = logged_decision(heard)
     if target is None:
-        raise BadInput(f"message {sequence}, {heard.subject}, is no decision of a scheduler")
+        raise BadInput(f"message {sequence}, {heard.subject}, is not a decision of a scheduler")
     if target.decision.time is None:
         raise BadInput(f"decision {sequence} does not say when it was made")
     return target
 
 
 async def _config(bus: Bus, target: LoggedDecision) -> Config:
-    """Configuration of the scheduler that made the decision, from its epoch."""
+    """The configuration of the scheduler that made the decision, from its epoch."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": target.epoch})
         said = _epoch.decode(base64.b64decode(answer["message"].get("data", "")))
@@ -103,12 +100,7 @@ async def _config(bus: Bus, target: LoggedDecision) -> Config:
             raise
         return Config()
     except BROKEN as error:
-        raise BadInput(
-            f"epoch {target.epoch} tells of settings that are not known here: {error}"
-        ) from None
-
-
-# What is told. ------------------------------------------------------------------------------
+        raise BadInput(f"epoch {target.epoch} has unknown settings: {error}") from None
 
 
 def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequence[Source]) -> None:
@@ -132,13 +124,8 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
         "differences": found.differences,
         "now": found.made,
     }
-    match call.output:
-        case Output.JSON:
-            output.show_json(shown)
-            return
-        case Output.YAML:
-            output.show_yaml(shown)
-            return
+    if output.show_value(shown, call.output):
+        return
     facts = sum(one.facts for one in sources)
     begin = f"checkpoint {sources[-1].checkpoint}" if sources[-1].checkpoint else "the first fact"
     output.say(
@@ -149,7 +136,7 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
     output.say(f"logged: {text}")
     output.say(
         f"decided from: revision {decision.seen} of the bucket: workloads {found.workloads:,}, "
-        f"objects {found.objects:,}, decisions on their way {found.inflight:,}; "
+        f"objects {found.objects:,}, decisions in flight {found.inflight:,}; "
         f"rebuilt from {begin} and {facts:,} facts"
     )
     if found.turns:
@@ -162,14 +149,14 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
 
 PAGE: Final = 500
 PATIENCE_SECONDS: Final = 5.0
-"""How long a decision that was just made may take until the workload-controller tells of it."""
+"""How long the workload-controller may take to record the commit of a new decision."""
 
 _READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
 
 
 class Source(NamedTuple):
-    """Where a picture was rebuilt from: a checkpoint's id, or "" for the first fact; and how many
-    facts were folded."""
+    """``checkpoint``: from which a snapshot was rebuilt; "": from the first fact. ``facts``: number
+    of facts applied to it."""
 
     checkpoint: str
     facts: int
@@ -178,35 +165,35 @@ class Source(NamedTuple):
 async def gather(
     bus: Bus, target: LoggedDecision
 ) -> tuple[dict[int, Sequence[BucketEntry]], list[Source], list[LoggedDecision]]:
-    """The bucket at each needed revision, and the decisions before the target."""
-    pictures: dict[int, Sequence[BucketEntry]] = {}
+    """Snapshots of the bucket at each needed revision, and the decisions before the target."""
+    snapshots: dict[int, Sequence[BucketEntry]] = {}
     sources: list[Source] = []
     before: dict[int, LoggedDecision] = {}
     for seen in revisions_needed(target.decision):
-        if seen in pictures:
+        if seen in snapshots:
             continue
-        pictures[seen], source, decisions = await _rebuild(bus, target, seen)
+        snapshots[seen], source, decisions = await _rebuild(bus, target, seen)
         sources.append(source)
         before |= {one.sequence: one for one in decisions}
-    return pictures, sources, [before[sequence] for sequence in sorted(before)]
+    return snapshots, sources, [before[sequence] for sequence in sorted(before)]
 
 
 async def _rebuild(
     bus: Bus, target: LoggedDecision, seen: int
 ) -> tuple[list[BucketEntry], Source, list[LoggedDecision]]:
     made, rows = await _start(bus, seen)
-    words = await _words(bus, made.told if made is not None else 0, target.sequence)
-    if (made is None and not words[0].begins) or any(word.gap for word in words):
+    records = await _commits(bus, made.told if made is not None else 0, target.sequence)
+    if (made is None and not records[0].begins) or any(one.gap for one in records):
         raise CannotRebuild("some commits before it were not recorded by their leader")
     through = made.through if made is not None else 0
     start = Start(made.revision, made.floor) if made is not None else Start()
     objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
     past = BucketRebuild(start, rows, objects, seen=seen)
-    limits = {epoch: await _limits(bus, epoch) for epoch in {word.epoch for word in words}}
+    limits = {epoch: await _limits(bus, epoch) for epoch in {one.epoch for one in records}}
     facts = _messages(bus, ["admit.>"], through)
     decisions: list[LoggedDecision] = []
     heard = folded = 0
-    for word, commit in _behind(words, through, start.revision):
+    for record, commit in _after(records, through, start.revision):
         upto = max(commit.through, *(one.fact for one in commit.adopted), 0)
         batch: list[LogMessage] = []
         while heard < upto:
@@ -219,7 +206,7 @@ async def _rebuild(
         batch = [one for one in batch if _is_read(one.subject)]
         past.hear(batch)
         folded += len(batch)
-        if not past.perform(commit, word.floor, limits[word.epoch]):
+        if not past.perform(commit, record.floor, limits[record.epoch]):
             break
         # Decisions that are applied and seen are no longer in flight.
         done = commit.through if not commit.unsure else 0
@@ -234,7 +221,7 @@ async def _rebuild(
 
 
 async def _limits(bus: Bus, epoch: int) -> Limits:
-    """Limits of that leader of the workload-controller, from its epoch."""
+    """The limits of that leader of the workload-controller, from its epoch."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": epoch})
         return limits_from(_epoch.decode(base64.b64decode(answer["message"]["data"])).config)
@@ -243,7 +230,7 @@ async def _limits(bus: Bus, epoch: int) -> Limits:
             raise
         return Limits()
     except (KeyError, *BROKEN) as error:
-        raise BadInput(f"epoch {epoch} tells of limits that are not known here: {error}") from None
+        raise BadInput(f"epoch {epoch} has unknown limits: {error}") from None
 
 
 def _note(decisions: list[LoggedDecision], heard: LogMessage, target: LoggedDecision) -> None:
@@ -272,13 +259,13 @@ async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[A
     if first <= 1:
         return None, ()
     raise CannotRebuild(
-        f"neither all facts up to revision {seen} nor a checkpoint before it are kept any more"
+        f"the log has neither all facts up to revision {seen} nor a checkpoint before it"
     )
 
 
-async def _words(bus: Bus, after: int, sequence: int) -> list[Commits]:
-    """What was told of commits behind that place, up to the one that dealt with the sequence."""
-    words: list[Commits] = []
+async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
+    """The recorded commits after that place, up to the one that includes the sequence."""
+    records: list[Commits] = []
     deadline = clock.monotonic() + PATIENCE_SECONDS
     while True:
         page = await past(
@@ -286,32 +273,33 @@ async def _words(bus: Bus, after: int, sequence: int) -> list[Commits]:
         )
         for one in page:
             try:
-                word = read_commits(one.data)
+                record = read_commits(one.data)
             except Unreadable:
-                continue  # Of another hand; what leaders told stands beside it.
-            words.append(word)
-            if any(commit.through >= sequence for commit in word.commits):
-                return words
+                continue  # Not written by a leader.
+            records.append(record)
+            if any(commit.through >= sequence for commit in record.commits):
+                return records
         if page:
             after = page[-1].sequence
             continue
         if clock.monotonic() > deadline:
             raise BadInput(
-                f"decision {sequence} cannot be repeated: the workload-controller has not told of "
-                "any commit behind it; is it running?"
+                f"decision {sequence} cannot be repeated: the workload-controller has recorded no "
+                "later commit; is it running?"
             )
         await asyncio.sleep(0.1)
 
 
-def _behind(
-    words: Sequence[Commits], through: int, revision: int
+def _after(
+    records: Sequence[Commits], through: int, revision: int
 ) -> list[tuple[Commits, Committed]]:
     """The commits after the start."""
     return [
-        (word, commit)
-        for word in words
-        for commit in word.commits
-        if commit.through > through or (word.newest > revision and (commit.keys or commit.adopted))
+        (record, commit)
+        for record in records
+        for commit in record.commits
+        if commit.through > through
+        or (record.newest > revision and (commit.keys or commit.adopted))
     ]
 
 

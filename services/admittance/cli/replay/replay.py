@@ -1,7 +1,7 @@
-"""``admit replay SCENARIO…``: scenarios with a known outcome, played through the cores.
+"""``admit replay SCENARIO…``: plays scenarios with a known outcome through the cores.
 
-Every file that can be played is played, whatever is wrong with the others: what is wrong is a line
-on standard error each, and the status is 2 then.
+A file that cannot be played is an error on standard error, and the status is then 2. All other
+files are played.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from admittance.cli.support.errors import BadInput, one_line
 from admittance.replay.minimal_system import SettleResult, differences
 from admittance.replay.scenario import BadScenario, play, read
 
-CROWD: Final = 40
-"""From this many scenarios on, other processes pay off; one takes about 10 ms."""
+PARALLEL_MIN: Final = 40
+"""From this many scenarios on, more processes are faster; one scenario takes about 10 ms."""
 
 
 class Played(NamedTuple):
-    """What became of one file: ``text`` is the answer as JSON; or ``trouble`` says what is wrong
-    with the file. ``differs``: how the answer is otherwise than the file expects; None: it expects
-    nothing."""
+    """Result of one file. ``text``: the answer as JSON. ``trouble``: what is wrong with the file.
+    ``differs``: differences to the answer that the file expects; None: it expects none."""
 
     file: str
     name: str = ""
@@ -36,10 +35,8 @@ class Played(NamedTuple):
 
 
 def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
-    """Plays the scenarios and prints the answers, or writes them to ``out``; the exit status.
-
-    With check the answers are compared with what the files expect, and what differs is printed in
-    their place.
+    """Plays the scenarios and prints the answers, or writes them to ``out``. With check, prints the
+    differences to the expected answers instead. Returns the exit status.
     """
     if out is not None:
         try:
@@ -52,12 +49,12 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
         trouble = one.trouble
         if not trouble and out is not None:
             if one.name in written:
-                trouble = f"{written[one.name]} is a scenario {one.name}, too: not written"
+                trouble = f"not written: {written[one.name]} is a scenario {one.name}, too"
             else:
                 written[one.name] = one.file
                 trouble = _write(out / f"{one.name}.json", one.text)
         if not trouble and check and one.differs is None:
-            trouble = "nothing to check: it has no answers"
+            trouble = "nothing to check: it has no expected answers"
         if trouble:
             output.error(one_line(f"{one.file}: {trouble}"))
             troubles += 1
@@ -79,7 +76,7 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
 def _all(files: Sequence[str]) -> Iterator[Played]:
     """The results of the files, in order."""
     workers = min(os.cpu_count() or 1, 8)
-    if len(files) < CROWD or workers == 1:
+    if len(files) < PARALLEL_MIN or workers == 1:
         yield from map(play_file, files)
         return
     sys.stdout.flush()
@@ -103,7 +100,7 @@ def play_file(file: str) -> Played:
         try:
             differs = list(differences(expected, found))
         except (KeyError, TypeError, AttributeError) as error:
-            return Played(file, trouble=f"what it expects has another shape: {error!r}")
+            return Played(file, trouble=f"its expected answers have another shape: {error!r}")
     return Played(file, scenario.name, _text(scenario.name, found), differs=differs)
 
 
