@@ -50,8 +50,8 @@ class LongLife(Life):
         self.belated = False
         self._limits = limits or Limits()
         self._start_clock()
-        self._clock.looking()
-        self._clock.found({}, NOON)
+        self._clock.begin_comparison()
+        self._clock.compare({}, NOON)
         self.watch = Watch(self._is_stopped)
         self.families = FamilyWatch()
         super().__init__(config, limits)
@@ -191,14 +191,14 @@ class LongLife(Life):
         self._start_clock()
         for kind, _, name in self.objects:
             if kind == "AdmissionCheck":
-                self._clock.rule(name, self.controller.queues.check(name), self.now)
+                self._clock.apply_check(name, self.controller.queues.check(name), self.now)
         for (kind, namespace, name), found in self.known_objects():
             self.parents.apply_object(kind, namespace, name, found, self.now)
         for key, (workload, revision) in self._stored.items():
             self._clock.apply(key, workload, revision, self.now)
             self.parents.apply(key, workload, revision, self.now)
-        self._clock.looking()
-        self._clock.found({slot: one.want.stands for slot, one in self._bus.items()}, self.now)
+        self._clock.begin_comparison()
+        self._clock.compare({slot: one.want.expected for slot, one in self._bus.items()}, self.now)
         self.restart()
 
     # Time. ----------------------------------------------------------------------------------
@@ -265,8 +265,8 @@ class LongLife(Life):
         soon = self._next_due()
         yield soon.want.at if soon is not None else None
         yield self.core.next_wake()
-        yield self._clock.wake()
-        yield self._clock.overdue()
+        yield self._clock.next_order_at()
+        yield self._clock.next_overdue_at()
         yield self.parents.wake()
 
     def timers(self, name: str) -> dict[str, datetime]:
@@ -283,7 +283,7 @@ class LongLife(Life):
         super().put(kind, name, spec, namespace, **more)
         self.objects[kind, namespace, name] = dict(spec or {})
         if kind == "AdmissionCheck":
-            self._clock.rule(name, self.controller.queues.check(name), self.now)
+            self._clock.apply_check(name, self.controller.queues.check(name), self.now)
 
     def _set_timers(self) -> None:
         """What the retry-timer orders stands on the bus at once."""
@@ -293,7 +293,7 @@ class LongLife(Life):
             else:
                 self._bus.pop(order.slot, None)
             self._clock.done(order, self.now)
-        self._clock.again(self.now)
+        self._clock.take_overdue(self.now)
 
     def _next_due(self) -> SetTimer | None:
         return min(self._bus.values(), key=lambda order: (order.want.at, order), default=None)

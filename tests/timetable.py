@@ -106,7 +106,7 @@ class Bus:
     def perform(self, order: Order) -> None:
         match order:
             case SetTimer(slot, want):
-                self.standing[slot] = want.stands
+                self.standing[slot] = want.expected
             case Cancel(slot):
                 self.standing.pop(slot, None)
 
@@ -138,7 +138,7 @@ class Table:
 
     def says(self, check: str, timeout: int | None) -> Table:
         """The AdmissionCheck lets its controller judge for so long."""
-        self.timers.rule(check, rules(check, timeout), self.now)
+        self.timers.apply_check(check, rules(check, timeout), self.now)
         return self
 
     def orders(self) -> list[Order]:
@@ -168,8 +168,8 @@ class Table:
 
     def compare(self):  # type: ignore[no-untyped-def]
         """The stream is read."""
-        self.timers.looking()
-        return self.timers.found(dict(self.bus.standing), self.now)
+        self.timers.begin_comparison()
+        return self.timers.compare(dict(self.bus.standing), self.now)
 
     @property
     def standing(self) -> dict[str, datetime | None]:

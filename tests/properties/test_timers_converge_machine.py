@@ -92,7 +92,7 @@ class TimersConverge(RuleBasedStateMachine):
         assert len(slots) == len(set(slots)), "two orders of one slot at once"
         for order in found:
             if isinstance(order, SetTimer):
-                self.ordered.add((order.slot, order.want.stands))
+                self.ordered.add((order.slot, order.want.expected))
         self.flying += found
 
     @rule(effect=st.booleans(), known=st.booleans())
@@ -122,7 +122,7 @@ class TimersConverge(RuleBasedStateMachine):
 
     @rule()
     def overdue_ones_are_set_anew(self) -> None:
-        self.table.timers.again(self.table.now)
+        self.table.timers.take_overdue(self.table.now)
 
     # What always holds. -----------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class TimersConverge(RuleBasedStateMachine):
         # What the clock has passed was fired, or will be once more.
         table.later(PATIENCE_MAX.total_seconds() + 10)
         table.bus.fired.clear()
-        table.timers.again(table.now)
+        table.timers.take_overdue(table.now)
         table.follow()
         table.bus.fire(table.now)
         fired = {(slot, stands) for slot, stands, _ in table.bus.fired}

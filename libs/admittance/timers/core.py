@@ -1,7 +1,7 @@
 """The schedules to set and cancel so that the bus follows the workloads. Pure.
 
 The stored workloads are the truth; schedules are derived. A lost, doubled or late schedule is found
-by comparison (`Timers.found`) and corrected. Except for that comparison, work is proportional to
+by comparison (`Timers.compare`) and corrected. Except for that comparison, work is proportional to
 change."""
 
 from __future__ import annotations
@@ -49,20 +49,22 @@ class Corrections(NamedTuple):
 
 
 class _SlotState:
-    """What is known of a slot. ``sure``: ``stands`` is what the bus has, unless another process
-    changed it. ``flying``: an order is not answered yet."""
+    """The state of a slot. ``is_known``: ``actual`` is what the bus has, unless another process
+    changed it. ``in_flight``: an order is not answered yet."""
 
-    __slots__ = ("flying", "stands", "sure", "want")
+    __slots__ = ("actual", "in_flight", "is_known", "want")
 
     def __init__(self) -> None:
         self.want: WantedSchedule | None = None
-        self.stands: ActualSchedule | None = None
-        self.sure = True
-        self.flying = False
+        self.actual: ActualSchedule | None = None
+        self.is_known = True
+        self.in_flight = False
 
     @property
-    def right(self) -> bool:
-        return self.sure and self.stands == (self.want.stands if self.want is not None else None)
+    def is_settled(self) -> bool:
+        return self.is_known and self.actual == (
+            self.want.expected if self.want is not None else None
+        )
 
 
 class Timers:
@@ -73,12 +75,12 @@ class Timers:
 
     def __init__(self, limits: Limits) -> None:
         self.wanted = WantedSchedules(limits)
-        self.begun = False
-        """The stream was read once, so orders may be given."""
-        self._places: dict[Slot, _SlotState] = {}
+        self.has_compared = False
+        """The stream was compared once, so orders may be given."""
+        self._slots: dict[Slot, _SlotState] = {}
         self._urgent: dict[Slot, None] = {}
         self._ripening: dict[Slot, datetime] = {}
-        self._flying: set[Slot] = set()
+        self._in_flight: set[Slot] = set()
         self._overdue = OverdueSlots()
         self._touched: set[Slot] | None = None
 
@@ -90,18 +92,18 @@ class Timers:
         """The workload at that key changed to this; None: it was deleted.
 
         Raises ValueError if it is not a workload's key."""
-        self._want(self.wanted.apply(workload_name(key), workload, revision, now), now)
+        self._note_wanted(self.wanted.apply(workload_name(key), workload, revision, now), now)
 
-    def rule(self, check: str, rules: CheckRules | None, now: datetime) -> None:
+    def apply_check(self, check: str, rules: CheckRules | None, now: datetime) -> None:
         """The AdmissionCheck's rules changed to this; None: it was deleted."""
-        self._want(self.wanted.rule(check, rules, now), now)
+        self._note_wanted(self.wanted.apply_check(check, rules, now), now)
 
-    def _want(self, changed: Iterable[Changed], now: datetime) -> None:
+    def _note_wanted(self, changed: Iterable[Changed], now: datetime) -> None:
         for slot, want in changed:
-            place = self._places.setdefault(slot, _SlotState())
-            place.want = want
+            state = self._slots.setdefault(slot, _SlotState())
+            state.want = want
             self._overdue.forget(slot)
-            self._weigh(slot, place, now)
+            self._list(slot, state, now)
 
     # Orders. ------------------------------------------------------------------------
 
@@ -111,132 +113,132 @@ class Timers:
 
         A slot has at most one order at a time, so orders may take effect in any sequence."""
         found: list[Order] = []
-        while self.begun and len(found) < limit:
+        while self.has_compared and len(found) < limit:
             ready = self._ready(now, limit - len(found))
             if not ready:
                 break
             for slot in ready:
                 self._unlist(slot)
-                place = self._places[slot]
-                if _goes_by_itself(place, now):
+                state = self._slots[slot]
+                if _goes_by_itself(state, now):
                     self._drop(slot)
                     continue
-                place.flying = True
-                self._flying.add(slot)
+                state.in_flight = True
+                self._in_flight.add(slot)
                 self._touch(slot)
-                found.append(Cancel(slot) if place.want is None else SetTimer(slot, place.want))
+                found.append(Cancel(slot) if state.want is None else SetTimer(slot, state.want))
         return found
 
-    def wake(self) -> datetime | None:
-        """When time alone causes the next order; None: never."""
-        if not self.begun or not self._ripening:
+    def next_order_at(self) -> datetime | None:
+        """When the next order is due by time alone; None: never."""
+        if not self.has_compared or not self._ripening:
             return None
         return next(iter(self._ripening.values()))
 
     @property
     def pending(self) -> int:
         """Slots with a schedule that differs, or may differ, from the wanted one."""
-        return len(self._urgent) + len(self._ripening) + len(self._flying)
+        return len(self._urgent) + len(self._ripening) + len(self._in_flight)
 
     def done(self, order: Order, now: datetime) -> None:
         """The bus has acknowledged it."""
-        place = self._landed(order.slot)
-        place.sure = True
-        place.stands = order.want.stands if isinstance(order, SetTimer) else None
-        self._weigh(order.slot, place, now)
+        state = self._landed(order.slot)
+        state.is_known = True
+        state.actual = order.want.expected if isinstance(order, SetTimer) else None
+        self._list(order.slot, state, now)
 
     def failed(self, order: Order, now: datetime) -> None:
         """The order was refused or its outcome is unknown: it is given again."""
-        place = self._landed(order.slot)
-        place.sure = False
-        self._weigh(order.slot, place, now)
+        state = self._landed(order.slot)
+        state.is_known = False
+        self._list(order.slot, state, now)
 
     def _landed(self, slot: Slot) -> _SlotState:
-        self._flying.discard(slot)
+        self._in_flight.discard(slot)
         self._touch(slot)
-        place = self._places[slot]
-        place.flying = False
-        return place
+        state = self._slots[slot]
+        state.in_flight = False
+        return state
 
     # Overdue ones. ------------------------------------------------------------------
 
-    def overdue(self) -> datetime | None:
-        """When to check whether the next due time had an effect; None: no time is expected."""
+    def next_overdue_at(self) -> datetime | None:
+        """When to check whether the next due schedule had an effect; None: none is set."""
         return self._overdue.next()
 
-    def again(self, now: datetime) -> list[Slot]:
+    def take_overdue(self, now: datetime) -> list[Slot]:
         """Slots that came due a while ago without a change of their workload: the fact was lost or
         changed nothing. They are set again, with growing pauses. Call it only when all due facts
         have been processed; otherwise facts pile up for a workload-controller that is merely
         behind."""
         found = []
         for slot in self._overdue.take(now):
-            place = self._places.get(slot)
-            if place is None or place.want is None or place.flying or not place.right:
+            state = self._slots.get(slot)
+            if state is None or state.want is None or state.in_flight or not state.is_settled:
                 continue
-            place.stands = None
-            self._weigh(slot, place, now)
+            state.actual = None
+            self._list(slot, state, now)
             found.append(slot)
         return found
 
     # Comparison. --------------------------------------------------------------------
 
-    def looking(self) -> None:
-        """The stream is about to be read. Slots with an order in flight, or one given from now on,
-        are left out of the comparison."""
-        self._touched = set(self._flying)
+    def begin_comparison(self) -> None:
+        """Called before the stream is read. Slots with an order in flight now or later are left out
+        of the comparison."""
+        self._touched = set(self._in_flight)
 
-    def found(self, standing: Mapping[Slot, ActualSchedule], now: datetime) -> Corrections:
+    def compare(self, standing: Mapping[Slot, ActualSchedule], now: datetime) -> Corrections:
         """The schedules on the stream. Returns the differences, which the next orders correct.
         ``now``: after the stream was read. The first comparison is against the wanted schedules."""
-        touched = self._touched if self._touched is not None else set(self._flying)
+        touched = self._touched if self._touched is not None else set(self._in_flight)
         self._touched = None
-        first, self.begun = not self.begun, True
+        first, self.has_compared = not self.has_compared, True
         missing, wrong, orphaned = [], [], []
-        for slot in [*self._places, *(slot for slot in standing if slot not in self._places)]:
+        for slot in [*self._slots, *(slot for slot in standing if slot not in self._slots)]:
             if slot in touched:
                 continue
             real = standing.get(slot)
-            place = self._places.get(slot) or _SlotState()
-            thought = place.stands
+            state = self._slots.get(slot) or _SlotState()
+            thought = state.actual
             if first:
-                thought = place.want.stands if place.want is not None else None
-            elif not place.sure:
+                thought = state.want.expected if state.want is not None else None
+            elif not state.is_known:
                 thought = real
             elif real == thought:
                 continue
             elif real is None and _due(thought, now + SKEW):
-                # Its time has come; `again` checks that it had an effect.
+                # Its time has come; `take_overdue` checks that it had an effect.
                 continue
-            if real is not None and place.want is None and _due(real, now + SKEW):
+            if real is not None and state.want is None and _due(real, now + SKEW):
                 continue
-            self._places[slot] = place
-            place.stands, place.sure = real, True
+            self._slots[slot] = state
+            state.actual, state.is_known = real, True
             if real is None and thought is not None:
                 missing.append(slot)
             elif real is not None and thought is None:
                 orphaned.append(slot)
             elif real != thought:
                 wrong.append(slot)
-            self._weigh(slot, place, now)
+            self._list(slot, state, now)
         return Corrections(tuple(missing), tuple(wrong), tuple(orphaned))
 
     # Steps. -------------------------------------------------------------------------
 
-    def _weigh(self, slot: Slot, place: _SlotState, now: datetime) -> None:
+    def _list(self, slot: Slot, state: _SlotState, now: datetime) -> None:
         """Lists the slot as urgent or ripening if it needs an order; drops it if it is empty."""
-        if place.flying:
+        if state.in_flight:
             return
-        if place.right:
+        if state.is_settled:
             self._unlist(slot)
-            if place.want is None:
+            if state.want is None:
                 self._drop(slot)
             else:
-                self._overdue.expect(slot, place.want.at, now)
+                self._overdue.expect(slot, state.want.at, now)
             return
-        if _goes_by_itself(place, now):
+        if _goes_by_itself(state, now):
             self._drop(slot)
-        elif place.sure and place.want is not None and place.want.at <= now + SOON:
+        elif state.is_known and state.want is not None and state.want.at <= now + SOON:
             self._ripening.pop(slot, None)
             self._urgent[slot] = None
         elif slot not in self._urgent:
@@ -258,17 +260,17 @@ class Timers:
     def _drop(self, slot: Slot) -> None:
         self._unlist(slot)
         self._touch(slot)
-        self._places.pop(slot, None)
+        self._slots.pop(slot, None)
 
     def _touch(self, slot: Slot) -> None:
         if self._touched is not None:
             self._touched.add(slot)
 
 
-def _due(stands: ActualSchedule | None, by: datetime) -> bool:
-    return stands is not None and stands.at is not None and stands.at <= by
+def _due(actual: ActualSchedule | None, by: datetime) -> bool:
+    return actual is not None and actual.at is not None and actual.at <= by
 
 
-def _goes_by_itself(place: _SlotState, now: datetime) -> bool:
+def _goes_by_itself(state: _SlotState, now: datetime) -> bool:
     """No workload waits for the schedule and it is due: it fires without effect and disappears."""
-    return place.want is None and place.sure and _due(place.stands, now)
+    return state.want is None and state.is_known and _due(state.actual, now)

@@ -36,7 +36,7 @@ class WantedSchedule(NamedTuple):
     revision: int = 0
 
     @property
-    def stands(self) -> ActualSchedule:
+    def expected(self) -> ActualSchedule:
         """The schedule as the bus shows it."""
         return ActualSchedule(self.at, self.uid)
 
@@ -136,10 +136,10 @@ class WantedSchedules:
             return
         for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)
-            if old is None or new is None or old.stands != new.stands:
+            if old is None or new is None or old.expected != new.expected:
                 yield Slot(kind, *name), new
 
-    def rule(self, check: str, rules: CheckRules | None, now: datetime) -> Iterator[Changed]:
+    def apply_check(self, check: str, rules: CheckRules | None, now: datetime) -> Iterator[Changed]:
         """The AdmissionCheck's rules changed to this (None: it was deleted)."""
         before = self._rules.get(check)
         if rules == before:

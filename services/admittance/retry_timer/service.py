@@ -118,7 +118,7 @@ class ScheduleReconciler:
             found = None if entry.value is None else read(entry.key, entry.value)
             self.core.apply(entry.key, found, entry.revision, now)
         else:
-            self.core.rule(plain(tail), _rules(entry), now)
+            self.core.apply_check(plain(tail), _rules(entry), now)
 
     def _apply_as_deleted(self, entry: Entry) -> None:
         # An AdmissionCheck keeps the rules that were last readable.
@@ -133,12 +133,12 @@ class ScheduleReconciler:
             self._changed.clear()
             while orders := self.core.orders(clock.now()):
                 await self._perform(orders)
-            wakes = [self.core.wake()]
+            wakes = [self.core.next_order_at()]
             if self._looking is not None and self._looking.done():
                 self._looking.result()
                 self._looking = None
             if self._looking is None:
-                wakes.append(self.core.overdue())
+                wakes.append(self.core.next_overdue_at())
                 if _is_past(wakes[-1]):
                     self._looking = asyncio.create_task(self._repeat_overdue(), name="overdue")
                     continue
@@ -202,12 +202,12 @@ class ScheduleReconciler:
             await asyncio.sleep(pause * chance.uniform(0.8, 1.2))
 
     async def _compare(self) -> None:
-        first = not self.core.begun
-        self.core.looking()
+        first = not self.core.has_compared
+        self.core.begin_comparison()
         found, strange = await timers.schedules(self._bus)
         standing = {Slot(*one[:3]): ActualSchedule(one.at, one.uid) for one in found}
         now = clock.now()
-        mended = self.core.found(standing, now)
+        mended = self.core.compare(standing, now)
         for what, slots in mended._asdict().items():
             if slots and first:
                 log.info("schedules_to_make_right", what=what, count=len(slots))
@@ -231,7 +231,7 @@ class ScheduleReconciler:
 
     async def _repeat_overdue(self) -> None:
         if await self._all_due_are_processed():
-            slots = self.core.again(clock.now())
+            slots = self.core.take_overdue(clock.now())
             if slots:
                 self.repeated += len(slots)
                 log.warning("due_without_effect", count=len(slots), **_named(slots))

@@ -65,7 +65,7 @@ class Active:
             self._take(self._bucket.changes())
             compares = service.mechanisms.timers_compared
             if compares:
-                for slot in timers.again(service.process.now()):
+                for slot in timers.take_overdue(service.process.now()):
                     service.tell(f"sets {slot.kind} of {slot.name} again")
             orders = timers.orders(service.process.now())
             if orders:
@@ -79,9 +79,9 @@ class Active:
     def _patience(self, compares: bool) -> float | None:
         """Until something may be to do without news; None: nothing ever will."""
         timers, now = self._timers, self._service.process.now()
-        waits = [timers.wake()]
+        waits = [timers.next_order_at()]
         if compares:
-            waits.append(timers.overdue())
+            waits.append(timers.next_overdue_at())
         found = [(at - now).total_seconds() for at in waits if at is not None]
         if compares and len(timers.wanted):
             found.append(self._compare_at - self._service.kernel.now)
@@ -109,14 +109,14 @@ class Active:
                     retry=spec.retry,
                     timeout_seconds=spec.check_timeout_seconds,
                 )
-            self._timers.rule(name, rules, now)
+            self._timers.apply_check(name, rules, now)
 
     # The stream of timers. --------------------------------------------------------------
 
     def _compare(self) -> Any:
-        self._timers.looking()
+        self._timers.begin_comparison()
         standing = yield from self._service.link.ask(self._standing)
-        mended = self._timers.found(standing, self._service.process.now())
+        mended = self._timers.compare(standing, self._service.process.now())
         self._compare_at = self._service.kernel.now + COMPARE_SECONDS
         if mended:
             self._service.tell(f"finds {mended}")

@@ -90,7 +90,7 @@ def test_a_write_that_moves_no_time_orders_nothing() -> None:
 def test_what_is_due_soon_is_ordered_at_once_and_the_rest_waits_for_what_comes_next() -> None:
     table = Table().has(put_off(5), "soon").has(put_off(6), "w")
     assert table.follow() == table_order(5, "soon", 1)
-    assert table.timers.wake() == NOON + SETTLE
+    assert table.timers.next_order_at() == NOON + SETTLE
     assert table.later(1).orders() == table_order(6, "w", 2)
 
 
@@ -135,7 +135,7 @@ def test_a_check_that_may_judge_longer_moves_the_timers_of_whom_it_judges() -> N
 
 def test_a_check_that_is_gone_times_nobody() -> None:
     table = Table().says("c", 60).has(judged(0, "c")).settled()
-    table.timers.rule("c", None, table.now)
+    table.timers.apply_check("c", None, table.now)
     assert table.settled().standing == {}
     table.says("c", 30).settled()
     assert table.standing == {"checks": seconds(30)}
@@ -221,7 +221,7 @@ def test_a_clock_that_was_set_back_holds_up_nothing() -> None:
 def test_nothing_is_ordered_before_the_stream_was_read() -> None:
     table = Table(begun=False).has(put_off(3)).later(9)
     assert table.orders() == []
-    assert table.timers.wake() is None
+    assert table.timers.next_order_at() is None
     table.compare()
     assert len(table.orders()) == 1
 
@@ -296,13 +296,13 @@ def test_what_moves_while_the_stream_is_read_is_not_judged_by_it() -> None:
     table = Table().has(put_off(60), "a").has(put_off(60), "b").has(put_off(4), "c").settled()
     table.has(put_off(9), "flying").later(1)
     flying = table.orders()
-    table.timers.looking()
+    table.timers.begin_comparison()
     seen = dict(table.bus.standing)
     table.has(put_off(30), "a").has(None, "b").has(put_off(30), "new").later(1)
     for order in [*flying, *table.orders()]:
         table.bus.perform(order)
         table.timers.done(order, table.now)
-    assert not table.timers.found(seen, table.now)
+    assert not table.timers.compare(seen, table.now)
     table.settled()
     assert {slot.name: stands.at for slot, stands in table.bus.standing.items()} == {
         "a": seconds(30),
@@ -319,12 +319,12 @@ def test_a_time_that_came_without_an_effect_is_set_anew_ever_less_often() -> Non
     table.follow()
     looks = []
     for _ in range(4):
-        look = table.timers.overdue()
+        look = table.timers.next_overdue_at()
         assert look is not None
         table.later((look - table.now).total_seconds() - 0.001)
-        assert table.timers.again(table.now) == []
+        assert table.timers.take_overdue(table.now) == []
         table.later(0.001)
-        assert table.timers.again(table.now) == [WAITING]
+        assert table.timers.take_overdue(table.now) == [WAITING]
         table.follow()
         looks.append((look - seconds(0)).total_seconds())
     assert looks == [10, 20, 40, 80]
@@ -335,15 +335,15 @@ def test_a_time_that_had_its_effect_is_not_looked_at_again() -> None:
     table = Table().has(put_off(5))
     table.follow()
     table.later(5).has(calm())
-    assert table.timers.overdue() is None
-    assert table.later(60).timers.again(table.now) == []
+    assert table.timers.next_overdue_at() is None
+    assert table.later(60).timers.take_overdue(table.now) == []
 
 
 def test_a_longer_wait_is_awaited_to_its_own_end() -> None:
     table = Table().has(put_off(3))
     table.follow()
     table.has(put_off(600)).settled()
-    assert table.timers.overdue() == seconds(605)
+    assert table.timers.next_overdue_at() == seconds(605)
 
 
 def test_what_is_no_longer_awaited_takes_no_room() -> None:
