@@ -231,7 +231,7 @@ class Fuzz:
             self.published += 1
             self.said[_family(junk.subject)] += 1
             if junk.subject.startswith(("admit.api.", "admit.alive.")):
-                await self._bus.tell((junk.subject, junk.data))
+                await self._bus.publish_unacknowledged((junk.subject, junk.data))
             else:
                 kept.append(Outgoing(junk.subject, junk.data, junk.headers))
         with suppress(AdmittanceError):

@@ -108,7 +108,7 @@ class Requester(ABC, Generic[A, T]):
         with suppress(AdmittanceError):
             await self.withdraw_all()
         for subscription in self._subscriptions:
-            await self._bus.nc.deafen(subscription)
+            await self._bus.nc.unlisten(subscription)
         if self._created_durable:
             await self._kind.durables.remove(self._bus, self.program)
 

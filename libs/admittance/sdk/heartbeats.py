@@ -56,7 +56,7 @@ async def beat(
         while True:
             changed.clear()
             if bus.nc.is_connected:
-                await bus.tell(heartbeat())
+                await bus.publish_unacknowledged(heartbeat())
             await asyncio.sleep(pause)
             await set_within(changed, seconds - pause)
 

@@ -132,7 +132,7 @@ class RequestConsumer:
         """Stops receiving and sends the outstanding acknowledgements."""
         await self._pull.stop()
         if self._broadcast is not None:
-            await self._bus.nc.deafen(self._broadcast)
+            await self._bus.nc.unlisten(self._broadcast)
         while self._sending is not None:
             await asyncio.wait([self._sending])
 
@@ -176,7 +176,7 @@ class RequestConsumer:
         try:
             while self._out:
                 out, self._out = self._out, []
-                await self._bus.tell(*out)
+                await self._bus.publish_unacknowledged(*out)
         finally:
             self._sending = None
 

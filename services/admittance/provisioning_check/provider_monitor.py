@@ -110,7 +110,7 @@ class ProviderMonitor:
                     self._on_reconnected()
         finally:
             self._bus.reconnected.remove(self._on_reconnected)
-            await self._bus.nc.deafen(subscription)
+            await self._bus.nc.unlisten(subscription)
             for task in self._queries:
                 task.cancel()
 

@@ -157,7 +157,7 @@ class ProvisioningReconciler:
             ]
             await publish_dead_letters(self._bus, SERVICE, bad)
             await self._settle()
-            self._puller.note(batch[-1])
+            self._puller.ack_soon(batch[-1])
             self._note_all_read()
 
     async def _note_unusable(self, bad: Sequence[UnusableDelivery]) -> None:

@@ -87,7 +87,7 @@ class HeartbeatListener:
             await self._keep_conditions()
         finally:
             self._bus.reconnected.remove(self._on_reconnected)
-            await self._bus.nc.deafen(subscription)
+            await self._bus.nc.unlisten(subscription)
 
     def look(self) -> None:
         """Called when AdmissionChecks were created, changed or deleted."""

@@ -177,7 +177,7 @@ class ActiveController:
             batch = await self._puller.batch()
             async with manifests.lock:
                 await commits.perform([_heard(delivery) for delivery in batch])
-            self._puller.note(batch[-1])
+            self._puller.ack_soon(batch[-1])
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
             deletions.look()

@@ -162,12 +162,12 @@ async def test_a_single_fact_does_not_wait_for_others(bus: Bus) -> None:
     await puller.close()
 
 
-async def test_noted_deliveries_are_acknowledged_together_soon(bus: Bus) -> None:
+async def test_ack_soon_acknowledges_deliveries_together(bus: Bus) -> None:
     await say(bus, 20)
     puller = Puller(bus, "reader", FACTS)
     found = await read(puller, 20)
     for delivery in found:
-        puller.note(delivery)
+        puller.ack_soon(delivery)
 
     async def acknowledged() -> None:
         floor = 0
@@ -181,10 +181,10 @@ async def test_noted_deliveries_are_acknowledged_together_soon(bus: Bus) -> None
     await puller.close()
 
 
-async def test_noted_deliveries_are_acknowledged_before_the_reader_ends(bus: Bus) -> None:
+async def test_ack_soon_takes_effect_before_the_reader_ends(bus: Bus) -> None:
     await say(bus, 20)
     first = Puller(bus, "reader", FACTS, generation=1)
-    first.note((await read(first, 20))[-1])
+    first.ack_soon((await read(first, 20))[-1])
     await first.close()
     await say(bus, 1, start=20)
     second = Puller(bus, "reader", FACTS, generation=2)

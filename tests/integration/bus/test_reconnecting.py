@@ -141,6 +141,6 @@ async def test_closing_does_not_wait_for_a_server_that_does_not_read(
     bus = await Bus.connect(nats_server.url, name="closing")
     with paused(nats_server):
         for _ in range(40):
-            await within(bus.tell(("anywhere", b"x" * 1_000_000)))
+            await within(bus.publish_unacknowledged(("anywhere", b"x" * 1_000_000)))
         await within(bus.close())
     assert bus.nc.is_closed

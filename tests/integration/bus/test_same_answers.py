@@ -90,7 +90,7 @@ class Script:
         ear = await self.bus.nc.listen(inbox, lambda *words: heard.append(words))
         await self.bus.nc.publish(subject, data, reply=inbox)
         await until(lambda: len(heard) >= count)
-        await self.bus.nc.deafen(ear)
+        await self.bus.nc.unlisten(ear)
         return heard
 
     async def pull(self, consumer: str, count: int, ack: bytes = b"", **asked: Any) -> None:

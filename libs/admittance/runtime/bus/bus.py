@@ -359,7 +359,7 @@ class Bus:
                     self._waiting.pop(key, None)
         return acks.outcomes
 
-    async def tell(self, *messages: tuple[str, bytes]) -> None:
+    async def publish_unacknowledged(self, *messages: tuple[str, bytes]) -> None:
         """Publishes messages (subject and bytes) without acknowledgement, in one write. They are
         lost if the connection breaks."""
         blobs = [frame(subject, "", data, None) for subject, data in messages]

@@ -298,7 +298,7 @@ class Connection(ReconnectingClient):
         self._handlers[subscription._id] = handler
         return subscription
 
-    async def deafen(self, subscription: Subscription) -> None:
+    async def unlisten(self, subscription: Subscription) -> None:
         """Ends a subscription of `listen`. Harmless after the connection is lost."""
         self._handlers.pop(subscription._id, None)
         if not self.is_closed and not subscription._closed:

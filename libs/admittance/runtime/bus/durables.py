@@ -23,6 +23,16 @@ NO_STREAM: Final = 10059
 MAX_ACK_PENDING: Final = 20_000
 
 
+async def list_consumers(bus: Bus, stream: str) -> list[dict[str, Any]]:
+    """The server's information about all consumers of a stream. Raises Refused or Unavailable."""
+    found: list[dict[str, Any]] = []
+    while True:
+        page = await bus.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+        found += page.get("consumers") or []
+        if not page.get("consumers") or len(found) >= page["total"]:
+            return found
+
+
 class Consumers:
     """The consumers of one reader: one durable ``name``, or several ``<name>-<generation>-<n>``.
 
@@ -92,30 +102,22 @@ class Consumers:
         Leaves out, and logs, consumers that no reader can have created (`foreign_reason`)."""
         found: list[tuple[int, int, str, int]] = []
         end = -1
-        offset = 0
-        while True:
-            page = await self._bus.api(f"CONSUMER.LIST.{self._stream}", {"offset": offset})
-            consumers = page.get("consumers") or []
-            for info in consumers:
-                stem, _, tail = info["name"].rpartition("-")
-                stem, _, generation = stem.rpartition("-")
-                made, turn = number(generation), number(tail)
-                if stem != self._name or made is None or turn is None:
-                    continue
-                floor = info["ack_floor"]["stream_seq"]
-                start = info["config"].get("opt_start_seq", 1)
-                # Before the first acknowledgement, everything before its start counts as done.
-                floor = max(floor, start - 1)
-                if end < 0:
-                    end = await self._end()
-                if why := foreign_reason(info["config"], made, floor, end):
-                    self.foreign.add(info["name"])
-                    log_set_aside(SetAside(self._stream, info["name"], 0, why))
-                    continue
-                found.append((made, turn, info["name"], floor))
-            offset += len(consumers)
-            if not consumers or offset >= page["total"]:
-                return found
+        for info in await list_consumers(self._bus, self._stream):
+            stem, _, tail = info["name"].rpartition("-")
+            stem, _, generation = stem.rpartition("-")
+            made, turn = number(generation), number(tail)
+            if stem != self._name or made is None or turn is None:
+                continue
+            # Before the first acknowledgement, everything before its start counts as done.
+            floor = max(info["ack_floor"]["stream_seq"], info["config"].get("opt_start_seq", 1) - 1)
+            if end < 0:
+                end = await self._end()
+            if why := foreign_reason(info["config"], made, floor, end):
+                self.foreign.add(info["name"])
+                log_set_aside(SetAside(self._stream, info["name"], 0, why))
+                continue
+            found.append((made, turn, info["name"], floor))
+        return found
 
     async def _end(self) -> int:
         info = await self._bus.api(f"STREAM.INFO.{self._stream}")
@@ -211,18 +213,9 @@ class ProgramDurables:
     async def existing(self, bus: Bus) -> dict[str, dict[str, Any]]:
         """By program, the server's information about its durable (``num_pending``,
         ``num_ack_pending``, …). Leaves out consumers with other filters."""
-        found: dict[str, dict[str, Any]] = {}
-        offset = 0
-        while True:
-            page = await bus.api(f"CONSUMER.LIST.{STREAM}", {"offset": offset})
-            consumers = page.get("consumers") or []
-            for info in consumers:
-                name = self._program_of(info)
-                if name is not None:
-                    found[name] = info
-            offset += len(consumers)
-            if not consumers or offset >= page["total"]:
-                return found
+        consumers = await list_consumers(bus, STREAM)
+        programs = [(self._program_of(info), info) for info in consumers]
+        return {name: info for name, info in programs if name is not None}
 
     def _program_of(self, info: dict[str, Any]) -> str | None:
         durable = str(info["name"])

@@ -130,7 +130,7 @@ class PullConsumer:
         await self._end()
         if self._inbox is not None:
             with suppress(nats.errors.Error):
-                await self._bus.nc.deafen(self._inbox)
+                await self._bus.nc.unlisten(self._inbox)
         if not self.failed.done():
             self.failed.cancel()
 
@@ -186,7 +186,7 @@ class PullConsumer:
         await self._bus.connected(timeout=3600.0)
         if self._inbox is not None:
             old, self._inbox = self._inbox, None
-            await self._bus.nc.deafen(old)
+            await self._bus.nc.unlisten(old)
         self._open = 0
         self.consumer = await self._make()
         subject = self._bus.nc.new_inbox()

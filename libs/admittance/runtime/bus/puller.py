@@ -62,8 +62,8 @@ class Pace:
         return CROWDED_PAUSE * min(1.0, max(0.0, (rate - CALM_RATE) / (CROWDED_RATE - CALM_RATE)))
 
 
-NOTE_SECONDS: Final = 0.05
-"""Longest delay of an acknowledgement by `note`."""
+ACK_SOON_SECONDS: Final = 0.05
+"""Longest delay of an acknowledgement by `ack_soon`."""
 
 
 class Delivery(NamedTuple):
@@ -127,8 +127,8 @@ class Puller:
         self._ready = asyncio.Event()
         self._pull: PullConsumer | None = None
         self._pace = Pace()
-        self._noted = ""
-        self._noting: asyncio.TimerHandle | None = None
+        self._soon_reply = ""
+        self._soon_timer: asyncio.TimerHandle | None = None
 
     @property
     def consumer(self) -> str:
@@ -192,20 +192,20 @@ class Puller:
                 return
         await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
 
-    def note(self, delivery: Delivery) -> None:
-        """Only for "all": acknowledges everything up to the delivery within `NOTE_SECONDS`, without
-        confirmation. If that is lost, the next leader reads some facts again and skips them,
-        because they are applied."""
+    def ack_soon(self, delivery: Delivery) -> None:
+        """Only for "all": acknowledges everything up to the delivery within `ACK_SOON_SECONDS`,
+        without confirmation. If that is lost, the next leader reads some facts again and skips
+        them, because they are applied."""
         self.floor = max(self.floor, delivery.sequence)
-        self._noted = delivery.reply
-        if self._noting is None:
+        self._soon_reply = delivery.reply
+        if self._soon_timer is None:
             loop = asyncio.get_running_loop()
-            self._noting = loop.call_later(NOTE_SECONDS, self._tell_noted)
+            self._soon_timer = loop.call_later(ACK_SOON_SECONDS, self._ack_now)
 
-    def _tell_noted(self) -> None:
-        self._noting = None
-        if self._is_present(self._noted):
-            self._say_done(self._noted)
+    def _ack_now(self) -> None:
+        self._soon_timer = None
+        if self._is_present(self._soon_reply):
+            self._publish_ack(self._soon_reply)
         self._ack_late()
 
     async def again(self, delivery: Delivery, delay_seconds: float) -> None:
@@ -221,9 +221,9 @@ class Puller:
 
     async def close(self) -> None:
         """Stops reading. The consumer stays for the next leader."""
-        if self._noting is not None:
-            self._noting.cancel()
-            self._tell_noted()
+        if self._soon_timer is not None:
+            self._soon_timer.cancel()
+            self._ack_now()
         pull, self._pull = self._pull, None
         if pull is not None:
             await pull.stop()
@@ -258,9 +258,9 @@ class Puller:
         done = [reply for sequence, reply in self._late if sequence <= self.floor]
         if done:
             self._late = [late for late in self._late if late[0] > self.floor]
-            self._say_done(done[-1].decode())
+            self._publish_ack(done[-1].decode())
 
-    def _say_done(self, reply: str) -> None:
+    def _publish_ack(self, reply: str) -> None:
         said = asyncio.ensure_future(self._bus.nc.publish(reply, b"+ACK"))
         said.add_done_callback(lambda task: task.cancelled() or task.exception())
 

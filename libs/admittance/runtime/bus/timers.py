@@ -99,7 +99,7 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
         raise Unavailable(str(error)) from None
     finally:
         with suppress(nats.errors.Error):
-            await bus.nc.deafen(listening)
+            await bus.nc.unlisten(listening)
     if errors:
         # For example, the server was restarted and lost the consumer: messages are missing.
         raise Unavailable(f"{stream} was not read to its end: {errors[0]}")

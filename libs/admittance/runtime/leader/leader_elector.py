@@ -79,7 +79,7 @@ class SingleProcess:
         with suppress(*UNREADABLE):
             if _alive.decode(question.data).process == self.id:
                 return
-        await self._bus.tell((question.reply, _encode(self._alive())))
+        await self._bus.publish_unacknowledged((question.reply, _encode(self._alive())))
 
     def _alive(self) -> Alive:
         return Alive(service=self._service, instance=self._instance, process=self.id)

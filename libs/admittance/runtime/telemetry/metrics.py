@@ -7,11 +7,12 @@ thread. The number of series is bounded, whatever the labels are.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -31,15 +32,26 @@ Labels = tuple[str, ...]
 log = structlog.get_logger()
 
 
-class Counter:
-    """A growing number per combination of labels."""
+class Metric(ABC):
+    """A metric with one series per combination of labels. ``about``: its help text."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
         self.name = f"{PREFIX}{name}"
         self.about = about
         self.labels = tuple(labels)
-        self.values: dict[Labels, float] = {}
         self._other = (OTHER,) * len(self.labels)
+
+    @abstractmethod
+    def families(self) -> Iterator[Any]:
+        """The metric in Prometheus' classes."""
+
+
+class Counter(Metric):
+    """A growing number per combination of labels."""
+
+    def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
+        super().__init__(name, about, labels)
+        self.values: dict[Labels, float] = {}
 
     def add(self, labels: Labels, amount: float = 1) -> None:
         """Adds the amount to the series with these labels."""
@@ -48,7 +60,6 @@ class Counter:
         self.values[labels] = self.values.get(labels, 0) + amount
 
     def families(self) -> Iterator[Any]:
-        """As Prometheus has it."""
         from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(self.name, self.about, labels=self.labels)
@@ -57,15 +68,12 @@ class Counter:
         yield family
 
 
-class Histogram:
+class Histogram(Metric):
     """Counts durations by length, per combination of labels."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
-        self.name = f"{PREFIX}{name}"
-        self.about = about
-        self.labels = tuple(labels)
+        super().__init__(name, about, labels)
         self.values: dict[Labels, list[float]] = {}
-        self._other = (OTHER,) * len(self.labels)
 
     def observe(self, labels: Labels, seconds: float) -> None:
         """Counts one duration."""
@@ -79,7 +87,6 @@ class Histogram:
         found[-1] += seconds
 
     def families(self) -> Iterator[Any]:
-        """As Prometheus has it."""
         from prometheus_client.core import HistogramMetricFamily
 
         family = HistogramMetricFamily(self.name, self.about, labels=self.labels)
@@ -94,7 +101,7 @@ class Histogram:
         yield family
 
 
-class Gauge:
+class Gauge(Metric):
     """Numbers per combination of labels, which ``read`` returns at a scrape."""
 
     def __init__(
@@ -104,22 +111,16 @@ class Gauge:
         labels: Sequence[str],
         read: Callable[[], Mapping[Labels, float]],
     ) -> None:
-        self.name = f"{PREFIX}{name}"
-        self.about = about
-        self.labels = tuple(labels)
+        super().__init__(name, about, labels)
         self._read = read
 
     def families(self) -> Iterator[Any]:
-        """As Prometheus has it."""
         from prometheus_client.core import GaugeMetricFamily
 
         family = GaugeMetricFamily(self.name, self.about, labels=self.labels)
         for labels, value in islice(self._read().items(), SERIES_MAX):
             family.add_metric(labels, value)
         yield family
-
-
-Metric: TypeAlias = Counter | Histogram | Gauge
 
 
 class _Collector:

@@ -83,7 +83,7 @@ async def execute(bus: Bus, plan: Plan) -> Outcome:
             with suppress(asyncio.CancelledError, nats.errors.Error):
                 await task
         for one in subscriptions:
-            await bus.nc.deafen(one)
+            await bus.nc.unlisten(one)
     if publisher.refused:
         trouble = trouble or f"{len(publisher.refused)} facts were refused: {publisher.refused[0]}"
     return Outcome(
@@ -334,7 +334,7 @@ class Publisher:
                 self._buffer.clear()
                 await self._bus.nc.send(blob)
         finally:
-            await self._bus.nc.deafen(subscription)
+            await self._bus.nc.unlisten(subscription)
 
     def publish(self, subject: str, data: bytes) -> None:
         """Publishes data to the stream that takes subject, soon."""

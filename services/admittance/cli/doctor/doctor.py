@@ -26,6 +26,7 @@ from admittance.events.requests import HealthReply
 from admittance.events.system import DeadLetter, Epoch
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
@@ -120,24 +121,16 @@ def _replicas(name: str, cluster: Mapping[str, Any]) -> list[Finding]:
 
 async def _consumers(bus: Bus) -> list[Finding]:
     lines = []
-    for info in await _all_consumers(bus):
+    consumers: list[dict[str, Any]] = []
+    with suppress(Refused, Unavailable):
+        consumers = await list_consumers(bus, subjects.STREAM)
+    for info in consumers:
         name = info["config"].get("durable_name") or subjects.CHECK_DURABLE
         if name.startswith((subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)):
             continue  # Listed under check controllers and capacity.
         unread, text = findings.backlog(info)
         lines.append(finding(unread <= LAG_MAX, f"consumer {info['name']}", text))
     return lines
-
-
-async def _all_consumers(bus: Bus) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    with suppress(Refused, Unavailable):
-        while True:
-            page = await bus.api(f"CONSUMER.LIST.{subjects.STREAM}", {"offset": len(found)})
-            found += page.get("consumers") or []
-            if not page.get("consumers") or len(found) >= page["total"]:
-                break
-    return found
 
 
 def _services(answers: list[HealthReply]) -> list[Finding]:
@@ -214,7 +207,7 @@ async def _checkpoints(bus: Bus) -> list[Finding]:
 async def _set_aside(bus: Bus, call: Call) -> list[Finding]:
     """Entries that cannot be read. Only an unreadable workload or manifest is an error."""
     try:
-        found = await set_aside(bus, await _all_consumers(bus))
+        found = await set_aside(bus, await list_consumers(bus, subjects.STREAM))
     except (Refused, Unavailable) as error:
         if isinstance(error, Refused) and error.code == streams.NO_STREAM:
             return []  # `_streams` says which are missing.
