@@ -28,6 +28,7 @@ from simulation.nats.subjects import header_block
 from simulation.server import Server
 from simulation.stream import Outgoing, Refused, Stored, Stream
 
+AGAIN_SECONDS: Final = 0.5
 BEAT_SECONDS: Final = 10.0
 
 _encode = msgspec.json.Encoder().encode
@@ -132,6 +133,7 @@ class ServerView(Server):
         self.endpoints = {0: self._request}
         self._admin = _Admin(self.nats)
         self._beats: dict[str, bytes] = {}
+        self._late: list[Outgoing] = []
 
         def acked(name: str, sequence: int) -> None:
             if name.startswith(acknowledged_by):
@@ -141,8 +143,26 @@ class ServerView(Server):
         self.nats.on_acked.append(acked)
 
     def publish(self, message: Outgoing) -> int | Refused:
+        """As an actor sees it: what the server does not take now is sent again until it does, in
+        the order in which it was said."""
+        if self._late or not self._takes():
+            self._late.append(message)
+            if len(self._late) == 1:
+                self.kernel.after(AGAIN_SECONDS, self._send_late)
+            return 0
         timer = message.subject.startswith(subjects.TIMER_AT)
         return (self.timers if timer else self.log).publish(message)
+
+    def _takes(self) -> bool:
+        return self.nats.up and not self.nats.streams[subjects.STREAM].full
+
+    def _send_late(self) -> None:
+        if not self._takes():
+            self.kernel.after(AGAIN_SECONDS, self._send_late)
+            return
+        late, self._late = self._late, []
+        for message in late:
+            self.publish(message)
 
     def lose_timers(self) -> None:
         self.nats.streams[subjects.TIMERS].purge(subject=f"{subjects.TIMER_AT}>", below=0, keep=0)
@@ -190,10 +210,12 @@ class _Admin:
 
     def __init__(self, server: core.Server) -> None:
         self._server = server
-        self._client = server.accept(self, lambda: None)
-        self._client.receive(b"SUB _INBOX.admin.*  1\r\n")
         self._waiting: dict[str, tuple[type[Any], Future]] = {}
         self._asked = 0
+        self._join()
+
+    def _join(self) -> None:
+        self._server.accept(self, self._join).receive(b"SUB _INBOX.admin.*  1\r\n")
 
     def ask(self, subject: str, request: Any, reply: type[Any], answer: Future) -> None:
         """Settles the answer with the outcome, or with why it was refused."""

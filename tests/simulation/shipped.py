@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from math import inf
+from random import Random
 from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
@@ -18,7 +19,7 @@ import msgspec
 import structlog
 
 from admittance.events.names import token
-from admittance.events.subjects import CLAIMS, DEADLETTER, EPOCH
+from admittance.events.subjects import CLAIMS, DEADLETTER, EPOCH, STREAM
 from admittance.events.system import DeadLetter
 from admittance.lease.lease_state import CONTROLLER
 from admittance.provisioning_check import service as provisioning_check
@@ -40,10 +41,12 @@ from simulation.loop import Process, VirtualLoop
 from simulation.mutations import mutated
 from simulation.network import Network
 from simulation.run import LEASE_SECONDS, World
-from simulation.scenario import Fault
+from simulation.scenario import ACTIVE_SECONDS, Fault
 from simulation.server import Server
 from simulation.stream import Stored
 
+SPARED: Final = 3
+"""In every third seed the server has faults, too."""
 LOUD: Final = 4
 """Every fourth seed has real heartbeats."""
 URL: Final = "nats://127.0.0.1:4222"
@@ -179,6 +182,12 @@ class ShippedWorld(World):
         super().begin()
         for stream in (self.server.log, self.server.bucket):
             stream.on_stored.append(self._on_stored)
+        if self.seed % SPARED:
+            return
+        rng = Random(self.seed)
+        for _ in range(rng.randint(1, 3)):
+            strike = rng.choice((self._restart_server, self._restart_server, self._fill_log))
+            self.loop.at(2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
 
     def pictures(self) -> Iterator[tuple[str, Scheduler]]:
         for name, life in sorted(self.lives.items()):
@@ -270,6 +279,29 @@ class ShippedWorld(World):
         rest = " ".join(f"{name}={value}" for name, value in event.items())
         self.story.tell(current.name if current is not None else "-", f"{level} {what} {rest}")
         raise structlog.DropEvent
+
+    # Faults of the server. --------------------------------------------------------------
+
+    def _restart_server(self, rng: Random) -> None:
+        if not self.server.nats.up or self.loop.now > self.plan.calm:
+            return
+        seconds = rng.choice((0.1, 1.0, 4.0, 12.0)) * rng.random()
+        self.story.tell("fault", f"the server is killed and starts after {seconds:.1f} s")
+        for life in self.lives.values():
+            life.silence()
+        self.server.nats.stop()
+        self.loop.after(seconds, self.server.nats.start)
+
+    def _fill_log(self, rng: Random) -> None:
+        seconds = rng.choice((0.5, 3.0, 15.0)) * rng.random()
+        self.story.tell("fault", f"the log is full for {seconds:.1f} s")
+        log = self.server.nats.streams[STREAM]
+        log.full = True
+
+        def empty() -> None:
+            log.full = False
+
+        self.loop.after(seconds, empty)
 
     # Faults. ----------------------------------------------------------------------------
 

@@ -37,6 +37,12 @@ LIMIT = 400
             id="facts read again after a crash would be applied twice",
         ),
         pytest.param(
+            {"say_again": False},
+            "preempting",
+            "was never said",
+            id="what a fallen leader had to say would never be said",
+        ),
+        pytest.param(
             {"seen": False},
             "reconfigured",
             "over quota",

@@ -168,15 +168,17 @@ class Server:
     def stop(self) -> None:
         """Stops as a kill does: connections end, and what is only in memory is lost."""
         self.up = False
+        for stream in self.streams.values():
+            stream.crashed()
         for client, on_lost in list(self.clients.items()):
             client.close()
             on_lost()
-        for stream in self.streams.values():
-            stream.crashed()
 
     def start(self) -> None:
         """Takes connections again."""
         self.up = True
+        for stream in self.streams.values():
+            stream.up = True
 
     def add_stream(self, stream: Stream) -> None:
         self.streams[stream.name] = stream

@@ -30,6 +30,8 @@ BATCH_SECONDS: Final = 10.0
 BATCHES_OPEN: Final = 50
 SCHEDULE_LATE_SECONDS: Final = 0.08
 """How late a schedule may fire."""
+DOWN_SECONDS: Final = 0.1
+"""How soon what is due is tried again while the server is down."""
 COPY_SECONDS: Final = 0.002
 """How late a message of a source is copied."""
 START_NANOSECONDS: Final = int(START.timestamp()) * 1_000_000_000
@@ -94,6 +96,8 @@ class Stream:
         """``late``: a number from 0 to 1, by which a schedule is late."""
         self.name: str = config["name"]
         self.full = False
+        self.up = True
+        """Its server runs; else nothing is copied, expires or fires."""
         self.fences = True
         self.consumers: dict[str, Consumer] = {}
         self.copies: list[tuple[Matches, Stream]] = []
@@ -289,6 +293,9 @@ class Stream:
         return message.sequence
 
     def _copy(self, message: Message, target: Stream) -> None:
+        if not self.up:
+            self.loop.after(DOWN_SECONDS, self._copy, message, target)
+            return
         source = f"{self.name} {message.sequence} > > {message.subject}"
         headers = {**message.headers, "Nats-Stream-Source": source}
         target.store(message.subject, message.data, header_block(headers), headers)
@@ -320,6 +327,7 @@ class Stream:
 
     def crashed(self) -> None:
         """The server was killed: what is only in memory is lost."""
+        self.up = False
         self._batches.clear()
         for consumer in list(self.consumers.values()):
             if consumer.config.get("mem_storage"):
@@ -342,6 +350,10 @@ class Stream:
 
     def _look_whether_expired(self, subject: str, at: float) -> None:
         if self._wakes.get(subject) != at:
+            return
+        if not self.up:
+            at = self._wakes[subject] = self.loop.now + DOWN_SECONDS
+            self.loop.at(at, self._look_whether_expired, subject, at)
             return
         del self._wakes[subject]
         when = self._expiry.get(subject, inf)
@@ -374,6 +386,9 @@ class Stream:
 
     def _fire(self, message: Message) -> None:
         if self.last.get(message.subject) is not message:
+            return
+        if not self.up:
+            self.loop.after(DOWN_SECONDS, self._fire, message)
             return
         self.remove(message)
         headers = {k: v for k, v in message.headers.items() if not k.startswith("Nats-")}
