@@ -33,7 +33,7 @@ from admittance.api.meta import Condition, ObjectMeta, Strict
 
 
 class ParametersReference(Strict, frozen=True, kw_only=True):
-    """A reference to the object whose ``spec`` the controller gets with every request."""
+    """A reference to an object; the controller gets its ``spec`` with every request."""
 
     api_group: RequiredName = ""
     kind: KindName = ""

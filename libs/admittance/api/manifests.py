@@ -83,7 +83,7 @@ def defaulted(manifest: Manifest, namespace: str = "") -> Manifest:
 
 def complete(value: Any) -> Any:
     """The value as dicts and lists, with the defaults that are not null or empty. An empty value
-    whose default differs is kept: a ``namespaceSelector`` of ``{}`` selects everything, a missing
+    with another default is kept: a ``namespaceSelector`` of ``{}`` selects everything, a missing
     one selects nothing."""
     if isinstance(value, msgspec.Struct):
         found = {}

@@ -51,7 +51,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
 
     ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
     ``evicted_revision``: the revisions of the facts that a runner names. ``released_revision``: the
-    revision of the last released admission, whose result may still arrive. ``preempted_by``: the
+    revision of the last released admission, as its result may still arrive. ``preempted_by``: the
     last preempting workload, until the workload has quota again. ``preemptions``: the number of
     preemptions by each preempting workload. ``submitted_as``: digest of the submission's message
     id, to recognise a repeated submission; "": it had no id. ``immediate_retries``: the count by

@@ -1,6 +1,6 @@
 """Encodes equal Structs as equal bytes.
 
-The encoder omits a field whose value is its default object. A decoded value is often only equal to
+The encoder omits a field if its value is the default object. A decoded value is often only equal to
 the default: ``"main"`` as written, ``resources: {}``. `canonical` puts the default object there, so
 that a manifest with a default spelled out is stored like a manifest without it.
 """
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Step(NamedTuple):
-    """A field whose value can be equal to its default, or can hold Structs with such fields."""
+    """A field that can hold a value equal to its default, or Structs with such fields."""
 
     name: str
     default: Any
