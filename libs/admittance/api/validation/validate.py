@@ -42,7 +42,7 @@ def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Pro
 
 
 def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
-    """The problems of several fields together, and of fields with rules that have their own texts."""
+    """The problems of several fields together, and of fields with rules of their own."""
     match manifest:
         case Workload():
             return check_workload(manifest)
