@@ -20,13 +20,12 @@ from admittance.quota.rules import CheckLists, required
 from admittance.workload import stored
 from admittance.workload.change import with_status
 from admittance.workload.check_rows import Rows, synced
-from admittance.workload.conditions import Type, find, is_true, put
+from admittance.workload.conditions import Type, find, is_held, is_true, put
 from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.backoff import check_deadline, recomputed
 from admittance.workload.moves.eviction import total_seconds
 from admittance.workload.moves.timeouts import timer_due
-from admittance.workload.pending_reasons import is_held
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import RequiredCheck
 from admittance.workload.transitions import transition

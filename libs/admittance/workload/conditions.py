@@ -1,12 +1,20 @@
-"""Reads and sets conditions of a workload; conditions are immutable."""
+"""Reads and sets conditions of a workload, and finds why it is not considered.
+
+Source: docs/spec/lifecycle.md#1.2, #T02, #T30. Conditions are immutable.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from admittance.api.meta import Condition
-from admittance.workload.stored import StoredWorkload
+from admittance.api.workload import GATED_BY
+from admittance.workload.stored import StoredWorkload, head
+
+if TYPE_CHECKING:
+    from admittance.workload.transition_context import TransitionContext
 
 
 class Type(StrEnum):
@@ -95,3 +103,36 @@ def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
 def without(conditions: Conditions, kind: str) -> Conditions:
     """The conditions without that type."""
     return tuple(condition for condition in conditions if condition.type != kind)
+
+
+# Why a workload is not considered. ------------------------------------------------------------
+
+
+class PendingReason(NamedTuple):
+    """A reason of QuotaReserved=False and its message."""
+
+    reason: str
+    message: str
+
+
+def gated_by(workload: StoredWorkload) -> str:
+    """The admission gates in its annotation; "": none."""
+    return workload.metadata.annotations.get(GATED_BY, "").strip()
+
+
+def is_held(workload: StoredWorkload) -> bool:
+    """Whether a user has put it on hold."""
+    reserved = find(workload, Type.QUOTA_RESERVED)
+    return reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
+
+
+def pending_reason(workload: StoredWorkload, context: TransitionContext) -> PendingReason | None:
+    """Why the scheduler does not consider an active workload; None: it competes."""
+    gates = gated_by(workload)
+    if gates:
+        return PendingReason("AdmissionGated", f"The admission is gated by: {gates}")
+    spec = head(workload)
+    inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
+    if inactive is not None:
+        return PendingReason(inactive.reason, inactive.message)
+    return None

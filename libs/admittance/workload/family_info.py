@@ -11,8 +11,7 @@ from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GatePosition
 from admittance.events import facts
 from admittance.family.gates import Opening, Sibling
 from admittance.family.policy import ParentState, VariantState
-from admittance.workload.conditions import Type, find, is_false, is_true
-from admittance.workload.pending_reasons import gated_by, is_held
+from admittance.workload.conditions import Type, find, gated_by, is_false, is_held, is_true
 from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of
 

@@ -13,7 +13,7 @@ from admittance.events.shapes import Admission
 from admittance.family.policy import ActivityReason
 from admittance.workload.change import Change, applied, ignored, with_condition, with_status
 from admittance.workload.check_rows import all_ready
-from admittance.workload.conditions import Type, find, is_true, put, revoke, without
+from admittance.workload.conditions import Type, find, is_true, pending_reason, put, revoke, without
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import no_wait, wake_if_over
@@ -27,7 +27,6 @@ from admittance.workload.moves.eviction import (
     without_reservation,
 )
 from admittance.workload.moves.reservation import admit, assign
-from admittance.workload.pending_reasons import pending_reason
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_reserved, phase
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 

@@ -16,12 +16,19 @@ from admittance.api.meta import Condition
 from admittance.api.workload import RequeueState, VariantRow
 from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.workload.change import with_condition, with_status
-from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.conditions import (
+    PendingReason,
+    Type,
+    find,
+    is_false,
+    is_held,
+    is_true,
+    pending_reason,
+)
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.moves.backoff import no_wait, rejection
-from admittance.workload.pending_reasons import PendingReason, is_held, pending_reason
 from admittance.workload.phase import Phase, holds_quota, is_reserved, phase
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 

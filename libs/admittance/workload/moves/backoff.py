@@ -23,11 +23,10 @@ from admittance.api.units import seconds
 from admittance.api.workload import CheckState, ImmediateRetries, RequeueState
 from admittance.events.shapes import DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.check_rows import Rows, cleared
+from admittance.workload.check_rows import Rows, cleared, required_now
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
 from admittance.workload.due_times import WAITS
 from admittance.workload.limits import Limits
-from admittance.workload.pending_reasons import required_now
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import CheckRules, TransitionContext

@@ -22,7 +22,14 @@ from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, refused, with_status
-from admittance.workload.check_rows import Rows, all_ready, row_of, with_row
+from admittance.workload.check_rows import (
+    PREEMPTION_REQUIRED,
+    Rows,
+    all_ready,
+    row_of,
+    verdict_reason,
+    with_row,
+)
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
 from admittance.workload.moves.backoff import (
     REJECTED,
@@ -38,7 +45,6 @@ from admittance.workload.moves.backoff import (
 )
 from admittance.workload.moves.eviction import evict
 from admittance.workload.moves.requests import deactivate
-from admittance.workload.pending_reasons import PREEMPTION_REQUIRED, verdict_reason
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
 from admittance.workload.pod_set_updates import merged, pod_set_names
 from admittance.workload.stored import OutboxEntry, StoredWorkload

@@ -17,6 +17,7 @@ from admittance.workload.change import Change, applied, with_condition, with_sta
 from admittance.workload.check_rows import (
     cleared,
     frozen,
+    required_now,
     synced,
     with_rejected,
     without_counts,
@@ -24,7 +25,6 @@ from admittance.workload.check_rows import (
 )
 from admittance.workload.conditions import Type, find, is_true, put, without
 from admittance.workload.moves.backoff import recomputed
-from admittance.workload.pending_reasons import required_now
 from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext

@@ -5,8 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.check_rows import check_requests, frozen, synced, with_request_errors
-from admittance.workload.conditions import Conditions, Type, find, is_true, put
+from admittance.workload.check_rows import (
+    check_requests,
+    frozen,
+    required_now,
+    synced,
+    with_request_errors,
+)
+from admittance.workload.conditions import (
+    Conditions,
+    Type,
+    find,
+    is_held,
+    is_true,
+    pending_reason,
+    put,
+)
 from admittance.workload.moves.backoff import (
     recomputed,
     wait_message,
@@ -16,7 +30,6 @@ from admittance.workload.moves.backoff import (
 from admittance.workload.moves.check_verdicts import contradiction
 from admittance.workload.moves.eviction import RESTARTED, evict, withdraw
 from admittance.workload.moves.reservation import withdraw_if_not_offered
-from admittance.workload.pending_reasons import is_held, pending_reason, required_now
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext

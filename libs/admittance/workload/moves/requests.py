@@ -24,7 +24,16 @@ from admittance.workload.change import (
     with_status,
 )
 from admittance.workload.check_rows import synced
-from admittance.workload.conditions import Type, find, is_true, put, without
+from admittance.workload.conditions import (
+    Type,
+    find,
+    gated_by,
+    is_held,
+    is_true,
+    pending_reason,
+    put,
+    without,
+)
 from admittance.workload.moves.backoff import wait_message
 from admittance.workload.moves.eviction import (
     DEACTIVATED,
@@ -33,7 +42,6 @@ from admittance.workload.moves.eviction import (
     fresh_rows,
     withdrawals,
 )
-from admittance.workload.pending_reasons import gated_by, is_held, pending_reason
 from admittance.workload.phase import holds_quota, is_reserved, is_stopping
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
