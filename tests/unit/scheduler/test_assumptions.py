@@ -26,7 +26,7 @@ def reserved(story: Story, queue: str = "cq") -> int:
     return sum(one.reserved for one in status.usage)
 
 
-def test_a_decision_is_charged_before_anybody_has_written_it_down() -> None:
+def test_a_decision_is_charged_before_it_is_stored() -> None:
     story = a_story()
     story.submit("one", "cq", "6", age=1)
     story.submit("two", "cq", "6")
@@ -84,7 +84,7 @@ def test_a_change_of_the_tree_drops_what_was_decided_before_it() -> None:
     assert story.cycle() == ["in-a"]
 
 
-def test_what_was_decided_after_the_change_is_kept() -> None:
+def test_a_decision_made_after_the_change_is_kept() -> None:
     story = a_story()
     story.submit("one", "cq", "6")
     story.core.seen(story.revision + 10)
@@ -113,7 +113,7 @@ def test_disowning_drops_assumptions_and_decides_nothing_more() -> None:
     assert story.cycle() == ["one"]
 
 
-def test_what_is_evicted_counts_until_it_is_released() -> None:
+def test_evicted_quota_counts_until_the_job_has_stopped() -> None:
     story = a_story()
     story.submit("one", "cq", "6", age=1)
     story.cycle()
@@ -193,7 +193,7 @@ def test_a_namesake_does_not_inherit_quota() -> None:
     assert story.cycle() == ["one"]
 
 
-def test_a_spec_that_no_door_let_in_disturbs_nobody() -> None:
+def test_an_invalid_stored_spec_affects_no_other_workload() -> None:
     story = a_story()
     story.submit("broken", "cq", "6", age=9)
     bad = msgspec.structs.replace(story.stored["broken"], spec=msgspec.Raw(b'{"podSets": 7}'))
@@ -205,7 +205,7 @@ def test_a_spec_that_no_door_let_in_disturbs_nobody() -> None:
 # Refusals. ----------------------------------------------------------------------------------
 
 
-def test_who_is_parked_is_told_why_after_a_while_and_once() -> None:
+def test_a_parked_workload_is_refused_once_after_a_delay() -> None:
     story = a_story()
     story.submit("w", "cq", "10500m")
     story.settle()
@@ -331,7 +331,7 @@ def test_a_flavor_that_is_missing_stops_its_queue_until_it_comes() -> None:
     assert story.settle() == ["w"]
 
 
-def test_a_cycle_of_cohorts_admits_nobody_until_it_is_broken() -> None:
+def test_a_cycle_of_cohorts_admits_no_workload_until_it_is_broken() -> None:
     story = Story()
     story.put("Cohort", "x", {"parentName": "y"})
     story.put("Cohort", "y", {"parentName": "x"})
@@ -398,7 +398,7 @@ def test_explanations_give_position_flavors_and_holders() -> None:
     )
 
 
-def test_what_waits_behind_a_borrower_is_tried_again_when_its_cohort_leaves_the_tree() -> None:
+def test_parked_workloads_compete_again_when_a_borrowing_cohort_leaves() -> None:
     story = Story()
     story.put("Cohort", "below", {"parentName": "co"})
     story.queue("lender", "co", resourceGroups=groups(default="6"))
@@ -412,7 +412,7 @@ def test_what_waits_behind_a_borrower_is_tried_again_when_its_cohort_leaves_the_
     assert story.settle() == ["waits"]
 
 
-def test_who_waits_for_a_queue_that_is_not_there_is_listed_with_the_reason() -> None:
+def test_a_workload_of_a_missing_queue_is_listed_with_the_reason() -> None:
     story = a_story()
     story.submit("early", "nowhere", "1")
     (row,) = story.core.pending(PendingQuery()).rows

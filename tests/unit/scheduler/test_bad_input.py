@@ -124,7 +124,7 @@ def test_01_to_04_no_more_is_given_than_there_is_and_no_less(
             story.finish(f"all-{queue}")
 
 
-def test_06_what_is_above_a_quota_that_was_cut_is_there_for_its_siblings_to_reclaim() -> None:
+def test_06_usage_above_a_reduced_quota_can_be_reclaimed() -> None:
     life = Life()
     life.queue("a", "co", resourceGroups=groups(default="10"))
     life.queue("b", "co", resourceGroups=groups(default="0"), preemption=ANY)
@@ -168,7 +168,7 @@ def test_a_cycle_of_cohorts_stops_its_queues_until_it_is_broken(ring: tuple[str,
     assert usage(life, "cq") == 8
 
 
-def test_what_ends_during_a_cycle_has_given_its_quota_back() -> None:
+def test_a_workload_that_ends_during_a_cycle_frees_its_quota() -> None:
     life = Life()
     life.put("Cohort", "up", {"resourceGroups": groups(default="10")})
     life.put("Cohort", "co", {"parentName": "up"})
@@ -213,7 +213,7 @@ def test_a_limit_below_usage_stops_only_what_is_new(queue: str, limited: Any) ->
 # Flavors. ---------------------------------------------------------------------------------------
 
 
-def test_a_flavor_that_is_gone_stops_its_queue_and_what_runs_on_it_runs_on_and_counts() -> None:
+def test_a_deleted_flavor_stops_its_queue_and_running_jobs_count() -> None:
     life = a_life()
     admitted(life, "runs", cpu="6")
     life.submit("reserved", "cq", "2")
@@ -231,7 +231,7 @@ def test_a_flavor_that_is_gone_stops_its_queue_and_what_runs_on_it_runs_on_and_c
     assert life.phases("reserved", "waits") == ["Admitted", "QuotaReserved"]
 
 
-def test_a_stopped_flavor_lends_its_quota_and_gives_up_nobody() -> None:
+def test_a_stopped_queue_lends_quota_and_none_of_it_is_preempted() -> None:
     life = Life()
     life.put("ResourceFlavor", "gone")
     life.queue("a", "co", resourceGroups=groups(default="5", gone="1"))
@@ -270,7 +270,7 @@ def test_a_victim_that_rose_before_it_heard_of_it_is_spared() -> None:
     assert life.phases("low", "high") == ["Admitted", "Pending"]
 
 
-def test_a_preemptor_that_sank_before_its_victim_heard_of_it_changes_nothing_any_more() -> None:
+def test_a_preemptor_with_lowered_priority_keeps_its_decision() -> None:
     life, decision = about_to_preempt()
     life.say(facts.Reprioritized, "high", priority=-5)
     life.apply(decision)
@@ -279,9 +279,7 @@ def test_a_preemptor_that_sank_before_its_victim_heard_of_it_changes_nothing_any
 
 
 @pytest.mark.parametrize(("low", "high"), [(5, 1), (-1, -5), (5, -5), (0, 0)])
-def test_whatever_becomes_of_priorities_while_the_victim_stops_the_higher_has_the_room(
-    low: int, high: int
-) -> None:
+def test_the_higher_priority_gets_the_quota_after_the_victim_stopped(low: int, high: int) -> None:
     life, decision = about_to_preempt()
     life.stubborn.add("low")
     life.apply(decision)
@@ -298,7 +296,7 @@ def test_whatever_becomes_of_priorities_while_the_victim_stops_the_higher_has_th
 
 @pytest.mark.parametrize("who", ["low", "high"])
 @pytest.mark.parametrize("how", [facts.Deleted, facts.Deactivated, facts.Finished])
-def test_whoever_of_the_two_leaves_meanwhile_nobody_is_stuck(who: str, how: Any) -> None:
+def test_no_workload_is_stuck_when_victim_or_preemptor_is_deleted(who: str, how: Any) -> None:
     life, decision = about_to_preempt()
     life.stubborn.add("low")
     life.apply(decision)
@@ -313,7 +311,7 @@ def test_whoever_of_the_two_leaves_meanwhile_nobody_is_stuck(who: str, how: Any)
     assert usage(life, "cq") == 9
 
 
-def test_a_class_of_priorities_that_changes_moves_those_that_wait_and_those_that_run() -> None:
+def test_a_changed_priority_class_applies_to_all_its_workloads() -> None:
     life = a_life()
     life.put("WorkloadPriorityClass", "p", value=5)
     ref = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "p"}
@@ -330,7 +328,7 @@ def test_a_class_of_priorities_that_changes_moves_those_that_wait_and_those_that
 # Queues that move, stop and go. -----------------------------------------------------------------
 
 
-def test_a_queue_that_moves_takes_its_usage_along_and_those_left_behind_have_the_room() -> None:
+def test_a_queue_that_changes_cohort_takes_its_usage_along() -> None:
     life = Life()
     life.queue("moves", "one", resourceGroups=groups(default="0"))
     life.queue("stays", "one", resourceGroups=groups(default="10"))
@@ -424,7 +422,7 @@ def test_a_queue_that_is_deleted_keeps_what_runs_and_lets_go_of_what_waits(kind:
     assert usage(life, "cq") == 8
 
 
-def test_what_ends_while_its_queue_is_deleted_holds_nothing_when_it_is_back() -> None:
+def test_a_workload_that_ends_while_its_queue_is_deleted_is_free() -> None:
     life = a_life()
     admitted(life, "runs", cpu="10")
     life.delete("ClusterQueue", "cq")
@@ -447,7 +445,7 @@ def test_a_local_queue_that_comes_back_elsewhere_leads_those_that_wait_there() -
     assert (usage(life, "cq"), usage(life, "other")) == (10, 10)
 
 
-def test_labels_of_a_namespace_decide_over_what_waits_and_never_over_what_has_quota() -> None:
+def test_namespace_labels_affect_only_pending_workloads() -> None:
     life = a_life(namespaceSelector={"matchLabels": {"team": "x"}})
     life.put("Namespace", NS, metadata={"labels": {"team": "x"}})
     admitted(life, "runs", cpu="4")
@@ -522,7 +520,7 @@ def test_quota_beyond_64_bits_is_unlimited_and_sums_do_not_wrap_around(nominal: 
     assert usage(story, "a") == 0
 
 
-def test_a_request_beyond_64_bits_waits_and_stands_in_nobodys_way() -> None:
+def test_a_request_beyond_64_bits_waits_and_blocks_no_other() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="10"))
     story.submit("huge", "cq", pods=[{"requests": {"cpu": str(2**62)}, "count": 100}], age=9)
@@ -531,7 +529,7 @@ def test_a_request_beyond_64_bits_waits_and_stands_in_nobodys_way() -> None:
     assert story.why("huge").reason == "ExceedsMaxQuota"
 
 
-def test_what_saturates_is_given_back_as_it_was_taken() -> None:
+def test_a_saturated_amount_is_released_as_it_was_charged() -> None:
     story = Story()
     story.queue("cq", "co", resourceGroups=groups(default=str(2**70)))
     story.queue("other", "co", resourceGroups=groups(default="5"))

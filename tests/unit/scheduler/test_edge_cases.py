@@ -27,7 +27,7 @@ def test_05_a_lending_limit_bounds_what_a_borrower_may_be_given() -> None:
     assert story.settle() == ["five"]
 
 
-def test_06_a_cut_below_usage_evicts_nobody_and_admits_nobody() -> None:
+def test_06_a_quota_below_usage_evicts_and_admits_no_workload() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="10"))
     story.submit("runs", "cq", "8")
@@ -40,7 +40,7 @@ def test_06_a_cut_below_usage_evicts_nobody_and_admits_nobody() -> None:
     assert story.settle() == ["next"]
 
 
-def test_07_a_resource_that_the_queue_does_not_list_never_fits_unless_none_is_asked() -> None:
+def test_07_an_unlisted_resource_fits_only_with_amount_zero() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="10"))
     story.submit("asks", "cq", pods=[{"requests": {"cpu": "1", "gpu": "1"}}], age=1)
@@ -119,7 +119,7 @@ def test_11_what_is_decided_while_the_tree_is_flushed_competes_again_when_refuse
         ),
     ],
 )
-def test_12_a_flush_does_not_move_who_waits_for_itself(status: dict[str, Any], due: bool) -> None:
+def test_12_a_flush_does_not_wake_workloads_in_backoff(status: dict[str, Any], due: bool) -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="10"))
     story.submit("runs", "cq", "10", age=9)
@@ -207,7 +207,7 @@ def test_17_two_heads_that_borrow_different_resources_are_both_admitted_in_one_c
     assert sorted(story.cycle()) == ["x", "y"]
 
 
-def test_24_who_borrows_less_far_goes_first() -> None:
+def test_24_the_entry_that_borrows_at_a_lower_level_goes_first() -> None:
     story = Story()
     story.put("Cohort", "root", {"resourceGroups": groups(default="10")})
     story.put("Cohort", "left", {"parentName": "root"})
@@ -290,7 +290,7 @@ def test_27_28_selectors_speak_of_the_labels_that_a_flavor_has(
     assert story.flavors("w") == [{"cpu": flavor}]
 
 
-def test_29_a_taint_that_the_flavor_tolerates_itself_keeps_nobody_out() -> None:
+def test_29_a_taint_that_the_flavor_tolerates_excludes_no_workload() -> None:
     story = Story()
     taint = {"key": "spot", "value": "true", "effect": "NoSchedule"}
     story.flavor("kept", nodeTaints=[taint])

@@ -156,9 +156,7 @@ def not_enough(story: Story) -> None:
         pytest.param(not_enough, ("NotEnough", "cq"), id="all candidates together hold too little"),
     ],
 )
-def test_who_stays_is_told_with_the_rule_that_protects_them(
-    tell: Tell, want: tuple[str, str]
-) -> None:
+def test_protected_workloads_are_explained_with_the_rule(tell: Tell, want: tuple[str, str]) -> None:
     story = a_story()
     tell(story)
     why = story.why("w")
@@ -169,7 +167,7 @@ def test_who_stays_is_told_with_the_rule_that_protects_them(
     assert story.preempted == []
 
 
-def test_barriers_carry_policy_numbers_and_a_sentence() -> None:
+def test_protections_have_a_policy_numbers_and_a_sentence() -> None:
     story = a_story()
     not_lower(story)
     bars = {bar.rule: bar for bar in story.why("w").flavors[0].barriers}
@@ -350,7 +348,7 @@ def outranked(story: Story) -> None:
         ),
     ],
 )
-def test_what_would_let_it_go_on_is_named(tell: Tell, want: str) -> None:
+def test_remedies_name_the_change_that_unblocks(tell: Tell, want: str) -> None:
     story = a_story()
     tell(story)
     assert want in story.why("w").unblocked_by
@@ -375,7 +373,7 @@ def test_no_flavor_fits_a_workload_that_cannot_be_admitted(tell: Tell) -> None:
 # The numbers, and who else. --------------------------------------------------------------------
 
 
-def test_every_room_tells_what_is_asked_free_short_used_and_at_most() -> None:
+def test_every_flavor_has_the_numbers_of_its_quota() -> None:
     story = a_story()
     story.queue("cq", "co", resourceGroups=groups(default=quota("4", borrow="3")))
     story.queue("other", "co", resourceGroups=groups(default="6"))
@@ -402,7 +400,7 @@ def test_a_later_pod_set_is_measured_with_what_the_earlier_ones_take() -> None:
     assert (second.rooms[0].taken, second.rooms[0].requested) == (3000, 2000)
 
 
-def test_the_largest_holders_come_first_and_tell_whether_they_could_be_preempted() -> None:
+def test_the_largest_holders_come_first_with_their_protection() -> None:
     story = a_story()
     not_lower(story)
     why = story.why("w")
@@ -411,7 +409,7 @@ def test_the_largest_holders_come_first_and_tell_whether_they_could_be_preempted
     assert why.holders == ("ns/mid", "ns/low")
 
 
-def test_who_would_have_to_go_and_then_who_was_told_is_named() -> None:
+def test_victims_are_named_before_and_after_the_preemption() -> None:
     story = a_story()
     full(story, preemption=WITHIN)
     story.submit("w", "cq", "1", priority=1)
@@ -427,7 +425,7 @@ def test_who_would_have_to_go_and_then_who_was_told_is_named() -> None:
     assert "stop of ns/low, which is being preempted for it" in why.unblocked_by
 
 
-def test_who_was_preempted_is_told_by_whom_and_with_which_numbers() -> None:
+def test_a_preempted_workload_names_its_preemptor_and_the_numbers() -> None:
     story = a_story()
     full(story, preemption=WITHIN)
     story.submit("w", "cq", "1", priority=1)
@@ -454,7 +452,7 @@ def test_who_was_preempted_is_told_by_whom_and_with_which_numbers() -> None:
     )
 
 
-def test_the_preempted_and_who_waits_for_it_tell_of_each_other_by_what_is_written() -> None:
+def test_victim_and_preemptor_name_each_other_from_their_status() -> None:
     story = a_story()
     full(story, preemption=WITHIN)
     story.submit("w", "cq", "1", priority=1)
@@ -471,7 +469,7 @@ def test_the_preempted_and_who_waits_for_it_tell_of_each_other_by_what_is_writte
     assert (going.name, going.rule, going.since) == ("low", "InClusterQueue", NOON)
 
 
-def test_a_closed_gate_on_preemption_is_what_has_to_open() -> None:
+def test_a_closed_preemption_gate_is_a_remedy() -> None:
     story = a_story()
     full(story, preemption=WITHIN)
     story.submit("w", "cq", "1", priority=1)
@@ -502,7 +500,7 @@ def test_an_admission_carries_what_it_took_and_what_there_was() -> None:
 AWAY = {"type": "Active", "status": "False", "reason": "ControllerLost", "message": "no word"}
 
 
-def test_a_queue_whose_checks_are_missing_or_away_names_them() -> None:
+def test_an_inactive_queue_names_its_missing_and_inactive_checks() -> None:
     story = a_story()
     story.put("AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]})
     story.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["budgte", "room"])
@@ -514,7 +512,7 @@ def test_a_queue_whose_checks_are_missing_or_away_names_them() -> None:
     )
 
 
-def test_an_open_check_tells_whose_verdict_is_missing_and_that_it_is_away() -> None:
+def test_an_open_check_names_its_controller_and_whether_it_is_active() -> None:
     story = a_story()
     story.queue("cq", resourceGroups=groups(default="2"))
     story.submit("w", "cq", "1")
@@ -544,7 +542,7 @@ def test_a_reservation_tells_which_checks_are_open() -> None:
     assert [(one.name, one.state) for one in why.checks] == [(one.name, one.state) for one in rows]
 
 
-def test_who_is_in_front_is_named_and_who_keeps_its_place_first() -> None:
+def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
     story = a_story()
     full(story, preemption=WITHIN)
     story.submit("sticky", "cq", "1", priority=1, age=1)
@@ -586,7 +584,7 @@ def test_a_refusal_carries_the_numbers_of_flavors_that_the_scan_did_not_come_to(
     )
 
 
-def test_a_pair_that_is_parted_is_told_of_as_such() -> None:
+def test_a_pair_in_a_preemption_loop_is_explained() -> None:
     life = a_pair()
     life.settle()
     why = life.core.explain("ns", "owner", now=life.now)
@@ -607,7 +605,7 @@ def test_a_message_about_very_many_flavors_stays_short_and_the_numbers_do_not() 
     assert len(why.flavors) == 30
 
 
-def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchecked_queues_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     story = a_story()
     story.queue("cq", "co", resourceGroups=groups(default="6"), preemption={**ANY, **WITHIN})
     story.queue("other", "co", resourceGroups=groups(default="1"))
@@ -622,7 +620,7 @@ def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert rules(story.why("w")) == [("NotLookedAt", "cq"), ("NotLookedAt", "")]
 
 
-def test_flavors_are_not_searched_for_victims_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_victims_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     story = a_story()
     story.flavor("one")
     story.flavor("two")

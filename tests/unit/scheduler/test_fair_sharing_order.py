@@ -20,7 +20,7 @@ from scheduling import Story, groups
         ),
     ],
 )
-def test_who_comes_first_of_two_cohorts(beside: bool, first: str) -> None:
+def test_the_first_entry_of_two_cohorts_depends_on_shares(beside: bool, first: str) -> None:
     """There is room for one of both. The head without room is the youngest of all."""
     story = Story(Config(preemption=True, fair_sharing=FairSharing()))
     story.put("Cohort", "root", {})

@@ -37,7 +37,7 @@ def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
     assert not [one for one in found.unblocked_by if "allowed" in one]
 
 
-def test_a_variant_is_told_only_of_flavors_that_it_may_have() -> None:
+def test_a_variant_is_explained_only_with_its_flavors() -> None:
     story = FamilyStory()
     story.families()
     full(story)
@@ -51,7 +51,7 @@ def test_a_variant_is_told_only_of_flavors_that_it_may_have() -> None:
     assert [{each.flavor for each in one.refusal.shortfalls} for one in refusals] == [{"mid"}]
 
 
-def test_an_admitted_parent_tells_as_what_it_runs() -> None:
+def test_an_admitted_parent_names_its_variant() -> None:
     story = FamilyStory()
     story.families()
     full(story, best="4")
@@ -67,7 +67,7 @@ def test_an_admitted_parent_tells_as_what_it_runs() -> None:
     ]
 
 
-def test_a_parent_whose_job_stops_tells_who_goes_on() -> None:
+def test_a_stopping_parent_names_the_variant_that_continues() -> None:
     story = FamilyStory()
     story.families()
     full(story, best="4")
@@ -85,7 +85,7 @@ def test_a_parent_whose_job_stops_tells_who_goes_on() -> None:
     assert heir.unblocked_by == ("stop of the job of its sibling variant",)
 
 
-def test_who_waits_for_its_delay_says_until_when() -> None:
+def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
     story = FamilyStory()
     story.follows = False
     story.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
@@ -101,7 +101,7 @@ def test_who_waits_for_its_delay_says_until_when() -> None:
     assert way.startswith("activation by the policy of its family at 2026-01-01T12:01:40Z")
 
 
-def test_who_stands_behind_a_better_one_says_so() -> None:
+def test_a_variant_behind_a_better_one_is_explained() -> None:
     story = FamilyStory()
     story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
     story.submit("r", "cq", "4", priority=-1)
@@ -116,7 +116,7 @@ def test_who_stands_behind_a_better_one_says_so() -> None:
     assert story.why("a").variants[0].gate == "Open"
 
 
-def test_a_family_in_backoff_says_so() -> None:
+def test_a_family_in_backoff_is_explained() -> None:
     story = FamilyStory()
     story.families()
     full(story)
@@ -127,7 +127,7 @@ def test_a_family_in_backoff_says_so() -> None:
     assert story.why("a-best").message == "The family waits until its backoff ends"
 
 
-def test_a_parent_without_variants_says_what_it_waits_for() -> None:
+def test_a_parent_without_variants_is_explained() -> None:
     story = FamilyStory()
     story.families()
     story.family("a", tags=())
@@ -139,7 +139,7 @@ def test_a_parent_without_variants_says_what_it_waits_for() -> None:
     assert found.unblocked_by == ("creation of variants of a",)
 
 
-def test_a_variant_whose_parent_is_unknown_says_so() -> None:
+def test_a_variant_without_a_known_parent_is_explained() -> None:
     story = FamilyStory()
     story.follows = False
     story.families()
@@ -150,7 +150,7 @@ def test_a_variant_whose_parent_is_unknown_says_so() -> None:
     assert found.unblocked_by == ("its parent workload, which is not known yet",)
 
 
-def test_a_reservation_of_a_race_says_for_which_checks_it_waits() -> None:
+def test_a_reserved_variant_names_the_checks_it_waits_for() -> None:
     story = FamilyStory()
     story.check("slow")
     story.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
@@ -175,7 +175,7 @@ def test_asking_changes_nothing() -> None:
     assert story.settle() == []
 
 
-def test_a_family_waits_for_what_its_best_waiting_variant_lacks() -> None:
+def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
     story = FamilyStory()
     story.check("slow")
     story.families(checks={"mid": ["slow"], "worst": ["slow"]})
@@ -187,7 +187,7 @@ def test_a_family_waits_for_what_its_best_waiting_variant_lacks() -> None:
     assert "mid: reserved, waits for slow; worst: reserved, waits for slow" in found.message
 
 
-def test_a_variant_that_is_not_to_try_is_deactivated_and_tells_when_it_is() -> None:
+def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
     story = FamilyStory()
     story.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
     full(story, mid="4")
@@ -201,7 +201,7 @@ def test_a_variant_that_is_not_to_try_is_deactivated_and_tells_when_it_is() -> N
     assert "fast: end of its createDelaySeconds at 2026-01-01T12:01:40Z" in found.unblocked_by
 
 
-def test_a_variant_that_a_user_stopped_goes_on_with_that_user() -> None:
+def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
     story = FamilyStory()
     story.families()
     full(story)
@@ -212,7 +212,7 @@ def test_a_variant_that_a_user_stopped_goes_on_with_that_user() -> None:
     assert "mid: `admit activate workload a-mid`" in story.why("a").unblocked_by
 
 
-def test_who_runs_is_told_of_nothing_that_is_worse() -> None:
+def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
     story = FamilyStory()
     story.families()
     story.family("a")
@@ -222,7 +222,7 @@ def test_who_runs_is_told_of_nothing_that_is_worse() -> None:
     assert story.why("a").unblocked_by == ()
 
 
-def test_a_family_without_a_flavor_that_its_queue_offers_says_what_would_give_it_one() -> None:
+def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
     story = FamilyStory()
     story.families()
     story.family("a", tags=())
@@ -236,7 +236,7 @@ def test_a_family_without_a_flavor_that_its_queue_offers_says_what_would_give_it
     )
 
 
-def test_a_family_of_which_nobody_is_to_try_yet_waits_for_itself() -> None:
+def test_a_family_with_delayed_variants_only_waits_for_its_family() -> None:
     story = FamilyStory()
     both = [{**one, "createDelaySeconds": 100} for one in DELAYED]
     story.families(explicit=both, flavors={"best": "4", "mid": "4"})

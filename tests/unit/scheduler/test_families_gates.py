@@ -37,7 +37,7 @@ def refused(story: FamilyStory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["NoMigration", "UpgradeOnly"])
-def test_the_better_one_that_needs_a_victim_is_chosen_and_the_worse_one_never_starts(
+def test_the_better_variant_that_needs_a_victim_is_chosen(
     mode: str,
 ) -> None:
     story = contested(mode, "best")
@@ -53,7 +53,7 @@ def test_the_better_one_that_needs_a_victim_is_chosen_and_the_worse_one_never_st
     assert story.admitted("a") == "best"
 
 
-def test_only_the_gate_of_one_opens_and_nobody_else_is_touched() -> None:
+def test_only_one_gate_of_a_family_opens() -> None:
     story = contested("UpgradeOnly", "best", "mid")
     story.family("a")
     story.settle()
@@ -83,7 +83,7 @@ def test_while_victims_stop_no_sibling_is_tried() -> None:
     assert story.settle()[0] == "a-best"
 
 
-def test_nobody_has_to_be_found_who_may_go_so_the_worse_one_may_start() -> None:
+def test_a_worse_variant_starts_if_no_victim_is_found() -> None:
     story = FamilyStory()
     story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
     story.submit("r", "cq", "4", priority=5)
@@ -93,7 +93,7 @@ def test_nobody_has_to_be_found_who_may_go_so_the_worse_one_may_start() -> None:
     assert story.admitted("a") == "mid"
 
 
-def test_siblings_that_wait_are_told_at_once_when_a_worse_one_is_blocked() -> None:
+def test_siblings_are_refused_at_once_when_a_worse_one_is_blocked() -> None:
     story = FamilyStory()
     story.families(flavors={"best": "2", "mid": "4"}, **LOWER)
     story.submit("r", "cq", "4", priority=-1)
@@ -127,7 +127,7 @@ def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
     assert story.stored["a-best"].status.pending_preemption is not None
 
 
-def test_with_the_open_gate_of_one_whose_victims_are_gone_the_others_may_be_tried() -> None:
+def test_other_variants_are_tried_once_all_victims_have_stopped() -> None:
     story = FamilyStory()
     story.check("slow")
     story.families(flavors={"best": "4", "mid": "4"}, checks={"best": ["slow"]}, **LOWER)
@@ -163,7 +163,7 @@ def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> N
 
 
 @pytest.mark.parametrize("shares", [True, False])
-def test_a_refusal_of_a_gate_is_said_once(shares: bool) -> None:
+def test_a_refusal_for_a_closed_gate_is_published_once(shares: bool) -> None:
     from admittance.scheduling.state.config import FairSharing
 
     story = FamilyStory(Config(fair_sharing=FairSharing() if shares else None))
@@ -177,7 +177,7 @@ def test_a_refusal_of_a_gate_is_said_once(shares: bool) -> None:
     assert [one.name for one in story.waiting if isinstance(one, Refused)] == ["a-best"]
 
 
-def test_what_one_has_only_once_others_have_gone_is_not_there_for_its_sibling() -> None:
+def test_quota_that_waits_for_victims_is_not_free_for_a_sibling() -> None:
     story = FamilyStory()
     story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     explicit = [{"name": name, "allowedResourceFlavors": ["best"]} for name in ("v0", "v1")]
@@ -195,7 +195,7 @@ def test_what_one_has_only_once_others_have_gone_is_not_there_for_its_sibling() 
     assert story.stored["a-v0"].status.pending_preemption is not None
 
 
-def test_who_lost_the_gate_to_a_sibling_meanwhile_asks_again_before_anybody_goes() -> None:
+def test_a_variant_that_lost_its_gate_preempts_no_workload() -> None:
     story = FamilyStory()
     story.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     story.families(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)

@@ -168,7 +168,7 @@ def test_both_are_shown_where_the_better_one_is_reserved() -> None:
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 
 
-def test_whoever_needs_what_both_hold_takes_both() -> None:
+def test_quota_held_by_both_variants_needs_both_as_victims() -> None:
     kin = with_slow_reservation(**LOWER)
     runs_on_demand_and_reserved_better(kin)
     kin.stubborn = True
@@ -177,7 +177,7 @@ def test_whoever_needs_what_both_hold_takes_both() -> None:
     assert sorted(one.name for one in kin.preempted) == ["j.on-demand", "j.reservation"]
 
 
-def test_whoever_needs_what_one_holds_takes_that_one() -> None:
+def test_quota_held_by_one_variant_needs_one_victim() -> None:
     kin = with_slow_reservation(**LOWER)
     runs_on_demand_and_reserved_better(kin)
     kin.stubborn = True
@@ -190,7 +190,7 @@ def test_whoever_needs_what_one_holds_takes_that_one() -> None:
     assert [one.name for one in told.preempts] == ["j.reservation"], "it has started nothing"
 
 
-def test_one_who_holds_it_alone_goes_rather_than_two_who_hold_it_together() -> None:
+def test_a_sole_holder_is_preferred_to_two_shared_holders() -> None:
     kin = with_slow_reservation(**LOWER)
     runs_on_demand_and_reserved_better(kin)
     kin.now += timedelta(minutes=1)
@@ -226,7 +226,7 @@ def test_no_sibling_goes_for_a_sibling() -> None:
     assert [one.workload.key[1] for one in found] == ["j.on-demand"], "but it does for others"
 
 
-def test_variants_that_go_together_are_told_as_one_workload() -> None:
+def test_victims_of_one_family_are_named_as_one_workload() -> None:
     kin = with_slow_reservation()
     runs_on_demand_and_reserved_better(kin)
     going = [
@@ -300,7 +300,7 @@ def test_a_cut_takes_reservations_of_one_family_together() -> None:
     assert sorted(kin.revoked) == ["j.on-demand", "j.reservation"]
 
 
-def test_a_cut_that_evicts_takes_the_family_as_a_whole() -> None:
+def test_a_quota_cut_that_evicts_takes_the_whole_family() -> None:
     kin = with_slow_reservation(onQuotaCut="evict")
     runs_on_demand_and_reserved_better(kin)
     cut(kin, "10", onQuotaCut="evict")
@@ -355,7 +355,7 @@ def test_a_share_counts_only_the_variant_that_is_admitted(fair: Kin) -> None:
     assert share(fair) == 0
 
 
-def test_what_a_variant_asks_for_counts_in_place_of_what_its_family_has(fair: Kin) -> None:
+def test_the_request_of_a_variant_replaces_its_family_quota(fair: Kin) -> None:
     fair.reserve("j.worst", "q", {"cpu": "worst"})
     fair.admit("j.worst")
     node = fair.queue_of("q").node
@@ -370,7 +370,7 @@ def test_what_a_variant_asks_for_counts_in_place_of_what_its_family_has(fair: Ki
     assert share(fair) == pytest.approx(200)
 
 
-def test_a_share_counts_the_best_reservation_before_anybody_is_admitted(fair: Kin) -> None:
+def test_before_an_admission_the_best_reservation_counts_in_shares(fair: Kin) -> None:
     fair.family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
     fair.reserve("j.best", "q", {"cpu": "best"})
     fair.reserve("j.worst", "q", {"cpu": "worst"})
@@ -381,7 +381,7 @@ def test_a_share_counts_the_best_reservation_before_anybody_is_admitted(fair: Ki
     assert share(fair) == pytest.approx(300)
 
 
-def test_what_does_not_count_moves_with_the_queue_and_below_lending_limits(fair: Kin) -> None:
+def test_uncounted_quota_moves_with_its_queue(fair: Kin) -> None:
     fair.reserve("j.worst", "q", {"cpu": "worst"})
     fair.reserve("j.best", "q", {"cpu": "best"})
     fair.put("Cohort", "co", {"parentName": "top"})

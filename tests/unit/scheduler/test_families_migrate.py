@@ -38,7 +38,7 @@ def used(story: FamilyStory) -> dict[str, int]:
     return {row.flavor: row.reserved // 1_000 for row in status.usage}
 
 
-def test_without_checks_the_job_is_told_to_stop_and_quota_is_kept_meanwhile() -> None:
+def test_a_migration_without_checks_holds_quota_until_the_job_stopped() -> None:
     story = runs_on_mid()
     story.finish("r-best")
     assert story.cycle() == ["a-best"]
@@ -56,7 +56,7 @@ def test_without_checks_the_job_is_told_to_stop_and_quota_is_kept_meanwhile() ->
     assert used(story) == {"best": 4, "mid": 0, "worst": 4}
 
 
-def test_a_promise_is_nobodys_victim() -> None:
+def test_quota_held_for_a_migration_is_never_preempted() -> None:
     story = runs_on_mid(flavors={"best": "4", "mid": "4"}, **LOWER)
     story.finish("r-best")
     story.cycle()
@@ -71,7 +71,7 @@ def test_a_promise_is_nobodys_victim() -> None:
     assert [one.name for one in story.told] == []
 
 
-def test_a_promise_that_is_written_is_known_to_whoever_starts_anew() -> None:
+def test_a_stored_migration_is_known_after_a_restart() -> None:
     story = runs_on_mid()
     story.finish("r-best")
     story.cycle()
@@ -87,7 +87,7 @@ def test_a_promise_that_is_written_is_known_to_whoever_starts_anew() -> None:
     assert again.admitted("a") == "best"
 
 
-def test_who_takes_over_and_who_gives_way_are_on_their_way_together() -> None:
+def test_both_variants_of_a_migration_are_in_flight_together() -> None:
     story = runs_on_mid()
     story.finish("r-best")
     assert story.cycle(confirm=False) == ["a-best"]
@@ -145,7 +145,7 @@ def test_with_checks_it_is_reserved_first_and_the_job_runs_on() -> None:
     assert story.admitted("a") == "best"
 
 
-def test_who_needs_victims_takes_over_once_they_have_gone() -> None:
+def test_a_variant_with_victims_migrates_once_they_stopped() -> None:
     story = FamilyStory()
     story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
     story.submit("strong", "cq", "4", priority=5, age=9)
@@ -163,7 +163,7 @@ def test_who_needs_victims_takes_over_once_they_have_gone() -> None:
     assert story.admitted("a") == "best"
 
 
-def test_a_merely_reserved_victim_is_told_to_go_before_the_job_is_stopped() -> None:
+def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
     story = FamilyStory()
     story.check("slow")
     reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
@@ -187,7 +187,7 @@ def test_a_merely_reserved_victim_is_told_to_go_before_the_job_is_stopped() -> N
     assert story.stored["a"].status.migrating_to == "a-best"
 
 
-def test_whose_admitted_sibling_was_told_to_go_in_the_same_cycle_waits() -> None:
+def test_a_variant_waits_if_its_admitted_sibling_is_preempted() -> None:
     story = FamilyStory()
     reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
     story.families(cohort="c", flavors={"best": "4", "mid": "0"}, **LOWER)
@@ -225,7 +225,7 @@ def test_a_quota_cut_breaks_a_promise() -> None:
     assert [(type(one).__name__, one.name) for one in story.decisions] == [("Revoked", "a-best")]
 
 
-def test_a_minimum_keeps_everybody_below_it_where_they_are() -> None:
+def test_variants_below_the_minimum_do_not_migrate() -> None:
     story = FamilyStory()
     story.follows = False
     story.families(floor="best")

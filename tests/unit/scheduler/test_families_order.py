@@ -10,7 +10,7 @@ from family_scheduling import FamilyStory, full
 from scheduling import groups
 
 
-def test_siblings_stand_side_by_side_the_best_first_and_nobody_between() -> None:
+def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
     story = FamilyStory()
     story.families()
     full(story)
@@ -103,7 +103,7 @@ def test_a_family_counts_as_one_that_waits() -> None:
     ]
 
 
-def test_an_admitted_family_counts_as_one_that_runs_also_while_it_looks_for_better() -> None:
+def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
     story = FamilyStory()
     story.families(checks={"best": ["slow"]})
     story.check("slow")
@@ -142,7 +142,7 @@ def test_parents_of_a_queue_that_leads_nowhere_wait_there_once() -> None:
     assert "a-best" in story.settle()
 
 
-def test_of_two_queues_whose_heads_are_equal_the_family_with_the_older_parent_goes_first() -> None:
+def test_the_family_with_the_older_parent_goes_first() -> None:
     story = FamilyStory()
     story.families("one", cohort="c", flavors={"best": "0"})
     story.families("two", cohort="c", flavors={"best": "0"})

@@ -26,7 +26,7 @@ def test_the_best_that_fits_is_admitted() -> None:
 
 
 @pytest.mark.parametrize("mode", ["NoMigration", "UpgradeOnly"])
-def test_nobody_worse_is_tried_in_the_moment_before_policy_is_written(mode: str) -> None:
+def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) -> None:
     story = FamilyStory()
     story.follows = False  # All of them stay turned on.
     story.families(mode=mode)
@@ -38,7 +38,7 @@ def test_nobody_worse_is_tried_in_the_moment_before_policy_is_written(mode: str)
     assert story.settle() == []
 
 
-def test_without_migration_nobody_moves_up_even_if_still_turned_on() -> None:
+def test_without_migration_no_active_variant_migrates() -> None:
     story = FamilyStory()
     story.follows = False
     story.families(mode="NoMigration")
@@ -50,7 +50,7 @@ def test_without_migration_nobody_moves_up_even_if_still_turned_on() -> None:
     assert story.admitted("a") == "mid"
 
 
-def test_who_may_not_be_tried_keeps_nobody_back_and_is_told_nothing() -> None:
+def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
     story = FamilyStory()
     story.follows = False
     story.families(mode="NoMigration", flavors={"best": "8", "mid": "8"})
@@ -80,7 +80,7 @@ def test_a_variant_is_not_tried_before_its_delay_and_comes_back_by_the_clock() -
     assert story.settle() == ["a-fast"]
 
 
-def test_nobody_is_tried_while_the_familys_job_stops() -> None:
+def test_no_variant_is_tried_while_the_job_stops() -> None:
     story = FamilyStory()
     story.families()
     full(story, best="4")
@@ -93,7 +93,7 @@ def test_nobody_is_tried_while_the_familys_job_stops() -> None:
     assert story.settle() == ["a-best"]
 
 
-def test_nobody_is_tried_while_the_family_waits_out_its_backoff() -> None:
+def test_no_variant_is_tried_during_the_backoff() -> None:
     story = FamilyStory()
     story.families()
     story.family("a", tags=())
@@ -116,7 +116,7 @@ def test_a_variant_that_the_queue_does_not_have_is_not_tried() -> None:
     assert story.settle() == ["a-worst"]
 
 
-def test_several_may_hold_reservations_before_anybody_is_admitted() -> None:
+def test_several_variants_may_hold_reservations() -> None:
     story = FamilyStory()
     story.check("slow")
     story.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
@@ -142,7 +142,7 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     assert story.decisions == [], "it is on its way"
 
 
-def test_who_is_ready_is_not_confirmed_while_the_job_stops_and_is_afterwards() -> None:
+def test_a_ready_variant_is_confirmed_after_the_job_stopped() -> None:
     story = FamilyStory()
     story.check("slow")
     story.families(checks={"best": ["slow"]})
@@ -161,7 +161,7 @@ def test_who_is_ready_is_not_confirmed_while_the_job_stops_and_is_afterwards() -
     assert story.admitted("a") == "best"
 
 
-def test_who_is_ready_is_not_confirmed_where_policy_keeps_the_family_where_it_is() -> None:
+def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
     story = FamilyStory()
     story.follows = False
     story.check("slow")
@@ -174,7 +174,7 @@ def test_who_is_ready_is_not_confirmed_where_policy_keeps_the_family_where_it_is
 
 
 @pytest.mark.parametrize("told", [{"migrating_to": "a-worst"}, {}])
-def test_what_the_parent_says_of_its_job_counts_before_its_variant_says_so(
+def test_the_state_of_the_parent_counts_before_its_variant_follows(
     told: dict[str, str],
 ) -> None:
     story = FamilyStory()
@@ -215,7 +215,7 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
     assert story.admitted("a") == "mid", "from now on they race"
 
 
-def test_a_family_that_lost_its_pods_goes_to_the_back_as_a_whole() -> None:
+def test_a_family_in_backoff_is_requeued_as_a_whole() -> None:
     story = FamilyStory()
     story.families()
     full(story)
@@ -226,7 +226,7 @@ def test_a_family_that_lost_its_pods_goes_to_the_back_as_a_whole() -> None:
     assert story.tried() == ["r", "a-best", "a-mid", "a-worst"]
 
 
-def test_room_that_comes_free_does_not_wake_who_waits_for_its_family() -> None:
+def test_free_quota_does_not_wake_a_variant_that_waits_for_its_family() -> None:
     story = FamilyStory()
     story.follows = False
     story.families(mode="NoMigration")
@@ -241,7 +241,7 @@ def test_room_that_comes_free_does_not_wake_who_waits_for_its_family() -> None:
     assert all(one is not None and one.ignores_flush for one in aside.values())
 
 
-def test_what_there_is_too_little_of_for_one_family_may_do_for_another_that_has_some() -> None:
+def test_quota_too_small_for_one_family_may_fit_another() -> None:
     explicit = [
         {"name": "first", "allowedResourceFlavors": ["reserved", "cpus"]},
         {"name": "second", "allowedResourceFlavors": ["on-demand", "cpus"]},
@@ -277,7 +277,7 @@ def test_what_there_is_too_little_of_for_one_family_may_do_for_another_that_has_
     assert story.settle() == ["a-first"], "it has the cpus, for which b waits"
 
 
-def test_without_the_gate_of_the_feature_nobody_of_a_family_is_tried() -> None:
+def test_without_the_feature_gate_no_variant_is_tried() -> None:
     from admittance.scheduling.state.config import Config
 
     story = FamilyStory(Config(concurrent_admission=False))

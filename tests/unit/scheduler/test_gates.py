@@ -40,7 +40,7 @@ def move(life: Life, name: str, position: str, gate: str = "gate") -> None:
     life.core.apply_workload("ns", name, changed, life.revision, now=life.now)
 
 
-def test_58_a_closed_gate_keeps_it_from_evicting_anybody_and_says_so() -> None:
+def test_58_a_closed_gate_prevents_preemption() -> None:
     life = a_life()
     life.submit("low", "cq", "6", priority=-1)
     life.settle()
@@ -60,7 +60,7 @@ def test_58_with_a_closed_gate_it_is_admitted_where_it_fits() -> None:
     assert life.phases("low", "high") == ["Admitted", "Admitted"]
 
 
-def test_58_with_nobody_to_evict_it_waits_for_quota_like_any_other() -> None:
+def test_58_without_victims_a_gated_workload_waits_for_quota() -> None:
     life = a_life()
     life.submit("same", "cq", "6")
     life.settle()
@@ -114,7 +114,7 @@ def test_any_eviction_closes_its_gates(how: str) -> None:
     assert evicted is not None and gate.last_transition_time == evicted.last_transition_time
 
 
-def test_who_is_gated_keeps_nobody_else_from_preempting() -> None:
+def test_a_gated_workload_does_not_stop_others_from_preempting() -> None:
     life = a_life()
     life.submit("low", "cq", "6", priority=-1)
     life.settle()
@@ -125,7 +125,7 @@ def test_who_is_gated_keeps_nobody_else_from_preempting() -> None:
     assert life.phases("gated", "equal") == ["Pending", "Admitted"]
 
 
-def test_who_is_gated_is_looked_at_again_when_room_comes_free() -> None:
+def test_a_gated_workload_is_tried_again_when_quota_is_free() -> None:
     life = a_life()
     life.submit("low", "cq", "6", priority=-1)
     life.settle()
@@ -136,7 +136,7 @@ def test_who_is_gated_is_looked_at_again_when_room_comes_free() -> None:
     assert life.phase("gated") == "Admitted"
 
 
-def test_in_a_strict_queue_who_is_gated_stays_the_head() -> None:
+def test_in_a_strict_queue_a_gated_workload_stays_the_head() -> None:
     life = a_life(queueingStrategy="StrictFIFO")
     life.submit("low", "cq", "6", priority=-1)
     life.settle()

@@ -16,7 +16,7 @@ def a_strict_story() -> Story:
     return story
 
 
-def test_the_head_that_blocks_a_strict_queue_is_told_why_after_a_while_and_once() -> None:
+def test_a_blocking_head_is_refused_once_after_a_delay() -> None:
     story = a_strict_story()
     story.submit("w", "cq", "10500m", age=9)
     story.submit("behind", "cq", "1")
@@ -35,7 +35,7 @@ def test_the_head_that_blocks_a_strict_queue_is_told_why_after_a_while_and_once(
     assert story.core.refusals(now=story.now) == []
 
 
-def test_a_head_of_a_strict_queue_that_got_room_meanwhile_is_told_nothing() -> None:
+def test_a_strict_head_that_fits_meanwhile_is_not_refused() -> None:
     story = a_strict_story()
     story.submit("runs", "cq", "8", age=9)
     story.submit("w", "cq", "8", age=8)
@@ -46,7 +46,7 @@ def test_a_head_of_a_strict_queue_that_got_room_meanwhile_is_told_nothing() -> N
     assert story.core.refusals(now=story.now) == []
 
 
-def test_a_head_of_a_strict_queue_is_told_again_once_its_status_says_something_else() -> None:
+def test_a_strict_head_is_refused_again_after_a_status_change() -> None:
     story = a_strict_story()
     story.submit("w", "cq", "10500m")
     story.settle()

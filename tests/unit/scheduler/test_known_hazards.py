@@ -89,7 +89,7 @@ def test_a_queue_drains_cycle_by_cycle_and_waits_for_nothing_that_is_written() -
     assert drained == [f"w{n:03}" for n in range(300)]
 
 
-def test_those_that_do_not_fit_hold_up_nobody_behind_them() -> None:
+def test_workloads_that_do_not_fit_block_no_other() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="10"))
     for n in range(200):
@@ -104,7 +104,7 @@ def test_those_that_do_not_fit_hold_up_nobody_behind_them() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_room_goes_to_whom_it_was_made_for(restarts: bool) -> None:
+def test_freed_quota_goes_to_the_preemptor(restarts: bool) -> None:
     life = Life()
     life.queue("cq", resourceGroups=groups(default="10"), **LOWER)
     life.submit("low", "cq", "10", priority=-1)

@@ -104,7 +104,7 @@ def test_a_row_tells_reason_numbers_flavors_and_since_when_it_waits() -> None:
         pytest.param({"stopPolicy": "Hold"}, "Stopped", "is stopped", id="a queue on hold"),
     ],
 )
-def test_a_row_of_a_queue_that_takes_nobody_in_tells_why(
+def test_a_row_of_an_inactive_queue_has_the_reason(
     spec: dict[str, Any], reason: str, what: str
 ) -> None:
     story = a_story()

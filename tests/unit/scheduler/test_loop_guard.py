@@ -79,7 +79,7 @@ def test_without_the_rule_it_goes_on_for_ever(plot: Plot, fair: bool) -> None:
 
 
 @pytest.mark.parametrize(("plot", "fair"), LOOPS)
-def test_it_ends_after_three_times_with_somebody_at_work(plot: Plot, fair: bool) -> None:
+def test_a_loop_ends_after_three_times_with_one_job_running(plot: Plot, fair: bool) -> None:
     life = life_of(fair=fair)
     plot(life)
     life.settle(60)
@@ -144,7 +144,7 @@ def a_pair(victim_priority: int = 0) -> Life:
     return life
 
 
-def test_whoever_may_not_take_again_is_told_so_and_waits() -> None:
+def test_a_separated_preemptor_is_refused_and_waits() -> None:
     life = a_pair()
     life.settle()
     assert len(life.preempted()) == 3
@@ -154,7 +154,7 @@ def test_whoever_may_not_take_again_is_told_so_and_waits() -> None:
     assert "ns/borrower 3 times" in why.message
 
 
-def test_the_third_time_says_that_it_is() -> None:
+def test_the_third_preemption_has_a_warning() -> None:
     life = a_pair()
     said = [one for one in life.decided if isinstance(one, facts.Preempted)]
     assert [one.times for one in said] == [1, 2, 3]
@@ -208,7 +208,7 @@ def test_its_equals_may_take_what_it_may_not() -> None:
     assert life.phases("equal", "owner") == ["Admitted", "Pending"]
 
 
-def test_one_that_matters_less_always_has_to_go() -> None:
+def test_a_victim_with_lower_priority_stays_preemptible() -> None:
     life = a_pair(victim_priority=-1)
     for n in range(3, 6):
         life.settle()
@@ -220,7 +220,7 @@ def test_one_that_matters_less_always_has_to_go() -> None:
         life.say(facts.Activated, "owner")
 
 
-def test_one_that_matters_less_waits_until_its_preemptor_has_had_its_turn() -> None:
+def test_a_victim_with_lower_priority_waits_for_its_preemptor() -> None:
     life = life_of(fair=True)
     back_before_its_preemptor(life)
     life.settle()
@@ -276,7 +276,7 @@ def test_it_goes_on_as_soon_as_the_other_has_what_it_waits_for() -> None:
     assert assigned(life) == ["small"]
 
 
-def test_it_waits_for_nobody_who_may_not_preempt_or_waits_for_a_time() -> None:
+def test_a_victim_does_not_wait_for_a_preemptor_that_cannot_start() -> None:
     life = two_queues(preemptionGates=[{"name": "gate"}])
     assert assigned(life) == ["large", "small"]
     life = two_queues()
@@ -285,7 +285,7 @@ def test_it_waits_for_nobody_who_may_not_preempt_or_waits_for_a_time() -> None:
     assert assigned(life) == ["small"]
 
 
-def test_whoever_is_on_its_way_out_for_the_last_time_still_counts_as_going() -> None:
+def test_a_workload_being_evicted_still_counts_as_a_victim() -> None:
     life = life_of()
     life.queue("a", "co", resourceGroups=groups(default="5"), preemption=ANY)
     life.queue("b", "co", resourceGroups=groups(default="0"))
@@ -307,7 +307,7 @@ def test_whoever_is_on_its_way_out_for_the_last_time_still_counts_as_going() -> 
     assert life.phases("owner", "other") == ["Admitted", "Admitted"]
 
 
-def test_for_one_that_cannot_have_the_room_nobody_keeps_it_free_for_long() -> None:
+def test_quota_is_kept_free_only_briefly_for_a_parked_preemptor() -> None:
     life = life_of()
     life.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
     life.submit("holder", "cq", "5", priority=9)
@@ -323,7 +323,7 @@ def test_for_one_that_cannot_have_the_room_nobody_keeps_it_free_for_long() -> No
     assert life.phase("small") == "Admitted"
 
 
-def test_played_as_kueue_nobody_is_parted() -> None:
+def test_with_kueues_rules_no_pair_is_separated() -> None:
     life = Life(Config(as_kueue=True))
     in_a_ring(life)
     with pytest.raises(AssertionError, match="does not come to rest"):

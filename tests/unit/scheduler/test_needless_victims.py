@@ -44,7 +44,7 @@ def nobody(*_: object) -> list[RemovedVictim]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_victims_are_those_of_a_search_that_takes_everybody_first(
+def test_the_short_search_finds_the_same_victims(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = told(a_crowd(seed))
@@ -52,7 +52,7 @@ def test_the_victims_are_those_of_a_search_that_takes_everybody_first(
     assert told(a_crowd(seed)) == short
 
 
-def test_those_that_would_be_spared_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_short_search_removes_few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     fill_back = classical.fill_back
 
@@ -75,7 +75,7 @@ def test_those_that_would_be_spared_are_not_taken(monkeypatch: pytest.MonkeyPatc
     assert max(taken) == 13
 
 
-def test_nobody_else_is_looked_for_where_only_the_own_queue_could_help(
+def test_other_queues_are_not_searched_if_only_the_own_one_helps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []

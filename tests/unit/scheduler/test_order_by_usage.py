@@ -83,7 +83,7 @@ def waiting(story: Story) -> list[str]:
         pytest.param(3600, 0.25, id="and a half of that after another"),
     ],
 )
-def test_what_was_consumed_fades(seconds: float, want: float) -> None:
+def test_consumption_decays(seconds: float, want: float) -> None:
     assert left(HALF_AN_HOUR, seconds) == want
     assert gained(HALF_AN_HOUR, seconds) == 1 - want
 
@@ -140,7 +140,7 @@ def test_the_local_queue_that_used_less_goes_first_whatever_the_priority() -> No
     assert story.cycle() == ["low"]
 
 
-def test_who_has_no_weight_goes_last_used_or_not() -> None:
+def test_a_local_queue_with_weight_zero_goes_last() -> None:
     story = a_story()
     had_used(story, "a", "100")
     story.submit("free", "zero", "4", priority=9)
@@ -183,7 +183,7 @@ def test_a_decision_that_was_not_taken_costs_nothing() -> None:
     assert value(story, "a") == before
 
 
-def test_who_vanishes_before_it_is_admitted_has_cost_nothing() -> None:
+def test_a_workload_deleted_before_admission_costs_nothing() -> None:
     story = a_story()
     story.admits = False
     story.submit("a1", "a", "1")
@@ -208,7 +208,7 @@ def test_the_price_is_paid_once_it_is_admitted_and_not_twice() -> None:
     assert consumed(story, "a") == paid
 
 
-def test_pods_that_are_not_needed_any_more_are_used_no_longer_and_cost_no_other_penalty() -> None:
+def test_reclaimed_pods_end_their_usage_without_a_penalty() -> None:
     story = a_story()
     story.submit("a1", "a", pods=[{"count": 4, "requests": {"cpu": "1"}}])
     story.settle()
@@ -238,7 +238,7 @@ def test_usage_is_compared_anew_once_in_every_interval() -> None:
     assert waiting(story)[0] == "a2"
 
 
-def test_what_was_found_for_a_head_is_found_anew_once_usages_are_compared() -> None:
+def test_a_saved_search_ends_when_usages_are_compared_again() -> None:
     story = a_story()
     had_used(story, "a", "4")
     domain = story.core._state.domains["queue-cq"]
@@ -268,7 +268,7 @@ def test_a_head_of_a_strict_queue_gives_way_once_its_local_queue_used_more() -> 
     assert story.settle() == ["small"]
 
 
-def test_what_has_no_room_is_parked_in_all_local_queues_at_once() -> None:
+def test_equal_workloads_of_all_local_queues_are_parked_at_once() -> None:
     story = a_story()
     for name in ("a", "b", "zero"):
         story.submit(f"in-{name}", name, "9")
@@ -359,7 +359,7 @@ def test_a_weight_that_changes_moves_the_local_queue() -> None:
     assert waiting(story) == ["a1", "b1"]
 
 
-def test_it_is_said_who_goes_first_since_it_used_less() -> None:
+def test_the_explanation_names_the_local_queue_that_used_less() -> None:
     story = a_story(quota="9")
     had_used(story, "a", "2")
     story.submit("a1", "a", "4", priority=9)
@@ -369,7 +369,7 @@ def test_it_is_said_who_goes_first_since_it_used_less() -> None:
     assert "LocalQueue ns/a used more (2), and ns/b (0) goes first" in why.message
 
 
-def test_the_share_of_a_queue_is_told_where_shares_count() -> None:
+def test_the_share_of_a_queue_is_shown_with_fair_sharing() -> None:
     for config, want in ((Config(fair_sharing=FairSharing()), 250), (Config(), None)):
         story = Story(config)
         story.queue("lender", "all", resourceGroups=groups(default="6"))
@@ -448,7 +448,7 @@ def test_a_successor_comes_to_the_same_sums() -> None:
         assert value(other, name) == pytest.approx(value(story, name), abs=1e-6)
 
 
-def test_what_was_admitted_after_the_last_record_is_charged_by_the_successor() -> None:
+def test_a_successor_charges_admissions_after_the_last_record() -> None:
     story = a_story()
     story.submit("a1", "a", "3")
     story.settle()
@@ -457,7 +457,7 @@ def test_what_was_admitted_after_the_last_record_is_charged_by_the_successor() -
     assert value(other, "a") == pytest.approx(value(story, "a"), abs=1e-6)
 
 
-def test_who_waits_for_checks_is_charged_by_the_successor_too() -> None:
+def test_a_successor_charges_reserved_workloads_too() -> None:
     story = a_story()
     story.admits = False
     story.submit("a1", "a", "3")
@@ -480,7 +480,7 @@ def test_only_the_owner_writes_and_only_what_changed() -> None:
     assert story.core.usages_to_write(now=story.now, at_once=True) == []
 
 
-def test_what_runs_is_written_down_in_every_interval() -> None:
+def test_usage_of_running_workloads_is_stored_in_every_interval() -> None:
     story = a_story()
     story.submit("a1", "a", "3")
     story.settle()
@@ -491,7 +491,7 @@ def test_what_runs_is_written_down_in_every_interval() -> None:
     assert record is not None and record.last_update == story.now
 
 
-def test_what_a_local_queue_had_consumed_goes_with_it() -> None:
+def test_consumed_usage_is_deleted_with_its_local_queue() -> None:
     story = a_story()
     had_used(story, "a", "8")
     story.delete("LocalQueue", "a", namespace="ns")
@@ -500,7 +500,7 @@ def test_what_a_local_queue_had_consumed_goes_with_it() -> None:
     assert value(story, "a") == 0
 
 
-def test_its_own_record_changes_nothing_for_who_wrote_it() -> None:
+def test_a_stored_record_changes_nothing_for_its_writer() -> None:
     story = a_story()
     story.submit("a1", "a", "3")
     story.settle()

@@ -72,7 +72,7 @@ def test_pods_no_longer_needed_free_their_quota_once_even_after_a_partial_admiss
         assert sum(one.reserved for one in status.usage) == left
 
 
-def test_off_nobody_is_cut() -> None:
+def test_with_the_feature_off_no_reservation_is_revoked() -> None:
     story = a_story("7", partial_admission=False)
     story.submit("one", "cq")
     story.respec("one", podSets=[pods(10, 4)])

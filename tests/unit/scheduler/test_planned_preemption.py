@@ -141,7 +141,7 @@ def test_where_no_check_defers_victims_stop_while_the_checks_judge() -> None:
 
 
 @pytest.mark.scenario("A13")
-def test_who_merely_plans_is_a_victim_of_who_matters_more_and_so_are_its_victims() -> None:
+def test_a_planner_and_its_victims_can_be_preempted() -> None:
     life = two_victims(c=DEFERS)
     life.submit("k", "cq", "10", priority=2)
     life.settle()
@@ -164,7 +164,7 @@ def test_who_merely_plans_is_a_victim_of_who_matters_more_and_so_are_its_victims
 
 
 @pytest.mark.scenario("A13")
-def test_where_no_check_defers_who_merely_plans_is_preempted_at_once() -> None:
+def test_a_planner_without_deferring_checks_is_preempted_at_once() -> None:
     life = two_victims(c="Anytime")
     life.submit("k", "cq", "10", priority=2)
     life.settle()
@@ -203,7 +203,7 @@ def test_a_plan_that_can_succeed_no_longer_is_given_up() -> None:
 
 
 @pytest.mark.scenario("A26")
-def test_who_may_not_be_preempted_any_more_is_replaced() -> None:
+def test_a_planned_victim_that_is_protected_now_is_replaced() -> None:
     life = a_life(c=DEFERS)
     run(life, "v1", "4", priority=-2)
     run(life, "v2", "4", priority=-2)
@@ -221,7 +221,7 @@ def test_who_may_not_be_preempted_any_more_is_replaced() -> None:
 
 
 @pytest.mark.scenario("A25")
-def test_where_nobody_is_planned_nobody_is_preempted_on_demand() -> None:
+def test_without_planned_victims_none_are_preempted_on_demand() -> None:
     life = a_life(c=DEFERS)
     run(life, "v", "5", priority=-1)
     ask(life, "c")
@@ -246,7 +246,7 @@ def test_two_plans_do_not_count_on_the_same_quota() -> None:
     assert life.phase("small") == "Pending"
 
 
-def test_what_a_plan_leaves_of_a_victim_another_may_plan_with() -> None:
+def test_quota_of_a_victim_beyond_a_plan_is_free_for_another_plan() -> None:
     life = a_life(c=DEFERS)
     run(life, "v", "10", priority=-1)
     life.stubborn.add("v")
@@ -268,7 +268,7 @@ def test_what_a_plan_leaves_of_a_victim_another_may_plan_with() -> None:
     assert life.phases("j1", "j2", "v") == ["Admitted", "Admitted", "Pending"]
 
 
-def test_the_larger_of_both_counts_and_what_is_beyond_is_free_to_nobody() -> None:
+def test_of_planner_and_victims_the_larger_amount_counts() -> None:
     life = a_life(c=DEFERS)
     run(life, "v", "10", priority=-1)
     ask(life, "c")
@@ -297,7 +297,7 @@ def test_a_new_leader_goes_on_where_the_first_one_died() -> None:
     assert life.phase("j") == "Admitted"
 
 
-def test_what_the_log_did_not_take_is_said_again() -> None:
+def test_a_decision_that_the_log_refused_is_repeated() -> None:
     life = two_victims(c=DEFERS)
     life.verdict("j", "c", "Ready")
     before = used(life)
@@ -363,7 +363,7 @@ def test_in_a_cohort_each_queue_counts_its_own_and_the_cohort_the_larger_of_both
     assert root.usage // 1000 == 6
 
 
-def test_what_becomes_private_under_a_plan_counts_as_it_is_used() -> None:
+def test_quota_that_is_not_lent_under_a_plan_counts_as_used() -> None:
     life = Life()
     a_check(life, "c", DEFERS)
     spec: dict[str, Any] = {"resourceGroups": groups(default="10"), "preemption": RECLAIM}
@@ -399,7 +399,7 @@ def test_a_plan_holds_no_more_than_there_is_when_quota_is_cut(nominal: str) -> N
     assert used(life) == 10
 
 
-def test_what_its_victims_use_above_a_quota_that_was_cut_is_not_the_planners() -> None:
+def test_usage_of_victims_above_a_cut_quota_is_not_the_planners() -> None:
     life = a_life(c=DEFERS)
     run(life, "v1", "5", priority=-1)
     run(life, "v2", "5", priority=-1)
@@ -435,7 +435,7 @@ def test_played_as_kueue_victims_go_first() -> None:
     assert life.phase("j") == "QuotaReserved"
 
 
-def test_it_is_told_which_checks_and_whose_quota_it_waits_for() -> None:
+def test_a_planner_is_explained_with_its_checks_and_victims() -> None:
     life = two_victims(c=DEFERS)
     why = life.core.explain("ns", "j", now=life.now)
     assert (why.phase, [one.name for one in why.checks]) == ("QuotaReserved", ["c"])
@@ -465,7 +465,7 @@ def test_a_priority_that_falls_below_one_that_waits_makes_a_victim() -> None:
     assert life.phase("waits") == "Admitted"
 
 
-def test_below_a_lending_limit_nobody_plans_and_victims_go_first() -> None:
+def test_below_a_lending_limit_victims_stop_before_the_reservation() -> None:
     life = Life()
     a_check(life, "c", DEFERS)
     spec: dict[str, Any] = {

@@ -15,7 +15,7 @@ def used(life: Life, queue: str) -> int:
     return life.core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
 
 
-def test_whoever_no_longer_needs_that_its_victim_goes_makes_no_room_of_it_for_others() -> None:
+def test_an_unneeded_victim_is_not_preempted_for_others() -> None:
     life = Life()
     life.put("AdmissionCheck", "c", {"controllerName": "ctl-c"})
     checked: dict[str, Any] = {"resourceGroups": groups(default="4"), "preemption": LOWER}

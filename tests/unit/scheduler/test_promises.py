@@ -78,7 +78,7 @@ def test_a_strict_queue_keeps_no_place() -> None:
     assert heir.why("higher").position == 1
 
 
-def test_who_comes_back_later_has_no_place_to_keep() -> None:
+def test_a_preemptor_that_returns_later_has_lost_its_place() -> None:
     story = a_story()
     story.evict("low", "Preempted")
     story.change("high", conditions={"QuotaReserved": (False, "PendingEvaluation")})
@@ -86,7 +86,7 @@ def test_who_comes_back_later_has_no_place_to_keep() -> None:
     assert heir.why("higher").position == 1
 
 
-def test_of_two_the_one_for_whom_others_went_last() -> None:
+def test_of_two_preemptors_the_latest_keeps_its_place() -> None:
     story = a_story()
     story.now += timedelta(seconds=1)
     story.submit("last", "cq", "5", priority=1)
@@ -108,7 +108,7 @@ def test_once_it_has_quota_the_promise_is_kept() -> None:
     assert heir.why("higher").position == 1
 
 
-def test_who_decides_is_not_talked_out_of_it() -> None:
+def test_a_leader_keeps_its_own_preemptor() -> None:
     story = a_story()
     story.submit("highest", "cq", "5", priority=9)
     assert story.why("high").position == 1

@@ -56,7 +56,7 @@ def picture(story: Story) -> dict[str, Any]:
     return {"cells": cells, "held": held, "ranked": ranked, "inflight": inflight}
 
 
-def test_it_is_one_decision_that_names_who_gives() -> None:
+def test_one_decision_names_all_givers() -> None:
     story = a_story()
     assert story.cycle(confirm=False) == ["high"]
     (one,) = story.decided
@@ -69,7 +69,7 @@ def test_it_is_one_decision_that_names_who_gives() -> None:
     assert story.preempted == [] and story.waiting == []
 
 
-def test_who_gives_is_free_of_charge_at_once_and_who_gets_is_charged() -> None:
+def test_quota_moves_from_givers_to_receiver_at_once() -> None:
     story = a_story()
     story.cycle(confirm=False)
     assert reserved(story) == 10_000
@@ -78,7 +78,7 @@ def test_who_gives_is_free_of_charge_at_once_and_who_gets_is_charged() -> None:
     assert story.cycle(confirm=False) == []
 
 
-def test_once_it_is_written_who_gave_waits_again() -> None:
+def test_givers_are_pending_again_once_the_handover_is_stored() -> None:
     story = a_story()
     assert story.settle() == ["high"]
     assert story.parked() == ["low"]
@@ -86,7 +86,7 @@ def test_once_it_is_written_who_gave_waits_again() -> None:
     assert picture(story)["inflight"] == {}
 
 
-def test_what_is_left_over_wakes_who_was_parked() -> None:
+def test_left_over_quota_wakes_parked_workloads() -> None:
     story = Story()
     waits_for_a_check(story)
     story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
@@ -132,9 +132,7 @@ def test_undone_everything_is_as_it_was(happens: Any) -> None:
     assert picture(story) == before
 
 
-def test_a_giver_that_moved_is_charged_as_it_stands_and_the_others_when_the_decision_falls() -> (
-    None
-):
+def test_givers_get_their_quota_back_when_the_handover_fails() -> None:
     story = Story()
     waits_for_a_check(story)
     story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
@@ -178,7 +176,7 @@ def planned(story: Story) -> list[str]:
     return sorted(one.name for one in pending.victims) if pending is not None else []
 
 
-def test_one_that_runs_among_them_stops_first_so_nothing_is_handed_on() -> None:
+def test_no_quota_is_handed_over_if_a_victim_runs() -> None:
     story = a_story()
     story.change("mid", conditions={"Admitted": (True, "Admitted")})
     story.respec("high", podSets=_pods("10"))
@@ -191,7 +189,7 @@ def _pods(cpu: str) -> list[dict[str, Any]]:
     return [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]
 
 
-def test_who_was_just_assigned_is_not_told_anything_before_that_is_written() -> None:
+def test_no_decision_is_made_about_a_workload_in_flight() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER)
     story.submit("low", "cq", "5", priority=-1)
@@ -209,13 +207,13 @@ def test_who_was_just_assigned_is_not_told_anything_before_that_is_written() -> 
     assert story.settle() == ["high"]
 
 
-def test_as_kueue_does_it_they_are_told_to_go_and_the_next_cycle_sees() -> None:
+def test_as_in_kueue_reserved_victims_are_preempted_first() -> None:
     story = a_story(as_kueue=True)
     assert story.cycle(confirm=False) == []
     assert [one.name for one in story.preempted] == ["low"]
 
 
-def test_what_is_left_over_is_nobodys_until_it_is_certain() -> None:
+def test_left_over_quota_is_free_only_after_the_handover() -> None:
     story = a_story()
     story.submit("higher", "cq", "3", priority=2)
     story.submit("small", "cq", "2", priority=-1)
@@ -228,7 +226,7 @@ def test_what_is_left_over_is_nobodys_until_it_is_certain() -> None:
     assert "small" in story.settle()
 
 
-def test_what_was_handed_on_in_this_cycle_is_no_victim_of_the_next_head() -> None:
+def test_the_receiver_of_a_handover_is_no_victim_in_that_cycle() -> None:
     story = Story()
     waits_for_a_check(story)
     story.put("Cohort", "co", {"resourceGroups": groups(default="4")})
@@ -245,7 +243,7 @@ def test_what_was_handed_on_in_this_cycle_is_no_victim_of_the_next_head() -> Non
     assert story.settle() == ["second"]
 
 
-def test_a_head_that_fits_only_without_those_who_still_stop_waits() -> None:
+def test_a_head_that_fits_after_stopping_workloads_waits() -> None:
     """Kueue measures it as if they were gone, and so admits more than there is."""
     story = Story()
     story.queue("p", "co", resourceGroups=groups(default="10"), preemption=LOWER)

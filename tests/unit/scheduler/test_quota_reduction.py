@@ -28,7 +28,7 @@ def cut(life: Life, nominal: str, **spec: Any) -> None:
     life.settle()
 
 
-def test_a_reservation_that_fits_no_longer_goes_back_and_comes_again_when_the_quota_does() -> None:
+def test_a_revoked_reservation_returns_when_the_quota_does() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -45,7 +45,7 @@ def test_a_reservation_that_fits_no_longer_goes_back_and_comes_again_when_the_qu
     assert life.phase("w") == "QuotaReserved"
 
 
-def test_what_was_revoked_tells_the_numbers() -> None:
+def test_a_revocation_has_the_numbers() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -74,7 +74,7 @@ def test_the_worst_goes_first_the_lowest_priority_and_then_the_newest() -> None:
     assert life.phases("first", "high") == ["QuotaReserved", "QuotaReserved"]
 
 
-def test_nobody_goes_who_need_not() -> None:
+def test_only_needed_reservations_are_revoked() -> None:
     life = a_life()
     life.submit("small", "cq", "1", priority=-1)
     life.settle()
@@ -85,7 +85,7 @@ def test_nobody_goes_who_need_not() -> None:
     assert life.phase("small") == "QuotaReserved"
 
 
-def test_what_is_admitted_runs_on_above_the_quota_and_nobody_new_is_let_in() -> None:
+def test_admitted_workloads_stay_above_a_reduced_quota() -> None:
     life = a_life()
     life.submit("runs", "cq", "6")
     life.settle()
@@ -114,7 +114,7 @@ def test_a_verdict_that_comes_first_does_not_admit_to_what_fits_no_longer() -> N
     assert life.phase("w") == "Pending"
 
 
-def test_it_is_said_again_when_the_workload_moved_meanwhile() -> None:
+def test_a_revocation_is_repeated_when_the_workload_changed() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -127,7 +127,7 @@ def test_it_is_said_again_when_the_workload_moved_meanwhile() -> None:
     assert life.phase("w") == "Pending"
 
 
-def test_it_is_said_again_when_the_log_did_not_take_it() -> None:
+def test_a_revocation_is_repeated_when_the_log_refused_it() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -148,7 +148,7 @@ def test_a_scheduler_that_takes_over_after_the_cut_finds_it() -> None:
     assert life.phase("w") == "Pending"
 
 
-def test_who_preempts_meanwhile_counts_on_what_is_being_taken_back() -> None:
+def test_a_preemptor_counts_on_quota_that_is_being_revoked() -> None:
     life = a_life(preemption={"withinClusterQueue": "LowerPriority"})
     more = {"preemption": {"withinClusterQueue": "LowerPriority"}, **CHECKED}
     life.submit("runs", "cq", "4", priority=-1)
@@ -349,7 +349,7 @@ def a_cohort(**cq: Any) -> Life:
         ),
     ],
 )  # fmt: skip
-def test_what_is_borrowed_goes_back_when(edit: Any) -> None:
+def test_borrowed_quota_is_revoked_when_it_is_reduced(edit: Any) -> None:
     life = a_cohort()
     assert life.phase("borrows") == "QuotaReserved"
     edit(life)
@@ -359,7 +359,7 @@ def test_what_is_borrowed_goes_back_when(edit: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "deleted", "moved"])
-def test_what_a_cohort_shared_goes_back_when_it_is(how: str) -> None:
+def test_quota_of_a_cohort_is_revoked_when_it_is_reduced(how: str) -> None:
     life = Life()
     life.check("c")
     life.put("Cohort", "co", {"resourceGroups": groups(default="10")})
@@ -379,7 +379,7 @@ def test_what_a_cohort_shared_goes_back_when_it_is(how: str) -> None:
     assert life.revoked() == [("w", "QuotaChanged")]
 
 
-def test_who_borrows_goes_before_who_is_within_its_own_whatever_the_priorities() -> None:
+def test_borrowing_reservations_are_revoked_first() -> None:
     life = Life()
     life.check("c")
     life.put("Cohort", "co", {"resourceGroups": groups(default="6")})
@@ -409,7 +409,7 @@ def test_a_reservation_within_its_own_goes_back_while_what_runs_leaves_no_room()
     assert life.phases("mine", "runs") == ["Pending", "Admitted"]
 
 
-def test_private_quota_is_touched_by_nobodys_debt() -> None:
+def test_quota_that_is_not_lent_is_never_revoked_for_others() -> None:
     life = Life()
     life.check("c")
     life.put("Cohort", "co", {"resourceGroups": groups(default="6")})
@@ -424,7 +424,7 @@ def test_private_quota_is_touched_by_nobodys_debt() -> None:
     assert life.phase("mine") == "QuotaReserved"
 
 
-def test_in_a_cycle_of_cohorts_whoever_has_quota_keeps_it() -> None:
+def test_in_a_cycle_of_cohorts_all_reservations_stay() -> None:
     life = Life()
     life.check("c")
     life.put("Cohort", "up", {"resourceGroups": groups(default="10")})

@@ -51,7 +51,7 @@ def test_the_last_ready_is_stored_and_the_scheduler_confirms() -> None:
     assert not life.core.has_work()
 
 
-def test_many_are_confirmed_in_one_batch_beside_whoever_is_the_head() -> None:
+def test_many_reservations_are_confirmed_in_one_batch() -> None:
     life = a_life()
     names = [f"w{n}" for n in range(8)]
     reserved(life, *names, ready=("c1", "c2"))
@@ -94,7 +94,7 @@ def test_a_successor_confirms_what_the_first_one_did_not() -> None:
     assert life.phase("w") == "Admitted"
 
 
-def test_who_does_not_lead_confirms_nothing() -> None:
+def test_a_standby_confirms_nothing() -> None:
     life = a_life()
     reserved(life, "w")
     life.core.disown("queue-cq")
@@ -115,7 +115,7 @@ def test_checks_that_the_queue_names_no_more_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
-def test_a_queue_that_is_stopped_admits_nobody(policy: str) -> None:
+def test_a_stopped_queue_admits_no_reservation(policy: str) -> None:
     life = a_life()
     reserved(life, "w", ready=("c1",))
     life.deaf = True
@@ -125,7 +125,7 @@ def test_a_queue_that_is_stopped_admits_nobody(policy: str) -> None:
     assert life.phase("w") == "QuotaReserved"
 
 
-def test_a_local_queue_that_is_stopped_admits_nobody() -> None:
+def test_a_stopped_local_queue_admits_no_reservation() -> None:
     life = a_life()
     reserved(life, "w", ready=("c1",))
     life.deaf = True
@@ -167,7 +167,7 @@ def test_it_waits_for_what_is_missing_to_come_back(kind: str, name: str, spec: A
 
 
 @pytest.mark.scenario("A3")
-def test_what_was_cut_under_a_passed_check_is_taken_back_and_no_more_than_need_be() -> None:
+def test_a_cut_quota_revokes_only_needed_ready_reservations() -> None:
     life = a_life()
     reserved(life, "old", "new", cpu="5", ready=("c1", "c2"))
     life.queue("cq", resourceGroups=groups(default="6"), **CHECKED)
@@ -176,7 +176,7 @@ def test_what_was_cut_under_a_passed_check_is_taken_back_and_no_more_than_need_b
     assert life.revoked() == [("new", "QuotaChanged")]
 
 
-def test_it_waits_until_those_have_left_who_take_its_room() -> None:
+def test_a_ready_reservation_waits_until_the_quota_is_free() -> None:
     life = a_life()
     reserved(life, "runs", cpu="5", ready=("c1", "c2"))
     reserved(life, "w", cpu="5", ready=("c1",))

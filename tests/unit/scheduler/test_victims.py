@@ -41,7 +41,7 @@ def test_off_every_policy_means_never() -> None:
     assert story.parked() == ["high"]
 
 
-def test_the_least_important_has_to_go_and_its_room_is_for_whom_it_went() -> None:
+def test_the_lowest_priority_is_preempted_for_the_preemptor() -> None:
     story = a_story()
     a_full_queue(story)
     assert story.settle() == ["high"]
@@ -60,7 +60,7 @@ def test_a_preemption_names_what_it_was_decided_from() -> None:
     assert "priority 1 against -1" in one.message
 
 
-def test_a_victim_is_told_once_while_it_stops() -> None:
+def test_a_victim_is_preempted_once_while_it_stops() -> None:
     story = a_story()
     a_full_queue(story)
     story.cycle(confirm=False)
@@ -75,7 +75,7 @@ def test_a_victim_is_told_once_while_it_stops() -> None:
     assert story.cycle() == ["high"]
 
 
-def test_a_victim_is_told_again_when_the_log_did_not_take_it() -> None:
+def test_a_victim_is_preempted_again_when_the_log_refused_it() -> None:
     story = a_story()
     a_full_queue(story)
     story.cycle(confirm=False)
@@ -86,7 +86,7 @@ def test_a_victim_is_told_again_when_the_log_did_not_take_it() -> None:
     assert told(story) == [("low", "InClusterQueue")] * 2
 
 
-def test_a_victim_is_told_again_when_it_changed_before_the_decision_reached_it() -> None:
+def test_a_victim_that_changed_is_preempted_again() -> None:
     story = a_story()
     a_full_queue(story)
     story.cycle(confirm=False)
@@ -122,7 +122,7 @@ def test_in_a_strict_queue_the_preemptor_keeps_no_place() -> None:
     assert story.why("higher").position == 1
 
 
-def test_who_leaves_the_queue_keeps_no_place() -> None:
+def test_a_workload_that_leaves_the_queue_loses_its_place() -> None:
     story = a_story()
     a_full_queue(story)
     story.cycle(confirm=False)
@@ -132,7 +132,7 @@ def test_who_leaves_the_queue_keeps_no_place() -> None:
     assert story.why("higher").position == 1
 
 
-def test_lent_quota_is_taken_back_from_whoever_borrows() -> None:
+def test_lent_quota_is_reclaimed_from_borrowing_workloads() -> None:
     story = Story(Config(preemption=True))
     for name in ("a", "b"):
         story.queue(name, "co", resourceGroups=groups(default="5"), preemption=RECLAIM)
@@ -145,7 +145,7 @@ def test_lent_quota_is_taken_back_from_whoever_borrows() -> None:
     assert told(story) == [("mine", "InCohortReclamation")]
 
 
-def test_a_stopped_queue_gives_up_nobody() -> None:
+def test_workloads_of_a_stopped_queue_are_not_preempted() -> None:
     story = Story(Config(preemption=True))
     for name in ("a", "b"):
         story.queue(name, "co", resourceGroups=groups(default="5"), preemption=RECLAIM)
@@ -214,7 +214,7 @@ def _two_resources(memory: str) -> list[dict[str, Any]]:
     return [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]
 
 
-def test_who_asks_nothing_of_a_resource_in_debt_takes_nobody_in_vain() -> None:
+def test_a_zero_request_of_an_overused_resource_needs_no_victim() -> None:
     story = Story(Config(preemption=True))
     story.queue("cq", resourceGroups=_two_resources("3"), preemption=LOWER)
     for name, cpu, priority in (("low", "1", -2), ("mid", "2", -1), ("high", "3", 3)):
@@ -235,7 +235,9 @@ def test_who_asks_nothing_of_a_resource_in_debt_takes_nobody_in_vain() -> None:
         pytest.param(4, [], id="still above it stays undisturbed"),
     ],
 )
-def test_the_priority_of_whoever_runs_is_lowered(lowered: int, goes: list[str]) -> None:
+def test_a_running_workload_with_lowered_priority_is_preempted(
+    lowered: int, goes: list[str]
+) -> None:
     story = a_story()
     story.submit("runs", "cq", "10", priority=5)
     story.settle()
@@ -246,7 +248,7 @@ def test_the_priority_of_whoever_runs_is_lowered(lowered: int, goes: list[str]) 
     assert [name for name, _ in told(story)] == goes
 
 
-def test_a_preemptor_says_once_that_it_waits_and_for_whom() -> None:
+def test_a_preemptor_is_refused_once_with_its_victims() -> None:
     story = a_story()
     a_full_queue(story)
     for _ in range(4):

@@ -19,14 +19,14 @@ def parked_story() -> Story:
     return story
 
 
-def test_owning_a_domain_once_more_wakes_nobody() -> None:
+def test_owning_a_domain_again_wakes_no_workload() -> None:
     story = parked_story()
     story.core.own("queue-cq")
     assert not story.core.rouse(now=story.now)
     assert story.parked() == ["large"]
 
 
-def test_who_is_woken_competes_before_the_cycle_and_not_only_in_it() -> None:
+def test_a_woken_workload_competes_before_the_cycle() -> None:
     story = parked_story()
     story.core.flush("cq")
     assert story.core.rouse(now=story.now)
@@ -48,7 +48,7 @@ def test_a_cycle_without_heads_does_not_age_what_is_remembered_of_a_search() -> 
     assert story.core._cycle.number == number
 
 
-def test_a_workload_that_waits_nowhere_wakes_the_tree_when_it_is_deleted_as_any_other() -> None:
+def test_a_deleted_workload_without_a_queue_wakes_the_tree() -> None:
     story = parked_story()
     story.put("LocalQueue", "held", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns")
     story.submit("off", "held")

@@ -122,7 +122,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("fair", [None, FairSharing()], ids=["by priority", "by shares"])
-def test_what_is_remembered_is_what_would_be_found_anew(
+def test_a_saved_search_equals_a_new_search(
     remembered: Counter[str], seed: int, fair: FairSharing | None
 ) -> None:
     random = Random(seed)
@@ -174,7 +174,7 @@ def test_what_is_remembered_is_what_would_be_found_anew(
     assert remembered["all"] > remembered["remembered"] > 0
 
 
-def test_what_an_older_workload_may_preempt_is_not_remembered_for_its_younger_equal() -> None:
+def test_a_saved_search_of_an_older_workload_is_not_reused() -> None:
     story = Story()
     story.queue(
         "alone",
@@ -231,7 +231,7 @@ def _team(story: Story, random: Random) -> None:
 
 
 @pytest.mark.parametrize("fair", [None, FairSharing()], ids=["by priority", "by shares"])
-def test_who_has_to_go_does_not_depend_on_what_there_is_enough_of(
+def test_victims_do_not_depend_on_resources_that_suffice(
     monkeypatch: pytest.MonkeyPatch, fair: FairSharing | None
 ) -> None:
     counted: Counter[str] = Counter()
