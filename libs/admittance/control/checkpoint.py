@@ -1,7 +1,7 @@
 """A checkpoint: the workload-controller's state as rows, packed into parts. Pure.
 
 Each row is MessagePack after its length (four bytes, big-endian); all rows form one zlib stream.
-The newest checkpoints are kept, and one per week of older ones, as far back as the log goes.
+The newest checkpoints are kept. Of older ones one per week is kept, for as many weeks as the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _decode = msgspec.msgpack.Decoder(CheckpointRow).decode
 
 
 class BadCheckpoint(ValueError):
-    """Parts are missing or broken; the text says which."""
+    """Parts are missing or broken; the text names them."""
 
 
 class Snapshot(NamedTuple):
@@ -46,16 +46,17 @@ class Snapshot(NamedTuple):
     finished: list[tuple[str, int]]
     objects: list[tuple[str, StoredObject]]
     markers: list[tuple[str, int]]
-    told: int = 0
+    journaled: int = 0
 
     def __len__(self) -> int:
         kept = len(self.workloads) + len(self.finished)
         return kept + len(self.objects) + len(self.markers)
 
 
-def snapshot(controller: Controller, through: int, revision: int, told: int = 0) -> Snapshot:
+def snapshot(controller: Controller, through: int, revision: int, journaled: int = 0) -> Snapshot:
     """A snapshot of the state. ``through``: sequence of the last applied fact. ``revision``: the
-    newest revision in it. ``told``: sequence of the last journal message contained in it."""
+    newest revision in it. ``journaled``: sequence of the last journal message
+    that it contains."""
     objects = list(controller.objects)
     markers = list(controller.objects.markers())
     newest = max((*(kept.revision for _, kept in objects), *(at for _, at in markers)), default=0)
@@ -67,7 +68,7 @@ def snapshot(controller: Controller, through: int, revision: int, told: int = 0)
         controller.workloads.finished(),
         objects,
         markers,
-        told,
+        journaled,
     )
 
 

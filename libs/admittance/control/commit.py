@@ -3,7 +3,7 @@
     0. notes      messages that no object stores: ends of workloads, rejections, dead letters
     1. puts       every changed object, each expecting the revision it was decided from; the puts
                   of a group in one atomic batch
-    2. said       the outbox of each put, with message ids made of uid, revision and entry
+    2. outboxes   the messages of each put, with message ids made of uid, revision and entry
     3. echoes     barriers that lie before the end of the batch
     4. ack        one acknowledgement for the whole batch
 

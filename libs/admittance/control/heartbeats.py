@@ -4,8 +4,8 @@ A controller that has sent a heartbeat counts as lost when three in a row are mi
 that has never sent one counts as active, and no condition is written for it. Replicas differ by
 ``instance``: a check is active as long as one live replica reports it active.
 
-Times are monotonic seconds. After a takeover the stored conditions tell which controllers sent
-heartbeats before; the new leader treats each of them as heard at that moment.
+Times are monotonic seconds. After a takeover the stored conditions show which controllers sent
+heartbeats before. The new leader counts a heartbeat of each of them at that moment.
 """
 
 from __future__ import annotations

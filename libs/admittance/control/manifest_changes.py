@@ -319,14 +319,15 @@ class PlannedWrite(NamedTuple):
 
 
 def planned_write(key: str, manifest: Any, expected: int, outcome: str) -> PlannedWrite:
-    """The write of a manifest. ``outcome``: the word of its result."""
+    """The write of a manifest. ``outcome``: of its result, such as "created"."""
     meta = manifest.metadata
     result = Applied(kind=manifest.kind, namespace=meta.namespace, name=meta.name, outcome=outcome)
     return PlannedWrite(key, manifest, encode(manifest), expected, result)
 
 
 def _content(manifest: Any) -> Any:
-    """What an apply can change: everything but what the system fills in."""
+    """The part of a manifest that an apply can change: without the fields that the system fills
+    in."""
     if isinstance(manifest, Foreign):
         return manifest.object
     bare = replace(

@@ -88,7 +88,7 @@ class MessageBuilder:
         return Message(subject_of(fact), encode(fact), self.identity(what), trace)
 
     def identity(self, what: str) -> str:
-        """The message id of what is published."""
+        """The message id for something published. A foreign program cannot guess it."""
         return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def _fact(

@@ -1,1 +1,1 @@
-"""When to look at a workload again: schedules as a function of what is stored. Pure."""
+"""The schedules that stored workloads need, and the orders that set them. Pure."""

@@ -80,7 +80,7 @@ class AdmissionReader:
         self.bus = bus
 
     async def view(self, namespace: str, name: str) -> AdmissionView | None:
-        """The newest admission of a workload; None: there is no such workload."""
+        """The newest admission of a workload; None: the workload does not exist."""
         entry = await get(self.bus, workload_key(namespace, name))
         if entry is None or entry.value is None:
             return None

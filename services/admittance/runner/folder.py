@@ -63,7 +63,8 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 class Journal:
-    """What a shim has written about its run so far; `feed` takes the bytes from ``offset`` on."""
+    """The events that a shim has written about its run so far; `feed` takes the bytes from
+    ``offset`` on."""
 
     def __init__(self) -> None:
         self.offset = 0

@@ -34,10 +34,11 @@ class Executor(Protocol):
         """Raises SetupError when no job can run here."""
 
     def plan(self, admitted: Admitted, mark: str) -> Plan:
-        """What the shim is to start. Raises CannotRun."""
+        """The plan for the shim. Raises CannotRun."""
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        """Ends what is left of a run after its shim died. ``processes``: pid to start time."""
+        """Ends the remaining processes of a run after its shim died. ``processes``: pid to start
+        time."""
 
 
 class LocalExecutor:
@@ -117,7 +118,7 @@ def executor_of(name: str) -> Executor:
 
 
 def end_processes(mark: str, processes: Mapping[int, int]) -> None:
-    """Kills what is left of a run: its process groups, and every process with its mark.
+    """Kills the remaining processes of a run: its process groups, and every process with its mark.
 
     The start time has to match as well: the pid may belong to another process by now.
     """

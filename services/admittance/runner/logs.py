@@ -68,10 +68,10 @@ def _newest(runs: Iterable[RunFolder], namespace: str, request: Logs) -> RunFold
 
 
 def read_logs(run: RunFolder, request: Logs, *, over: bool = False) -> LogsReply:
-    """What the pods printed from the offsets on, as much as fits into one reply. ``over``: no pod
+    """The output of the pods from the offsets on, as much as fits into one reply. ``over``: no pod
     of the run is running, though it has no journal any more.
 
-    An offset behind the end counts as 0: it is from an earlier run of the workload.
+    An offset beyond the end counts as 0: it is from an earlier run of the workload.
     """
     pods = []
     left = REPLY_BYTES

@@ -6,6 +6,7 @@ pods is as small as that of one pod.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -71,13 +72,14 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     parallel: int
     completions: int
     env: dict[str, str]
-    init: tuple[ContainerPlan, ...]
-    main: tuple[ContainerPlan, ...]
+    init: Processes
+    main: Processes
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``grace``: seconds from SIGTERM to SIGKILL. ``given``: the base environment, which the others
-    override. ``cleanup``: programs that end what a signal does not reach."""
+    override. ``cleanup``: programs that end processes and containers that a signal does not
+    reach."""
 
     sets: tuple[PodSetPlan, ...]
     grace: int = GRACE_SECONDS
@@ -102,7 +104,7 @@ def _value(container: Container, var: EnvVar) -> str:
     return _FIELDS[path]
 
 
-def _processes(containers: tuple[Container, ...]) -> tuple[ContainerPlan, ...]:
+def _processes(containers: tuple[Container, ...]) -> Processes:
     return tuple(
         ContainerPlan(
             name=each.name, argv=each.command + each.args, env=_env(each), cwd=each.working_dir
@@ -127,37 +129,34 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
     return template
 
 
-def _completions(pod_set: PodSetToRun, template: PodTemplate) -> int:
-    return pod_set.completions or noted_completions(template.metadata.annotations) or pod_set.count
-
-
-def _base(admitted: Admitted, pod_set: PodSetToRun) -> dict[str, str]:
-    return {
-        "ADMITTANCE_WORKLOAD": admitted.name,
-        "ADMITTANCE_NAMESPACE": admitted.namespace,
-        "ADMITTANCE_POD_SET": pod_set.name,
-        "ADMITTANCE_FLAVORS": ",".join(f"{k}={v}" for k, v in sorted(pod_set.flavors.items())),
-    }
-
-
 def _assemble(
     admitted: Admitted,
     given: dict[str, str],
-    parts: list[
-        tuple[PodSetToRun, PodTemplate, tuple[ContainerPlan, ...], tuple[ContainerPlan, ...]]
-    ],
+    processes_of: Callable[[PodSetToRun, PodTemplate], tuple[Processes, Processes]],
     cleanup: tuple[tuple[str, ...], ...] = (),
 ) -> Plan:
+    """The plan of all pod sets. ``processes_of``: the init and main processes of one."""
     sets = []
     graces = [0]
-    for pod_set, template, init, main in parts:
-        completions = _completions(pod_set, template)
+    for pod_set in admitted.pod_sets:
+        if pod_set.count <= 0:
+            continue
+        template = _template(pod_set)
+        init, main = processes_of(pod_set, template)
+        noted = noted_completions(template.metadata.annotations)
+        completions = pod_set.completions or noted or pod_set.count
+        env = {
+            "ADMITTANCE_WORKLOAD": admitted.name,
+            "ADMITTANCE_NAMESPACE": admitted.namespace,
+            "ADMITTANCE_POD_SET": pod_set.name,
+            "ADMITTANCE_FLAVORS": ",".join(f"{k}={v}" for k, v in sorted(pod_set.flavors.items())),
+        }
         sets.append(
             PodSetPlan(
                 name=pod_set.name,
                 parallel=min(pod_set.count, completions),
                 completions=completions,
-                env=_base(admitted, pod_set),
+                env=env,
                 init=init,
                 main=main,
             )
@@ -173,13 +172,11 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
 
     Raises CannotRun.
     """
-    parts = []
-    for pod_set in admitted.pod_sets:
-        if pod_set.count <= 0:
-            continue
-        template = _template(pod_set)
+
+    def processes_of(pod_set: PodSetToRun, template: PodTemplate) -> tuple[Processes, Processes]:
+        init = template.spec.init_containers
         main = tuple(c for c in template.spec.containers if c.command or c.args)
-        lacking = [c for c in template.spec.init_containers if not (c.command or c.args)]
+        lacking = [c for c in init if not (c.command or c.args)]
         if lacking or not main:
             names = ", ".join(c.name for c in lacking or template.spec.containers) or "none"
             raise CannotRun(
@@ -187,10 +184,9 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
                 f"{names}); give one, or run the image with a runner started with "
                 "--executor docker"
             )
-        parts.append(
-            (pod_set, template, _processes(template.spec.init_containers), _processes(main))
-        )
-    return _assemble(admitted, given, parts)
+        return _processes(init), _processes(main)
+
+    return _assemble(admitted, given, processes_of)
 
 
 def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark: str) -> Plan:
@@ -201,7 +197,7 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
     that remain after a SIGKILL of the client. Raises CannotRun.
     """
 
-    def wrapped(containers: tuple[Container, ...]) -> tuple[ContainerPlan, ...]:
+    def wrapped(containers: tuple[Container, ...]) -> Processes:
         plans = []
         for each in containers:
             if not each.image:
@@ -230,22 +226,12 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
             )
         return tuple(plans)
 
-    parts = []
-    for pod_set in admitted.pod_sets:
-        if pod_set.count <= 0:
-            continue
-        template = _template(pod_set)
+    def processes_of(pod_set: PodSetToRun, template: PodTemplate) -> tuple[Processes, Processes]:
         if not template.spec.containers:
             raise CannotRun(f"pod set {pod_set.name} has no containers")
-        parts.append(
-            (
-                pod_set,
-                template,
-                wrapped(template.spec.init_containers),
-                wrapped(template.spec.containers),
-            )
-        )
-    return _assemble(admitted, given, parts, (sweep_docker(docker, mark),))
+        return wrapped(template.spec.init_containers), wrapped(template.spec.containers)
+
+    return _assemble(admitted, given, processes_of, (sweep_docker(docker, mark),))
 
 
 def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:

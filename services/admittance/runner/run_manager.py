@@ -1,6 +1,6 @@
 """Keeps the runs of one runner: asks the core (`decide.step`) and carries out its effects.
 
-What a crash leaves behind, step by step:
+A crash can leave these states behind, and each is repaired:
 
 - A claim without a folder: the fact is not acknowledged, comes again, and the claim is ours.
 - A folder without a shim: it is handed to a shim again, which starts nothing twice.

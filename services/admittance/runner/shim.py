@@ -5,7 +5,7 @@
 The runner starts this program (``python -I -S shim.py``) once, as the fork server: it reads folders
 of runs from standard input and forks a shim for each, which is ten times faster than a new process.
 
-What a shim promises, and how:
+The promises of a shim, and how it keeps them:
 
 - A run starts once: the shim links its pid to ``shim`` in the run's folder; a second one exits.
   It holds a lock on ``alive``, which the kernel frees when it dies.

@@ -32,7 +32,7 @@ from admittance.workload_controller.manifest_writer import ManifestWriter
 PAUSE_SECONDS: Final = 0.5
 """After a write, until the next."""
 OVERSLEPT_SECONDS: Final = 5.0
-"""Woken later than that, the process was suspended and could hear no heartbeats."""
+"""If the process wakes later than that, it was suspended and could receive no heartbeats."""
 BEAT_MAX: Final = 64 * 1024
 """Bytes of a heartbeat that are read."""
 

@@ -11,26 +11,24 @@ a message, or a message with missing parts, which the reader detects by their nu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import structlog
 
-from admittance.control.checkpoint import Packer, Snapshot, rows, snapshot, superfluous
-from admittance.control.controller import Controller
+from admittance.control.checkpoint import Packer, Snapshot, rows, superfluous
 from admittance.events import subjects
 from admittance.events.reader import Reader, SetAside, Unreadable
-from admittance.events.system import Adopted, CheckpointMade, CheckpointRow
+from admittance.events.system import CheckpointMade, CheckpointRow
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import PAGE, Past, past
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.workload_controller.journal import ADOPTED_MAX, PREFIX, Journal, JournalPosition
 
 SLICE: Final = 200
 """Rows packed per step in another thread; a step takes some milliseconds."""
@@ -123,7 +121,7 @@ class CheckpointWriter:
             parts=parts,
             size=packer.size,
             digest=packer.digest(),
-            told=taken.told,
+            told=taken.journaled,
         )
         await self._bus.publish(Outgoing(f"{subjects.CHECKPOINT_MADE}{identity}", _encode(made)))
         seconds = round(clock.monotonic() - began, 3)
@@ -176,92 +174,3 @@ def _read(one: Past) -> CheckpointMade:
     if made.time > one.time + AHEAD:
         raise Unreadable(f"it is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
     return made
-
-
-CLOSE_SECONDS: Final = 2.0
-
-
-class JournalAtTakeover(NamedTuple):
-    """The bucket as a new leader finds it. ``told``: the end of the journal. ``adopted``: workloads
-    written after it. ``newest``: the newest revision."""
-
-    told: JournalPosition
-    adopted: list[Adopted]
-    newest: int
-
-
-class HistoryRecorder:
-    """The journal and the checkpoints of one leader. ``lock`` is held during a commit."""
-
-    def __init__(
-        self,
-        bus: Bus,
-        lock: asyncio.Lock,
-        controller: Controller,
-        found: JournalAtTakeover,
-        *,
-        epoch: int,
-        every_seconds: float,
-    ) -> None:
-        self._controller = controller
-        some = bool(len(controller.workloads) or controller.workloads.finished())
-        self.journal = Journal(
-            bus,
-            epoch,
-            controller.manifests_floor,
-            found.newest,
-            begins=not found.told.newest and not some and not controller.read,
-        )
-        self.journal.last_message = found.told.sequence
-        self.journal.through = controller.read
-        self.recorder = CheckpointWriter(
-            bus, lock, lambda: self.journal.through, self._take, every_seconds
-        )
-        # Workloads written before the journal began are only in a checkpoint.
-        self._at_once = not found.told.newest and some
-        self._adopted = found.adopted if found.told.newest else []
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self, now: datetime) -> None:
-        """Records the commits that the previous leader did not, and starts the background tasks."""
-        for start in range(0, len(self._adopted), ADOPTED_MAX):
-            part = self._adopted[start : start + ADOPTED_MAX]
-            self.journal.note(self.journal.through, now, (), part, unsure=True)
-        work = {
-            "journal": self.journal.run(),
-            "checkpoints": self.recorder.run(at_once=self._at_once),
-        }
-        self._tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
-        for task in self._tasks:
-            task.add_done_callback(_told)
-
-    def note(
-        self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
-    ) -> None:
-        """Records a commit. ``unsure``: reloaded keys, after a put that was refused or not
-        answered."""
-        adopted = []
-        for key in unsure:
-            known = self._controller.workloads.get(key)
-            if known.revision:
-                name = key[len(PREFIX) :]
-                adopted.append(Adopted(key=name, revision=known.revision, fact=known.fact))
-        self.journal.note(through, now, written, adopted, unsure=bool(unsure))
-
-    async def close(self) -> None:
-        """Publishes the remaining commits if the bus accepts them at once."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        with suppress(Refused, Unavailable, TimeoutError):
-            await asyncio.wait_for(self.journal.flush(), CLOSE_SECONDS)
-
-    def _take(self) -> Snapshot:
-        journal = self.journal
-        return snapshot(self._controller, journal.through, journal.newest, journal.last_message)
-
-
-def _told(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        # Facts matter more: the leader continues without it.
-        log.error("memory_lost", what=task.get_name(), error=repr(task.exception()))

@@ -41,7 +41,7 @@ from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
 from admittance.workload.conditions import Type, is_true
-from admittance.workload_controller.checkpoints import HistoryRecorder
+from admittance.workload_controller.journal import HistoryRecorder
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SERVICE: Final = "workload-controller"

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
+from admittance.control.checkpoint import Snapshot, snapshot
+from admittance.control.controller import Controller
 from admittance.control.workloads import Workloads
 from admittance.events import subjects
 from admittance.events.reader import Reader, SetAside, Unreadable
@@ -25,6 +28,7 @@ from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, TooBig, Unavailable
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
+from admittance.workload_controller.checkpoints import CheckpointWriter
 
 PREFIX: Final = "workload."
 MESSAGE_MAX: Final = 500_000
@@ -198,3 +202,92 @@ def _newest(one: Committed) -> int:
     runs = one.runs
     written = (first + count - 1 for first, count in zip(runs[::2], runs[1::2], strict=True))
     return max((*written, *(found.revision for found in one.adopted)), default=0)
+
+
+CLOSE_SECONDS: Final = 2.0
+
+
+class JournalAtTakeover(NamedTuple):
+    """The bucket as a new leader finds it. ``position``: the end of the journal. ``adopted``:
+    workloads written after it. ``newest``: the newest revision."""
+
+    position: JournalPosition
+    adopted: list[Adopted]
+    newest: int
+
+
+class HistoryRecorder:
+    """The journal and the checkpoints of one leader. ``lock`` is held during a commit."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        lock: asyncio.Lock,
+        controller: Controller,
+        found: JournalAtTakeover,
+        *,
+        epoch: int,
+        every_seconds: float,
+    ) -> None:
+        self._controller = controller
+        some = bool(len(controller.workloads) or controller.workloads.finished())
+        self.journal = Journal(
+            bus,
+            epoch,
+            controller.manifests_floor,
+            found.newest,
+            begins=not found.position.newest and not some and not controller.read,
+        )
+        self.journal.last_message = found.position.sequence
+        self.journal.through = controller.read
+        self.recorder = CheckpointWriter(
+            bus, lock, lambda: self.journal.through, self._take, every_seconds
+        )
+        # Workloads written before the journal began are only in a checkpoint.
+        self._at_once = not found.position.newest and some
+        self._adopted = found.adopted if found.position.newest else []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, now: datetime) -> None:
+        """Records the commits that the previous leader did not, and starts the background tasks."""
+        for start in range(0, len(self._adopted), ADOPTED_MAX):
+            part = self._adopted[start : start + ADOPTED_MAX]
+            self.journal.note(self.journal.through, now, (), part, unsure=True)
+        work = {
+            "journal": self.journal.run(),
+            "checkpoints": self.recorder.run(at_once=self._at_once),
+        }
+        self._tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
+        for task in self._tasks:
+            task.add_done_callback(_log_failure)
+
+    def note(
+        self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
+    ) -> None:
+        """Records a commit. ``unsure``: reloaded keys, after a put that was refused or not
+        answered."""
+        adopted = []
+        for key in unsure:
+            known = self._controller.workloads.get(key)
+            if known.revision:
+                name = key[len(PREFIX) :]
+                adopted.append(Adopted(key=name, revision=known.revision, fact=known.fact))
+        self.journal.note(through, now, written, adopted, unsure=bool(unsure))
+
+    async def close(self) -> None:
+        """Publishes the remaining commits if the bus accepts them at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(Refused, Unavailable, TimeoutError):
+            await asyncio.wait_for(self.journal.flush(), CLOSE_SECONDS)
+
+    def _take(self) -> Snapshot:
+        journal = self.journal
+        return snapshot(self._controller, journal.through, journal.newest, journal.last_message)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        # Facts matter more: the leader continues without it.
+        log.error("memory_lost", what=task.get_name(), error=repr(task.exception()))

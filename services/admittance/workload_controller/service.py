@@ -28,7 +28,6 @@ from admittance.runtime.tasks import parts
 from admittance.runtime.telemetry.metrics import served
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
-from admittance.workload_controller.checkpoints import HistoryRecorder
 from admittance.workload_controller.commit_writer import (
     SERVICE,
     CommitWriter,
@@ -39,6 +38,7 @@ from admittance.workload_controller.commit_writer import (
 )
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.endpoints import Endpoints
+from admittance.workload_controller.journal import HistoryRecorder
 from admittance.workload_controller.manifest_writer import Deletions, ManifestWriter
 from admittance.workload_controller.takeover import follow_manifests, load_controller
 from admittance.workload_controller.workload_metrics import WorkloadMetrics

@@ -24,10 +24,9 @@ from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.limits import Limits
-from admittance.workload_controller.checkpoints import JournalAtTakeover
 from admittance.workload_controller.commit_writer import publish_messages, tell_unreadable
 from admittance.workload_controller.durables import Durables
-from admittance.workload_controller.journal import read_position, unrecorded
+from admittance.workload_controller.journal import JournalAtTakeover, read_position, unrecorded
 
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
@@ -50,13 +49,13 @@ async def load_controller(
     """Loads the bucket, and publishes messages about manifests that the log lacks. ``floor``: every
     fact up to this sequence is acknowledged."""
     controller = Controller(await deployment_secret(bus), limits)
-    told = await read_position(bus)
+    position = await read_position(bus)
     adopted: list[Adopted] = []
     everything = BucketReader(bus)
     async for entries in everything.batches():
         _load(controller, entries)
-        if told.newest:
-            adopted += unrecorded(controller.workloads, entries, told.newest)
+        if position.newest:
+            adopted += unrecorded(controller.workloads, entries, position.newest)
         if everything.loaded.is_set():
             break
     await everything.close()
@@ -64,7 +63,7 @@ async def load_controller(
     tell_unreadable(controller)
     await _restate(bus, controller, everything.last)
     await durables.settle(controller.objects)
-    journal = JournalAtTakeover(told, adopted, everything.last)
+    journal = JournalAtTakeover(position, adopted, everything.last)
     return LoadedController(controller, unpublished, journal)
 
 

@@ -13,9 +13,12 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision, Superseded
 from admittance.workload.bucket_reader import read
 from admittance.workload.stored import head
-from admittance.workload_controller.checkpoints import HistoryRecorder, JournalAtTakeover
 from admittance.workload_controller.commit_writer import CommitWriter, WorkloadWriter, WriteGuard
-from admittance.workload_controller.journal import JournalPosition
+from admittance.workload_controller.journal import (
+    HistoryRecorder,
+    JournalAtTakeover,
+    JournalPosition,
+)
 from unit.workload_controller.test_fold import KEY as WORKLOAD
 from unit.workload_controller.test_fold import ME, Bench
 
