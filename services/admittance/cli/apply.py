@@ -77,14 +77,14 @@ async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
         raise BadInput(*reply.problems)
     if reply.error:
         raise AnswerIsNo(reply.error)
-    aliens = {_qualified(one) for one in part if _is_unknown(one)}
+    unknown = {_qualified(one) for one in part if _is_unknown(one)}
     foreign = False
     spelled = {_identity(one): _qualified(one) for one in part}
     for result in reply.results:
         kind = spelled.get((result.kind, result.namespace, result.name), result.kind.lower())
-        alien = kind in aliens and result.outcome != "unchanged"
-        output.outcome(f"{kind}/{result.name}", result.outcome + (FOREIGN if alien else ""))
-        foreign = foreign or alien
+        is_unknown = kind in unknown and result.outcome != "unchanged"
+        output.outcome(f"{kind}/{result.name}", result.outcome + (FOREIGN if is_unknown else ""))
+        foreign = foreign or is_unknown
         for warning in result.warnings:
             output.warn(f"{kind}/{result.name}: {warning}")
     return foreign
@@ -96,7 +96,7 @@ def _identity(document: Document) -> tuple[str, str, str]:
 
 
 def _is_unknown(document: Document) -> bool:
-    """Whether its kind is of a foreign API group and has no tables of its own here."""
+    """Whether its kind is of a foreign API group and this command has no table for it."""
     manifest = document.manifest
     if not isinstance(manifest, Foreign):
         return False
@@ -168,7 +168,7 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]
 
 
 LATER: Final = (
-    "the provisioning-check cancels it as soon as it runs; `admit doctor` shows whether it does"
+    "the provisioning-check cancels it once it runs; `admit doctor` shows whether it runs"
 )
 PATIENCE_SECONDS: Final = 3.0
 PAUSE_SECONDS: Final = 0.05

@@ -100,7 +100,7 @@ async def give_verdict(
             why = ": ".join(part for part in (reply.reason, reply.message) if part)
             raise AnswerIsNo(f'workload "{name}" was not {word}: it changed meanwhile ({why})')
         output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", f"{word} (check {row.name})")
-        await _tell(bus, found, row.name, state)
+        await _print_effect(bus, found, row.name, state)
 
 
 def variant_with_check(family: Family, check: str | None, now: datetime) -> Found:
@@ -126,9 +126,9 @@ def variant_with_check(family: Family, check: str | None, now: datetime) -> Foun
             f'several variants of workload "{name}" wait for a check: name one of them: {several}'
         )
     which = f'has the check "{check}"' if check is not None else "waits for a check"
-    lanes = ", ".join(f"{one.tag} is {phase(one.workload, now)}" for one in family.variants)
+    states = ", ".join(f"{one.tag} is {phase(one.workload, now)}" for one in family.variants)
     raise AnswerIsNo(
-        f'no variant of workload "{name}" with quota reserved {which}: {lanes or "it has none yet"}'
+        f'no variant of workload "{name}" with quota reserved {which}: {states or "it has none"}'
     )
 
 
@@ -153,12 +153,12 @@ def refuse_without_quota(workload: StoredWorkload, now: datetime) -> None:
         return
     reason, message = tables.reason_of(workload, now)
     because = ": ".join(part for part in (reason, message) if part)
-    told = f"{where} ({because})" if because else str(where)
+    state = f"{where} ({because})" if because else str(where)
     if where in (Phase.PENDING, Phase.BACKOFF):
         raise AnswerIsNo(
-            f'workload "{name}" has no quota reserved, so no check is requested: it is {told}'
+            f'workload "{name}" has no quota reserved, so no check is requested: it is {state}'
         )
-    raise AnswerIsNo(f'workload "{name}" waits for no check: it is {told}')
+    raise AnswerIsNo(f'workload "{name}" waits for no check: it is {state}')
 
 
 def chosen_row(
@@ -186,7 +186,7 @@ def chosen_row(
     if not pending:
         raise AnswerIsNo(
             f'no check of workload "{name}" is Pending; it has {listed}; '
-            "--check NAME overrules the verdict of a check"
+            "--check NAME replaces the verdict of a check"
         )
     ours = [row for row in pending if controllers.get(row.name) == APPROVAL]
     meant = ours or pending
@@ -196,8 +196,8 @@ def chosen_row(
     return meant[0]
 
 
-async def _tell(bus: Link, found: Found, check: str, state: str) -> None:
-    """Prints what the verdict led to within a few seconds."""
+async def _print_effect(bus: Link, found: Found, check: str, state: str) -> None:
+    """Prints the phase of the workload a few seconds after the verdict."""
     workload = (await find(bus, kinds.WORKLOAD, found.name)).workload()
     others = [
         row.name

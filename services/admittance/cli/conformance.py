@@ -32,8 +32,6 @@ from admittance.conformance.providers.requester import RequestShape
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.telemetry import logs
 
-COLUMNS = columns_of("CASE", "OUTCOME", "WHAT")
-
 OnCase: TypeAlias = Callable[[str], None]
 """Called with the name of the case that starts."""
 OnReady: TypeAlias = Callable[[], None]
@@ -182,7 +180,7 @@ def show(report: KitReport, shape: Output) -> None:
             for one in report.outcomes:
                 output.say(f"{one.case} {one.outcome}")
         case Output.TABLE | Output.WIDE:
-            output.show_table(Table(COLUMNS, list(_rows(report))))
+            output.show_table(Table(columns_of("CASE", "OUTCOME", "WHAT"), list(_rows(report))))
             output.say("")
             output.say(summary(report))
 

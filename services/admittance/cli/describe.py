@@ -45,7 +45,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
         output.cut_nothing()
     async with link(call) as bus:
         if kind is kinds.COHORT:
-            await _tell_cohort(bus, wanted)
+            await _show_cohort(bus, wanted)
             return
         found = await get.find(bus, kind, wanted)
         if kind is kinds.WORKLOAD:
@@ -54,16 +54,16 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             asked = await capacity_requests.of_family(bus, found, family)
             silent = await capacity_requests.silent_classes(bus, asked)
             because = await _because(bus, found, clock.now())
-            _tell_workload(found, events, clock.now(), family, because, asked, silent)
+            _show_workload(found, events, clock.now(), family, because, asked, silent)
             return
         record = record_of(found) if kind is kinds.REQUEST else None
         if record is not None:
             silent = await capacity_requests.silent_classes(bus, [record])
-            _tell_request(record, clock.now(), silent)
+            _show_request(record, clock.now(), silent)
             return
         counters = await get.live_counters(bus, kind, [found])
         [found] = await get.with_bookings(bus, kind, [found])
-    _tell_object(kind, found, counters, clock.now())
+    _show_object(kind, found, counters, clock.now())
 
 
 async def _family(bus: Link, found: Found) -> Family | None:
@@ -78,8 +78,8 @@ async def _family(bus: Link, found: Found) -> Family | None:
 
 
 async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
-    """Reason and message of its phase. For a pending workload the scheduler knows more than its
-    status says: that its queue is inactive, and why."""
+    """Reason and message of its phase. For a pending workload the scheduler knows more than the
+    status, such as an inactive queue."""
     workload = found.workload()
     if phase(workload, now) is Phase.PENDING:
         reply = await explained(bus, found.namespace, found.name)
@@ -96,7 +96,7 @@ async def _events(bus: Link, found: Found) -> Sequence[EventLine] | None:
         return None
 
 
-def _tell_workload(
+def _show_workload(
     found: Found,
     events: Sequence[EventLine] | None,
     now: datetime,
@@ -141,7 +141,7 @@ def _tell_workload(
     _section("Pod sets", sections.pod_sets(plain))
     _section("Checks", check_rows.check_table(workload, now))
     for record in asked:
-        capacity_requests.tell(record, now, silent)
+        capacity_requests.show(record, now, silent)
     _section("Conditions", sections.conditions(plain, now))
     if events:
         output.say("\nLast events")
@@ -149,7 +149,7 @@ def _tell_workload(
             output.say(f"  {output.clean(event.line())}")
 
 
-def _tell_request(record: Record, now: datetime, silent: Collection[str]) -> None:
+def _show_request(record: Record, now: datetime, silent: Collection[str]) -> None:
     meta = record.metadata
     _facts(
         [
@@ -161,7 +161,7 @@ def _tell_request(record: Record, now: datetime, silent: Collection[str]) -> Non
     )
     _section("Asked for", capacity_requests.pod_set_table(record))
     _section("Conditions", sections.conditions(output.plain_of(record), now))
-    capacity_requests.tell_notes(record)
+    capacity_requests.show_notes(record)
 
 
 def _allowed(workload: StoredWorkload) -> str:
@@ -186,8 +186,8 @@ def _limit(seconds: int | None) -> str:
     return "" if seconds is None else f"{seconds} s"
 
 
-async def _tell_cohort(bus: Link, name: str) -> None:
-    """Prints a cohort. A cohort that only queues name has a tree and no object."""
+async def _show_cohort(bus: Link, name: str) -> None:
+    """Prints a cohort. A cohort without an object, which only queues name, has a tree."""
     tree = await sections.known_tree(bus, name)
     try:
         found = await get.find(bus, kinds.COHORT, name)
@@ -200,10 +200,10 @@ async def _tell_cohort(bus: Link, name: str) -> None:
         return
     if not tree:
         output.warn("no live counters: the scheduler does not answer, or does not know it yet")
-    _tell_object(kinds.COHORT, found, {}, clock.now(), tree)
+    _show_object(kinds.COHORT, found, {}, clock.now(), tree)
 
 
-def _tell_object(
+def _show_object(
     kind: kinds.Kind,
     found: Found,
     counters: tables.Counters,
@@ -230,7 +230,7 @@ def _tell_object(
     )
     _section("Tree", sections.tree_table(tree, found.name))
     if kind is kinds.CLUSTER_QUEUE:
-        _tell_families(plain)
+        _show_policy(plain)
     if kind is kinds.MACHINE_POOL:
         _section("Machines", pools.kind_table(found))
         _section("Booked by", pools.booking_table(found, now))
@@ -247,12 +247,12 @@ def _tell_object(
         output.show_yaml(rest)
 
 
-def _tell_families(plain: Mapping[str, Any]) -> None:
+def _show_policy(plain: Mapping[str, Any]) -> None:
     """Prints the policy of a ClusterQueue for families of variants."""
     try:
         manifest = decode_object(plain).manifest
     except ManifestError:
-        return  # Of a newer version, or written by hand: the spec is printed below.
+        return  # A newer version, or not written by Admittance: the spec is printed below.
     rules = rules_of(manifest.spec) if isinstance(manifest, ClusterQueue) else None
     if rules is not None:
         output.say(f"\nFamilies of variants\n  {variants.policy_text(rules)}")
@@ -272,7 +272,7 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
     if counted.used is not None:
         yield "Usage", sections.usage_of(counted.used)
     elif counted.by_usage:
-        yield "Order", "first the LocalQueue that used least, then by priority and age"
+        yield "Order", "the LocalQueue with the least usage first, then by priority and age"
 
 
 def _facts(pairs: Sequence[tuple[str, str]]) -> None:

@@ -80,15 +80,15 @@ async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
-    """Whether the entry is about the workload with that metadata or one of its variants, and not
-    about an earlier workload of the same name."""
+    """Whether the entry is about this workload or one of its variants, and not about an earlier
+    workload of the same name."""
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
     except codec.Undecodable:
         fact = None
     if fact is not None and fact.uid and fact.name == meta.name:
         return fact.uid == meta.uid
-    # A submission may have no uid: the workload is created when the log takes the submission.
+    # A submission may have no uid. The workload is created when the submission is stored.
     created = meta.creation_timestamp
     return created is None or entry.time >= created - ROUNDED
 

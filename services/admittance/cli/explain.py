@@ -35,7 +35,7 @@ async def explain(call: Call, name: str) -> None:
         found = await find(bus, kinds.WORKLOAD, name)
         workload = found.workload()
         now = clock.now()
-        # The scheduler forgets a workload that has finished.
+        # The scheduler does not know a finished workload.
         reply = (
             ExplainReply()
             if phase(workload, now) is Phase.FINISHED
@@ -62,7 +62,7 @@ async def explain(call: Call, name: str) -> None:
         case _:
             if call.output is Output.WIDE:
                 output.cut_nothing()
-            _tell(found, reply, value["phase"], family)
+            _show(found, reply, value["phase"], family)
             _list("Waits for capacity", waits)
 
 
@@ -128,7 +128,7 @@ def _retry(workload: StoredWorkload, now: datetime) -> str:
     return f"its retry at {stamp(until)} (in {span((until - now).total_seconds())})"
 
 
-def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | None) -> None:
+def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | None) -> None:
     now = clock.now()
     reason, message = reply.reason, reply.message
     if not reason:
@@ -143,16 +143,16 @@ def _tell(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
         output.say(line)
     members = {one.found.name: one for one in family.variants} if family is not None else {}
     _details(found.workload(), reply, now, variants=[one.workload for one in members.values()])
-    # The scheduler has forgotten a finished workload: there is nothing to explain.
+    # The scheduler does not know a finished workload.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
         from admittance.cli.show import variants
 
         _table("Variants", variants.variant_table(family, now))
     for number, verdict in enumerate(reply.variants, 1):
-        _tell_variant(number, verdict, members.get(verdict.name), now)
+        _show_variant(number, verdict, members.get(verdict.name), now)
 
 
-def _tell_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
+def _show_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
     """Prints what one variant waits for, under its own title."""
     if one is not None and verdict.active:
         verdict = replace(verdict, explained=corrected(one.workload, verdict.explained, now))

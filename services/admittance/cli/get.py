@@ -175,7 +175,7 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables
 async def waiting_reasons(
     bus: Link, kind: Kind, found: Sequence[Found], *, all_namespaces: bool
 ) -> tables.Reasons:
-    """Why workloads wait, as the scheduler says. Stored reasons are older and do not mention an
+    """Why workloads wait, from the scheduler. Stored reasons are older and do not mention an
     inactive queue.
 
     Covers the first page of pending workloads. Empty if no table is printed, no workload is

@@ -35,10 +35,10 @@ VARIANT_FOLLOWS: Final = {
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
     """Publishes a fact and waits for its outcome. Raises AnswerIsNo if it was refused."""
-    return judged(fact, await bus.settle(await bus.state(fact)))
+    return accepted(fact, await bus.settle(await bus.publish(fact)))
 
 
-def judged(fact: Fact, reply: SettledReply) -> SettledReply:
+def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
     """Returns reply. Raises AnswerIsNo if the fact was refused."""
     why = ": ".join(part for part in (reply.reason, reply.message) if part)
     if reply.error:
@@ -113,7 +113,7 @@ def _uid(found: Found) -> str:
 
 
 async def delete(bus: Link, name: str) -> None:
-    """Deletes a workload, and waits a little for its job to stop."""
+    """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop."""
     found = await find(bus, kinds.WORKLOAD, name)
     if not found.is_workload():
         await _delete_unreadable(bus, found)
@@ -143,7 +143,7 @@ async def _delete_unreadable(bus: Link, found: Found) -> None:
     reply = await outcome_of(bus, fact)
     if reply.outcome == "ignored":
         raise AnswerIsNo(
-            f"{found.key} cannot be read, and was written after the workload-controller began: "
+            f"{found.key} cannot be read, and was written after the workload-controller started: "
             f"`nats kv del {BUCKET} {found.key}` deletes it"
         )
     output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")

@@ -21,7 +21,7 @@ from admittance.workload.phase import Phase, phase
 POLL_SECONDS: Final = 0.3
 NOT_YET_SECONDS: Final = 1.0
 ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
-"""Phases after which nothing more is printed."""
+"""Phases in which no pod prints any more."""
 
 
 async def logs(
@@ -37,7 +37,7 @@ async def logs(
     has ended. ``previous``: how many runs back; 0: the newest run.
 
     Lines carry the pod where there are several. Raises AnswerIsNo when there is no such workload,
-    pod, run, or output.
+    pod, run or output.
     """
     if follow and previous:
         raise BadInput("an earlier run has ended: --previous does not go with --follow")

@@ -47,7 +47,7 @@ async def simulate(
         if name is None:
             raise BadInput(f'--delete "{word}" is not an object; write kind/name')
     if not paths and not targets:
-        raise BadInput("nothing to try: name manifests with -f, or an object with --delete")
+        raise BadInput("nothing to simulate: name manifests with -f, or an object with --delete")
     objects = _objects(files.documents(paths, call.namespace)) if paths else ()
     whole = call.output in (Output.JSON, Output.YAML)
     most = limit if limit is not None else ALL if whole else ROWS
@@ -73,7 +73,7 @@ async def simulate(
         case Output.YAML:
             output.show_yaml(shown(reply))
         case _:
-            tell(reply, wide=call.output is Output.WIDE)
+            show(reply, wide=call.output is Output.WIDE)
     return int(any(one.outcome == "refused" for one in reply.results))
 
 
@@ -121,7 +121,7 @@ OBJECTS_MAX: Final = 20
 NO_DIFFERENCE: Final = "Nothing would start, wait or be evicted that does not do so anyway."
 
 
-def tell(reply: SimulateReply, *, wide: bool) -> None:
+def show(reply: SimulateReply, *, wide: bool) -> None:
     """Prints the reply as text and tables."""
     for line in results(reply.results):
         output.say(line)
@@ -129,21 +129,21 @@ def tell(reply: SimulateReply, *, wide: bool) -> None:
     differs = counts.evictions or counts.starts or counts.waits or counts.gone
     output.say(in_sum(counts) if differs else NO_DIFFERENCE)
     output.say(as_they_are(counts))
-    _show("Would be evicted", evicted(reply.evictions), counts.evictions, wide=wide)
-    _show("Would start", starting(reply.starts), counts.starts, wide=wide)
-    _show("Would wait", waiting(reply.waits), counts.waits, wide=wide)
+    _show_list("Would be evicted", evicted(reply.evictions), counts.evictions, wide=wide)
+    _show_list("Would start", starting(reply.starts), counts.starts, wide=wide)
+    _show_list("Would wait", waiting(reply.waits), counts.waits, wide=wide)
 
 
 def results(rows: Sequence[Applied]) -> Iterator[str]:
     """The outcome of each changed object, one line each, and the number of unchanged ones."""
-    told = [one for one in rows if one.outcome not in ("unchanged", "refused")]
-    for one in told[:OBJECTS_MAX]:
+    changed = [one for one in rows if one.outcome not in ("unchanged", "refused")]
+    for one in changed[:OBJECTS_MAX]:
         name = f"{one.namespace}/{one.name}" if one.namespace else one.name
         # An object that others need is deleted after them.
         word = "deleted later" if one.outcome == "terminating" else one.outcome
         yield f"{one.kind.lower()} {name} would be {word}"
-    if len(told) > OBJECTS_MAX:
-        yield f"… and {len(told) - OBJECTS_MAX:,} more objects"
+    if len(changed) > OBJECTS_MAX:
+        yield f"… and {len(changed) - OBJECTS_MAX:,} more objects"
     same = sum(one.outcome == "unchanged" for one in rows)
     if same:
         yield f"{same:,} {'object is' if same == 1 else 'objects are'} unchanged"
@@ -165,7 +165,7 @@ def as_they_are(counts: Counts) -> str:
     return f"Unaffected: {counts.run:,} run, {reserved}{counts.pending:,} wait{off}"
 
 
-def _show(title: str, table: Table, count: int, *, wide: bool) -> None:
+def _show_list(title: str, table: Table, count: int, *, wide: bool) -> None:
     if not count:
         return
     output.say(f"\n{title} ({count:,})")

@@ -123,7 +123,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
 
     A refused one makes the status 1; the others are submitted.
     """
-    stated = [
+    submitted = [
         facts.Submitted(
             namespace=one.workload.metadata.namespace,
             name=one.workload.metadata.name,
@@ -132,16 +132,16 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
         )
         for one in submissions
     ]
-    sequences = await bus.state_all(stated)
+    sequences = await bus.publish_all(submitted)
     status = 0
-    for number, (one, fact) in enumerate(zip(submissions, stated, strict=True)):
+    for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):
         if number % AT_ONCE == 0:
             replies = await _settled(bus, sequences[number : number + AT_ONCE])
         try:
             reply = replies[number % AT_ONCE]
             if isinstance(reply, CliError):
                 raise reply
-            reply = lifecycle.judged(fact, reply)
+            reply = lifecycle.accepted(fact, reply)
         except CliError as error:
             if len(submissions) == 1 and one.source == COMMAND_LINE:
                 raise
@@ -281,7 +281,7 @@ DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
 """Default requests, for resources that the queue covers."""
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels, so that no suffix is a word, and no letters that look alike."""
+"""Without vowels, so that no suffix is a word, and without letters that look alike."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ PHASE_CLOCK_SECONDS: Final = 1.0
 
 
 class End(StrEnum):
-    """Results of a finished workload, accepted besides its phases."""
+    """Results of a finished workload; `--for` takes them besides phases."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -52,7 +52,7 @@ def goal_named(typed: str) -> Goal:
     for one in goals:
         if one.lower() == typed.strip().lower().replace("-", "").replace("_", ""):
             return one
-    raise BadInput(f'--for "{typed}" is no phase; there are {", ".join(goals)}')
+    raise BadInput(f'--for "{typed}" is not a phase; there are {", ".join(goals)}')
 
 
 async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:

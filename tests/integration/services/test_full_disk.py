@@ -86,7 +86,7 @@ async def test_a_full_disk_is_told_and_services_go_on_after_it(
 
         disk.fill()
         with pytest.raises(AnswerIsNo, match=r"did not acknowledge the write.*admit doctor"):
-            await link.Link(bus, call).state(TOO_LONG)
+            await link.Link(bus, call).publish(TOO_LONG)
         found = {one.what: one for one in await writes_found(bus, seconds=1.0)}
         assert not found["stream ADMITTANCE"].fine
         assert "restart nats-server" in found["stream ADMITTANCE"].sentence

@@ -64,7 +64,7 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("get pending -w", "cannot be watched", id="what waits, watched"),
         pytest.param("describe wl w -o json", "use `admit get`", id="a story as JSON"),
         pytest.param("get pending x", "takes no name", id="a name for who waits"),
-        pytest.param("wait wl w --for Done", "is no phase", id="an unknown phase"),
+        pytest.param("wait wl w --for Done", "is not a phase", id="an unknown phase"),
         pytest.param("wait wl w", "--for", id="no phase"),
         pytest.param("wait wl w --for Pending --timeout x", "--timeout", id="a bad timeout"),
         pytest.param("events --since tomorrow", "--since", id="a bad time"),

@@ -75,7 +75,7 @@ def test_what_is_no_request_is_a_row_all_the_same() -> None:
 
 def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
     record = a_record(message="soon", details={"rack": "r7"})
-    capacity_requests.tell(with_note(record, "Provisioned does not count: why", NOON), NOON)
+    capacity_requests.show(with_note(record, "Provisioned does not count: why", NOON), NOON)
     told = capsys.readouterr().out
     for part in (
         *("train-spot-2", "rack", "2 (cycle 1)", "u/spot/1/2", "Requested", "soon", "rack=r7"),
@@ -236,7 +236,7 @@ POOL = {
 def a_pool(*bookings: Booking, **spec: Any) -> Found:
     plain = {**POOL, "spec": {**POOL["spec"], **spec}}  # type: ignore[dict-item]
     one = Found("machinepool_admittance_dev.rack-7", msgspec.json.encode(plain), 1)
-    return pools.told(one, bookings, NOON)
+    return pools.with_usage(one, bookings, NOON)
 
 
 def a_booking(name: str, *numbers: int, boots: int = 0, **more: Any) -> Booking:
@@ -302,7 +302,7 @@ def test_of_a_pool_that_nobody_can_read_it_is_told_why(spec: dict[str, Any], why
 
 def test_a_pool_in_a_namespace_is_none_and_has_nothing_of_the_one_without() -> None:
     found = Found("machinepool_admittance_dev.team.rack-7", a_pool().data, 1)
-    found = pools.told(found, [a_booking("v", 0)], NOON)
+    found = pools.with_usage(found, [a_booking("v", 0)], NOON)
 
     (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
     assert row[3:7] == ("?", "?", "?", "metadata.namespace: a MachinePool has none, not team")

@@ -204,7 +204,7 @@ def test_a_variant_that_its_queue_has_no_more_is_about_to_go() -> None:
 def test_what_policy_wants_and_nobody_has_written_yet_is_told() -> None:
     states = {"spot": {"active": False}}
     whys = column(variants.variant_table(a_family(a_parent(), QUEUE, states), NOON), "WHY")
-    assert whys[2].endswith("; it is about to be turned on")
+    assert whys[2].endswith("; it is about to become active")
 
 
 def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
@@ -383,7 +383,7 @@ def test_the_end_of_a_chance_is_told_too() -> None:
     later = NOON + timedelta(hours=2)
     assert column(variants.variant_table(family, later), "WHY")[0] == (
         "deleteDelay: its delete delay has passed (since 2026-01-01T13:00:00Z); "
-        "it is about to be turned off"
+        "it is about to become inactive"
     )
 
 

@@ -89,7 +89,7 @@ def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
         waits=(wait,),
         evictions=(eviction,),
     )
-    simulate.tell(reply, wide=False)
+    simulate.show(reply, wide=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == [
         "cohort team would be changed",
@@ -105,7 +105,7 @@ def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
 
 
 def test_no_difference_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    simulate.tell(SimulateReply(counts=Counts(run=2)), wide=False)
+    simulate.show(SimulateReply(counts=Counts(run=2)), wide=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [simulate.NO_DIFFERENCE, "Unaffected: 2 run, 0 wait"]
 
@@ -120,7 +120,7 @@ def test_programs_find_every_list_and_number() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param([], "nothing to try", id="neither manifests nor a deletion"),
+        pytest.param([], "nothing to simulate", id="neither manifests nor a deletion"),
         pytest.param(["--delete", "cq"], "is not an object; write kind/name", id="no name"),
         pytest.param(["--delete", "nonsense/x"], 'no kind "nonsense"', id="an unknown kind"),
         pytest.param(["-f", "BAD"], "nominalQuota: must not be negative", id="a bad manifest"),

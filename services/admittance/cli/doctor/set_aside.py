@@ -34,7 +34,7 @@ from admittance.workload_controller.journal import read_commits
 AT_ONCE: Final = 100
 """Requests to the server in flight."""
 PROBE: Final = "_admittance.probe"
-"""In every bucket: what a probe of writes leaves for a moment."""
+"""The key that a probe write uses in every bucket for a moment."""
 INSTALLATIONS: Final = frozenset(map(installation_key, ("docker", "kubernetes")))
 _applied = Reader(ObjectApplied)
 _epoch = Reader(Epoch)
@@ -112,7 +112,7 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
 
 
 def judge_claim(entry: Entry) -> None:
-    """Raises one of `BROKEN` where no runner can read the entry of the bucket of claims."""
+    """Raises one of `BROKEN` if runners cannot read this entry of the bucket of claims."""
     if entry.key.startswith("_alive."):
         lease_store.instance_of(entry)
         return
@@ -128,7 +128,7 @@ def judge_claim(entry: Entry) -> None:
 
 
 def judge_of_providers(entry: Entry) -> None:
-    """Raises one of `BROKEN` where no provider can read the entry of their bucket."""
+    """Raises one of `BROKEN` if providers cannot read this entry of their bucket."""
     value = entry.value or b""
     if entry.key == "_pool_led":
         return
@@ -159,17 +159,17 @@ async def _of_log(bus: Bus) -> list[SetAside]:
             if one is None:
                 continue
             try:
-                _judge_word(one, newest)
+                _judge_message(one, newest)
             except BROKEN as error:
                 found.append(SetAside(subjects.STREAM, one.subject, one.sequence, reason_of(error)))
     return found
 
 
-def _judge_word(one: Past, newest: int) -> None:
+def _judge_message(one: Past, newest: int) -> None:
     if one.subject.startswith(subjects.EPOCH):
         domain = plain(one.subject.removeprefix(subjects.EPOCH))
         if _epoch(one.data).domain != domain:
-            raise Unreadable(f"it is about the domain {_epoch(one.data).domain}")
+            raise Unreadable(f"its payload names the domain {_epoch(one.data).domain}")
     elif not 0 <= (revision := _applied(one.data).revision) <= newest:
         raise Unreadable(f"revision {revision} is after the end of the bucket, {newest}")
 

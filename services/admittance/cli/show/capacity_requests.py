@@ -57,7 +57,7 @@ def row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
 
 async def is_provider_answering(bus: Link, provisioning_class: str) -> bool:
     """Whether a provider answers queries about requests of this class."""
-    question = encode(ProviderQuery(id="is anybody there"))
+    question = encode(ProviderQuery(id="is a provider there"))
     try:
         await bus.bus.request(
             f"admit.api.provider.{token(provisioning_class)}", question, ANSWER_SECONDS
@@ -155,7 +155,7 @@ def notes_of(record: Record) -> list[str]:
     return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
 
 
-def tell(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
+def show(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
     """Prints the whole request, indented."""
     output.say(f"\nRequest for capacity {record.metadata.name}")
     shown = [(title, text) for title, text in facts_of(record, now, silent) if text][1:]
@@ -163,10 +163,10 @@ def tell(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
     for title, text in shown:
         output.say(f"  {(title + ':').ljust(width)} {output.clean(text)}")
     output.show_table(pod_set_table(record), indent=2)
-    tell_notes(record)
+    show_notes(record)
 
 
-def tell_notes(record: Record) -> None:
+def show_notes(record: Record) -> None:
     """Prints the answers of its provider that did not count."""
     if notes_of(record):
         output.say("  Did not count")

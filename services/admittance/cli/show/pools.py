@@ -50,15 +50,15 @@ async def with_bookings(
         output.warn(f"bookings are unknown: {error}")
         return list(found)
     for entry in entries:
-        with suppress(*BROKEN):  # of a newer version, or written by hand
+        with suppress(*BROKEN):  # a newer version, or not written by the provider
             booking = msgspec.json.decode(entry.value or b"", type=Booking)
             pool = pool_of_key(entry.key)
             if pool is not None:
                 booked.setdefault(pool, []).append(booking)
-    return [told(one, booked.get(one.name, ()), now) for one in found]
+    return [with_usage(one, booked.get(one.name, ()), now) for one in found]
 
 
-def told(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
+def with_usage(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
     """The pool with its usage."""
     ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
     try:

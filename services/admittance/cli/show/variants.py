@@ -1,4 +1,4 @@
-"""The table of a family's variants: the phase of each, and what it waits for."""
+"""Families of variants as text: the policy of the queue, and the state of each variant."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def wish_text(
         elif wish.why is ActivityReason.UPGRADE and ends is not None:
             text += f" (until {_moment(ends, now)})"
     if wish.active != active:
-        text += f"; it is about to be turned {'on' if wish.active else 'off'}"
+        text += f"; it is about to become {'active' if wish.active else 'inactive'}"
     return text
 
 

@@ -32,15 +32,15 @@ async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespa
                 found = get.readable(kind, found)
                 counters = await get.live_counters(bus, kind, found)
                 found = await get.with_bookings(bus, kind, found)
-                _tell_gone(kind, batch, told=bool(widths))
+                _show_deletions(kind, batch, shown=bool(widths))
                 _show(call, kind, found, counters, widths, all_namespaces=all_namespaces)
                 output.flush()
 
 
-def _tell_gone(kind: kinds.Kind, batch: list[Entry], *, told: bool) -> None:
+def _show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> None:
     """Prints deletions, except before the first line."""
     for entry in batch:
-        if entry.value is None and told:
+        if entry.value is None and shown:
             output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")
 
 

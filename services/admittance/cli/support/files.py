@@ -1,4 +1,4 @@
-"""Manifests from files, folders and standard input: all of them read and validated, or none."""
+"""Reads manifests from files, folders and standard input; all are validated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
     problems: list[str] = []
     for source, text in texts(paths):
         try:
-            # The limit of variants is a setting that only the running system knows.
+            # The running system has a setting that limits variants; it is unknown here.
             found += read(text, source, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX)
         except ManifestError as error:
             problems += error.lines()
@@ -37,7 +37,7 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
     if problems:
         raise BadInput(*problems)
     if not found:
-        raise BadInput(f"{', '.join(paths)}: no objects in it")
+        raise BadInput(f"{', '.join(paths)}: no objects found")
     return found
 
 
@@ -69,7 +69,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def machine_pool_problems(documents: Iterable[Document]) -> list[str]:
-    """What is wrong with the MachinePools among the documents, a line for each."""
+    """The problems of the MachinePools among the documents, one line each."""
     return [line for one in documents for line in _machine_pool_problems(one)]
 
 

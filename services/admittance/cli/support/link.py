@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class InParts(Protocol):
-    """One message of a long answer; ``parts``: how many there are."""
+    """One message of a long answer. ``parts``: the number of messages."""
 
     @property
     def parts(self) -> int: ...
@@ -102,7 +102,7 @@ class Link:
     async def ask_at_length(
         self, what: str, request: Request, reply: type[P], *, timeout: float
     ) -> list[P]:
-        """Like `ask`, for an answer that comes in several messages: all of them."""
+        """Like `ask`, for an answer in several messages; returns all of them."""
         subject = f"admit.api.{what}"
         data = _data(request)
         inbox = self.bus.nc.new_inbox()
@@ -158,20 +158,20 @@ class Link:
             raise await self._trouble(f"cannot read {pattern}", error) from None
         except TimeoutError:
             raise AnswerIsNo(
-                f"cannot read {pattern}: not all of it came within {READ_SECONDS:g} s; {AGAIN}"
+                f"cannot read {pattern}: not everything arrived within {READ_SECONDS:g} s; {AGAIN}"
             ) from None
         return sorted(
             (entry for entry in entries if entry.value is not None), key=lambda entry: entry.key
         )
 
-    async def state(self, fact: Fact) -> int:
+    async def publish(self, fact: Fact) -> int:
         """Publishes a fact to the log and returns its sequence. Raises AnswerIsNo if refused."""
-        [outcome] = await self.state_all([fact])
+        [outcome] = await self.publish_all([fact])
         if isinstance(outcome, CliError):
             raise outcome
         return outcome
 
-    async def state_all(self, several: Sequence[Fact]) -> list[int | CliError]:
+    async def publish_all(self, several: Sequence[Fact]) -> list[int | CliError]:
         """Publishes facts to the log in order; returns for each its sequence or the error.
 
         Raises AnswerIsNo when the log does not answer.
@@ -194,7 +194,7 @@ class Link:
             patience = ASK_SECONDS + len(several) / 1000
             outcomes = await self.bus.publish_all(messages, timeout=patience)
         except Unavailable as error:
-            what = f"cannot state {messages[0].subject}"
+            what = f"cannot publish {messages[0].subject}"
             raise await self._trouble(what, error, writes=True) from None
         answers: list[int | CliError] = []
         for message, outcome in zip(messages, outcomes, strict=True):
@@ -202,7 +202,7 @@ class Link:
                 size = f"{len(message.data):,} bytes are more than the bus takes in one message"
                 answers.append(BadInput(f"{message.subject}: {size}"))
             elif isinstance(outcome, Refused):
-                answers.append(await self._trouble(f"cannot state {message.subject}", outcome))
+                answers.append(await self._trouble(f"cannot publish {message.subject}", outcome))
             else:
                 answers.append(outcome)
         return answers
@@ -210,7 +210,7 @@ class Link:
     async def _trouble(
         self, what: str, error: AdmittanceError, *, writes: bool = False
     ) -> AnswerIsNo:
-        """The error for a stream that refuses or does not answer. ``writes``: it was a write."""
+        """The error for a stream that refuses or does not answer. ``writes``: to a write."""
         unset = AnswerIsNo(
             f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
             "or `admit serve workload-controller`"
@@ -228,7 +228,7 @@ class Link:
                     "full, and `admit doctor` tries a write to each stream"
                 )
         except Refused as refused:
-            # A cluster without a leader refuses as well, although its log exists.
+            # A cluster without a leader refuses too, although the stream exists.
             if refused.code == NO_STREAM:
                 return unset
         except Unavailable:
@@ -269,7 +269,7 @@ def _data(request: Request) -> bytes:
 async def link(call: Call) -> AsyncIterator[Link]:
     """A connection to the server of call. Raises BadInput or SetupError with what to do."""
     check_url(call.url)
-    # No warnings: our error is the one line about what went wrong.
+    # No warnings: the error is the only line about a problem.
     logger.errors_only("admit")
     bus = await Bus.connect(
         call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None

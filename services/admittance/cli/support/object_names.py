@@ -1,7 +1,7 @@
 """Names of objects for shell completion, read from the server without the NATS client.
 
-The client takes too long to import for a completion. This module speaks the few protocol lines that
-one request needs, and returns nothing if TLS or a credentials file is required or no server runs.
+The client takes too long to import for a completion. This module implements the few protocol lines
+of one request. It returns no names if TLS or a credentials file is required or no server runs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ STREAM: Final = "KV_admittance"
 
 
 def names(url: str, kind: Kind, namespace: str, start: str) -> list[str]:
-    """Names of objects of the kind that begin with start, sorted; empty on failure.
-
-    One that was deleted within the last hour may be among them.
-    """
+    """Names of objects of the kind that begin with start, sorted; empty on failure. A name that was
+    deleted within the last hour may be among them."""
     prefix = "$KV.admittance."
     question = {"subjects_filter": prefix + kind.patterns(namespace)[0]}
     try:
@@ -51,7 +49,7 @@ class _Wire:
 
     def __enter__(self) -> _Wire:
         if self._url.scheme != "nats" or os.environ.get("ADMIT_NATS_CREDS"):
-            raise OSError("only plain connections are made here")
+            raise OSError("only connections without TLS and credentials files are supported")
         address = self._url.hostname or "", self._url.port or PORT
         self._socket = socket.create_connection(address, timeout=SECONDS)
         return self
@@ -61,9 +59,9 @@ class _Wire:
 
     def ask(self, subject: str, data: bytes) -> Any:
         """The answer to a request. Raises OSError or ValueError."""
-        told = json.loads(self._line().removeprefix(b"INFO "))
-        if told.get("tls_required") or told.get("nonce"):
-            raise OSError("only plain connections are made here")
+        info = json.loads(self._line().removeprefix(b"INFO "))
+        if info.get("tls_required") or info.get("nonce"):
+            raise OSError("only connections without TLS and credentials files are supported")
         options: dict[str, object] = {"verbose": False, "pedantic": False, "name": "admit"}
         options |= {"lang": "python", "version": "1", "protocol": 1}
         if self._url.password is not None:

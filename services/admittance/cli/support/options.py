@@ -96,8 +96,8 @@ def outer_call(
 ) -> Call:
     """The call from the environment and the options before the command name."""
     start = Call()
-    # Read here and not by the option: otherwise the environment would override an option that
-    # stands before the command name.
+    # Read here and not by the option: otherwise the environment would replace an option before
+    # the command name.
     if url := environ.get(URL_VARIABLE):
         start = replace(start, url=url, url_from=UrlFrom.ENVIRONMENT)
     return settle(start, nats, namespace, output)

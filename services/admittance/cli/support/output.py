@@ -139,12 +139,12 @@ def plain_of(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """One line of an answer."""
+    """Prints one line of the answer."""
     sys.stdout.write(f"{text}\n")
 
 
 def fact(title: str, value: str) -> None:
-    """``title value``: one line of a description."""
+    """Prints ``title value``, a line of a description."""
     if is_terminal():
         from rich.text import Text
 
@@ -154,7 +154,7 @@ def fact(title: str, value: str) -> None:
 
 
 def outcome(subject: str, word: str) -> None:
-    """``subject word``: the outcome for one object, the word in its colour."""
+    """Prints ``subject word``, the outcome for one object."""
     if is_terminal():
         from rich.text import Text
 
@@ -164,18 +164,18 @@ def outcome(subject: str, word: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line beside the answer, on standard error."""
+    """Prints one line on standard error."""
     sys.stdout.flush()
     sys.stderr.write(f"{one_line(text)}\n")
 
 
 def error(text: str) -> None:
-    """One error on standard error."""
+    """Prints one error on standard error."""
     note(f"error: {text}")
 
 
 def warn(text: str) -> None:
-    """One warning on standard error."""
+    """Prints one warning on standard error."""
     note(f"warning: {text}")
 
 
@@ -199,7 +199,7 @@ class Progress:
             self._status.stop()
 
     def say(self, state: str) -> None:
-        """The state it is in now."""
+        """Shows the new state."""
         if self._status is not None:
             from rich.text import Text
 
@@ -253,8 +253,8 @@ def terminal_width() -> int:
 
 
 def _show_rich(table: Table, indent: int, room: int | None) -> None:
-    """The lines of `aligned`, coloured, each of at most room characters; None: of any length. Not
-    rich's own table, which cuts names as soon as anything else: a name is there to be copied."""
+    """Prints the lines of `aligned` coloured, each of at most room characters; None: uncut. A table
+    of rich would cut names as early as other texts, and people copy names."""
     from rich.text import Text
 
     widths: list[int] = []
@@ -293,16 +293,16 @@ def show_value(value: Any, shape: str) -> bool:
 
 
 def show_json_line(value: Any) -> None:
-    """Prints value as one line of JSON: for what comes as a stream."""
+    """Prints value as one line of JSON, for a stream of values."""
     say(msgspec.json.encode(value).decode())
 
 
 def show_yaml(value: Any) -> None:
-    """Prints value as YAML, keys in the order they have."""
+    """Prints value as YAML; keys keep their order."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes text of several lines as a block, as a person would."""
+        """Writes a text of several lines as a block."""
 
         def represent_text(self, text: str) -> yaml.ScalarNode:
             style = "|" if "\n" in text else None
@@ -326,7 +326,8 @@ SPARE_MIN: Final = 20
 NAME_MIN: Final = (20, 14)
 """Names are cut to the first width before texts become useless, then to the second."""
 GAPS: Final = (3, 2, 1)
-"""Spaces between columns: the first that lets the table fit uncut, else the narrowest but one."""
+"""Spaces between columns: the first with which the table fits uncut, else the second; the third if
+the table does not fit otherwise."""
 
 
 def fitted_table(table: Table, room: int) -> tuple[Table, list[int], int]:
@@ -351,10 +352,10 @@ def fitted_table(table: Table, room: int) -> tuple[Table, list[int], int]:
 def fitted(
     titles: Sequence[str], rows: Sequence[Sequence[str]], room: int
 ) -> tuple[list[int], int]:
-    """Width of each column and the spaces between them, so that a line has at most room characters.
+    """The width of each column and the spaces between them, for lines of at most room characters.
 
-    First titles that are wider than what stands below them give way, then the widest texts, then
-    names. Only where even that is too little does a line go beyond room.
+    First titles that are wider than their column are cut, then the widest texts, then names. If
+    that is not enough, lines are longer than room.
     """
     contents = [max((len(row[at]) for row in rows), default=0) for at in range(len(titles))]
     widths = [max(len(title), have) for title, have in zip(titles, contents, strict=True)]
@@ -379,10 +380,8 @@ def fitted(
 
 
 def shrink(widths: list[int], among: Sequence[int], least: Sequence[int], total: int) -> None:
-    """Makes the widest of the columns narrower, in place, until all have total or each its least.
-
-    The columns end up as alike as they can, so that a short one keeps what it has.
-    """
+    """Makes the widest columns narrower, in place, until the sum of all is total or each has its
+    least width. Short columns keep their width."""
     while sum(widths) > total:
         at = max((at for at in among if widths[at] > least[at]), key=widths.__getitem__, default=-1)
         if at < 0:

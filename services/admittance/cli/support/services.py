@@ -8,9 +8,9 @@ from admittance.cli.support.errors import BadInput
 
 
 class Service(NamedTuple):
-    """``probe``: a request that only the leader answers; None: health is enough. ``wanted``:
-    `admit doctor` reports an error without it. ``together``: ``admit up`` starts it; the others
-    need more than a NATS server and are started one by one."""
+    """``probe``: a request that only the leader answers; None: health is enough. ``wanted``: for
+    `admit doctor` its absence is an error. ``together``: `admit up` starts it; the other services
+    need more than a NATS server."""
 
     name: str
     module: str
