@@ -25,17 +25,17 @@ def test_defaults_are_written_out() -> None:
     assert spec["preemption"]["withinClusterQueue"] == "Never"
 
 
-def test_an_empty_selector_is_not_the_same_as_none() -> None:
+def test_an_empty_selector_differs_from_a_missing_one() -> None:
     assert spec_of(QUEUE)["namespaceSelector"] == {}
     assert "namespaceSelector" not in spec_of(QUEUE | {"spec": {}})
 
 
-def test_what_says_nothing_is_left_out() -> None:
+def test_empty_values_are_left_out() -> None:
     assert "cohortName" not in spec_of(QUEUE)
     assert "resourceGroups" not in spec_of(QUEUE)
 
 
-def test_a_completed_manifest_means_the_same() -> None:
+def test_a_completed_manifest_reads_back_equal() -> None:
     manifest = decode_object(QUEUE).manifest
     again = decode_object(QUEUE | {"spec": spec_of(QUEUE)}).manifest
     assert again == manifest

@@ -28,15 +28,15 @@ def a_workload(**spec: Any) -> dict[str, Any]:
     [
         pytest.param({"priorityClassRef": CLASS}, 1000, id="the class gives the value"),
         pytest.param({"priorityClassRef": CLASS, "priority": 7}, 7, id="a stated value stays"),
-        pytest.param({}, None, id="without a class there is none"),
+        pytest.param({}, None, id="without a class"),
     ],
 )
-def test_priority_of_a_class(spec: dict[str, Any], want: int | None) -> None:
+def test_a_workload_gets_the_priority_of_its_class(spec: dict[str, Any], want: int | None) -> None:
     manifest = accept(a_workload(**spec), priority_of={"urgent": 1000}.get).manifest
     assert isinstance(manifest, Workload)
     assert manifest.spec.priority == want
 
 
-def test_without_an_answer_the_missing_priority_is_an_error() -> None:
+def test_a_class_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ManifestError, match=r"spec\.priority"):
         accept(a_workload(priorityClassRef=CLASS))

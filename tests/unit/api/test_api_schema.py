@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("module", [schema, asyncapi], ids=["manifests", "messages"])
-def test_the_file_is_what_the_structs_make(module: Any) -> None:
+def test_a_schema_file_is_current(module: Any) -> None:
     made = (ROOT / module.FILE).read_text(encoding="utf-8")
     assert made == module.text(), f"run: python -m {module.__name__}"
 
 
-def test_every_kind_has_a_schema_that_says_its_kind() -> None:
+def test_the_schema_of_each_kind_requires_its_kind() -> None:
     definitions = schema.manifests_schema()["$defs"]
     for name, kind in KINDS.items():
         shape = definitions[kind.name]
@@ -41,7 +41,7 @@ def test_every_fact_has_a_channel() -> None:
         assert f"admit.check.{key}.{{controller}}.{{namespace}}.{{name}}" in addresses
 
 
-def test_every_reference_of_the_document_leads_somewhere() -> None:
+def test_every_reference_of_the_document_resolves() -> None:
     document = asyncapi.document()
 
     def walk(value: object) -> None:

@@ -74,7 +74,7 @@ def a_variant(name: str, *flavors: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_an_update_leaves_nothing_named_that_is_not_there(
+def test_an_update_may_not_remove_a_named_flavor_or_variant(
     before: Any, after: Any, field: str
 ) -> None:
     assert complaints("ClusterQueue", before) == []
@@ -145,7 +145,7 @@ def test_both_spellings_in_one_queue_are_refused(version: str) -> None:
             {"migration": {"mode": "RetainFirstAdmission",
                            "constraints": {"lastAcceptableFlavorName": "a"}}},
             "migration.constraints.lastAcceptableFlavorName",
-            id="a last flavor where nothing moves",
+            id="minFlavor without migration",
         ),
         pytest.param(
             {"migration": {"mode": "RetainFirstAdmission"}, "explicitVariants": []},
@@ -154,7 +154,7 @@ def test_both_spellings_in_one_queue_are_refused(version: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_kueues_spelling_is_named_in_it(policy: Any, field: str) -> None:
+def test_a_problem_in_kueues_spelling_is_named_in_that_spelling(policy: Any, field: str) -> None:
     found = complaints("ClusterQueue", a_queue("a", concurrentAdmissionPolicy=policy))
     assert [one.field for one in found] == [f"{POLICY}Policy.{field}"]
 
@@ -166,15 +166,15 @@ OWNER = {"apiVersion": V2, "kind": "Workload", "name": "p", "uid": "u-1"}
     ("spec", "metadata", "field"),
     [
         pytest.param({"variant": "spot"}, {}, "spec.variant",
-                     id="a regular workload is nobody's variant"),
+                     id="a regular workload is not a variant"),
         pytest.param({"siblingIndex": 0}, {}, "spec.siblingIndex",
                      id="a regular workload has no place among siblings"),
         pytest.param({"role": "parent", "variant": "spot"}, {}, "spec.variant",
-                     id="a parent is nobody's variant"),
+                     id="a parent is not a variant"),
         pytest.param({"role": "variant"}, {"ownerReferences": [OWNER]}, "spec.variant",
                      id="a variant says which one it is"),
         pytest.param({"role": "variant", "variant": "spot"}, {}, "metadata.ownerReferences",
-                     id="a variant says whose it is"),
+                     id="a variant names its parent"),
         pytest.param({"role": "variant", "variant": "spot"},
                      {"ownerReferences": [{**OWNER, "uid": ""}]}, "metadata.ownerReferences",
                      id="a variant names its parent by its uid"),
@@ -193,7 +193,7 @@ OWNER = {"apiVersion": V2, "kind": "Workload", "name": "p", "uid": "u-1"}
             ALLOWED, id="no queue has so many flavors"),
     ],
 )  # fmt: skip
-def test_what_a_workload_may_say_of_its_family(
+def test_family_fields_of_a_workload(
     spec: dict[str, Any], metadata: dict[str, Any], field: str
 ) -> None:
     [problem] = complaints("Workload", {"podSets": [{}], **spec}, **metadata)
@@ -213,11 +213,11 @@ def test_what_a_workload_may_say_of_its_family(
                      id="D32: even none"),
     ],
 )  # fmt: skip
-def test_what_is_taken(spec: dict[str, Any], metadata: dict[str, Any]) -> None:
+def test_accepted_concurrent_admission(spec: dict[str, Any], metadata: dict[str, Any]) -> None:
     assert complaints("Workload", {"podSets": [{}], **spec}, **metadata) == []
 
 
-def test_flavors_in_the_annotation_may_be_there_twice_as_in_kueue() -> None:
+def test_the_annotation_may_name_a_flavor_twice_as_in_kueue() -> None:
     value = {
         "apiVersion": V2,
         "kind": "Workload",
@@ -233,7 +233,7 @@ def test_flavors_in_the_annotation_may_be_there_twice_as_in_kueue() -> None:
     assert manifest.spec.admission_constraints.allowed_resource_flavors == ("a", "b")
 
 
-def test_a_reader_that_knows_no_settings_takes_as_many_flavors_as_any_may_allow() -> None:
+def test_without_settings_the_most_configurable_flavors_are_accepted() -> None:
     queue = {"apiVersion": V2, "kind": "ClusterQueue", "metadata": {"name": "x"},
              "spec": a_queue(*(f"f{i}" for i in range(40)), **families())}  # fmt: skip
     text = json.dumps(queue)
@@ -258,7 +258,7 @@ def test_a_reader_that_knows_no_settings_takes_as_many_flavors_as_any_may_allow(
         ),
     ],
 )
-def test_what_a_deployment_sets(written: str, set_: dict[str, Any]) -> None:
+def test_a_deployment_sets_the_most_flavors(written: str, set_: dict[str, Any]) -> None:
     limits = Limits(**{"pacing_max": timedelta(seconds=60), **set_})
     text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{written}\n"
     found = limits_of(read_configuration(text, "file").configuration)
@@ -267,7 +267,7 @@ def test_what_a_deployment_sets(written: str, set_: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 65])
-def test_no_group_has_so_many_flavors(number: int) -> None:
+def test_a_group_has_at_most_64_flavors(number: int) -> None:
     text = (
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
         f"concurrentAdmission: {{maxFlavors: {number}}}\n"

@@ -26,24 +26,24 @@ def test_an_empty_configuration_changes_nothing() -> None:
     assert config("") == Config()
 
 
-def test_fair_sharing_is_on_when_it_is_there() -> None:
+def test_fair_sharing_is_on_when_the_section_exists() -> None:
     fair = config("fairSharing: {}").fair_sharing
     assert fair is not None
     assert fair.strategies == ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 
-def test_the_older_version_can_have_it_there_and_off() -> None:
+def test_the_older_version_can_disable_the_section() -> None:
     text = HEAD.replace("v1beta2", "v1beta1") + "fairSharing: {enable: false}"
     assert config_of(read_configuration(text, "").configuration).fair_sharing is None
 
 
-def test_one_strategy_is_the_only_one() -> None:
+def test_a_single_strategy_replaces_the_default_pair() -> None:
     fair = config("fairSharing: {preemptionStrategies: [LessThanInitialShare]}").fair_sharing
     assert fair is not None
     assert fair.strategies == ("LessThanInitialShare",)
 
 
-def test_usages_are_weighed_and_forgotten_as_the_file_says() -> None:
+def test_weights_and_half_life_of_usage_are_read() -> None:
     usage = config(
         "admissionFairSharing: {usageHalfLifeTime: 1h30m, usageSamplingInterval: 90s,"
         " resourceWeights: {cpu: 2.5, memory: 0}}"
@@ -54,13 +54,13 @@ def test_usages_are_weighed_and_forgotten_as_the_file_says() -> None:
     assert usage.resource_weights == {"cpu": 2.5, "memory": 0.0}
 
 
-def test_a_gate_turns_it_off() -> None:
+def test_a_feature_gate_disables_its_feature() -> None:
     text = "admissionFairSharing: {}\nfeatureGates: {AdmissionFairSharing: false}"
     assert config(text).admission_fair_sharing is None
     assert not config("featureGates: {PartialAdmission: false}").partial_admission
 
 
-def test_a_timeout_sends_to_the_old_place_where_the_file_says_so() -> None:
+def test_the_timestamp_of_requeuing_can_be_the_creation() -> None:
     text = "waitForPodsReady: {requeuingStrategy: {timestamp: Creation}}"
     assert config(text).requeuing_timestamp == "Creation"
 
@@ -93,17 +93,17 @@ def test_a_timeout_sends_to_the_old_place_where_the_file_says_so() -> None:
         pytest.param(
             "resources: {quotaCheckStrategy: Sometimes}",
             "quotaCheckStrategy: 'Sometimes' is not one of",
-            id="a strategy that is none",
+            id="an unknown strategy",
         ),
         pytest.param(
             "resources: {transformations: [{input: a.com/x, outputs: {b.com/y: many}}]}",
             r"transformations\[0\].outputs\[b.com/y\]: 'many' is not a quantity",
-            id="an output that is no quantity",
+            id="an invalid output",
         ),
         pytest.param(
             "resources: {transformations: [{outputs: {b.com/y: 1}}]}",
             r"transformations\[0\].input: must be set",
-            id="a transformation of nothing",
+            id="a transformation without an input",
         ),
         pytest.param("featureGates: {PartialAdmission: maybe}", "PartialAdmission", id="no truth"),
         pytest.param("---\n" + HEAD, "2 documents", id="two documents"),
@@ -114,12 +114,12 @@ def test_a_mistake_is_named_with_its_field(text: str, said: str) -> None:
         read_configuration(HEAD + text, "config.yaml")
 
 
-def test_another_kind_is_no_configuration() -> None:
+def test_a_file_of_another_kind_is_refused() -> None:
     with pytest.raises(ManifestError, match="not v1 ConfigMap"):
         read_configuration("apiVersion: v1\nkind: ConfigMap\n", "x.yaml")
 
 
-def test_what_only_a_cluster_needs_is_read_with_a_warning() -> None:
+def test_a_field_for_kubernetes_clusters_causes_a_warning() -> None:
     text = HEAD + "webhook: {port: 9443}\nleaderElection: {leaderElect: true}\n"
     text += "featureGates: {TopologyAwareScheduling: true}\n"
     warnings = read_configuration(text, "").warnings
@@ -130,7 +130,7 @@ def test_what_only_a_cluster_needs_is_read_with_a_warning() -> None:
     ]
 
 
-def test_the_sample_is_one_that_has_all_its_effects() -> None:
+def test_the_sample_configuration_has_no_warnings() -> None:
     sample = Path(__file__).parents[3] / "deploy/samples/configuration.yaml"
     found = read_configuration(sample.read_bytes(), str(sample))
     assert found.warnings == ()
@@ -150,5 +150,5 @@ def _cases() -> list[Any]:
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the conformance data is not beside this tree")
 @pytest.mark.parametrize("case", _cases())
-def test_what_kueue_reads_is_read(case: dict[str, Any]) -> None:
+def test_configurations_of_kueue_are_accepted(case: dict[str, Any]) -> None:
     read_configuration(json.dumps(case["given"]["original"]), "")

@@ -95,14 +95,14 @@ spec:
         pytest.param("team-a", "team-a\n  creationTimestamp: yesterday", "must be a time like",
                      id="no time"),
         pytest.param("team-a", "team-a\n  namespace: ns", "a ClusterQueue has no namespace",
-                     id="a namespace where there is none"),
+                     id="a namespace of a cluster-wide kind"),
     ],
 )  # fmt: skip
-def test_one_clear_line(old: str, new: str, want: str) -> None:
+def test_an_invalid_manifest_gives_one_clear_line(old: str, new: str, want: str) -> None:
     assert want in complaint(QUEUE.replace(old, new, 1))
 
 
-def test_all_problems_of_all_documents_are_told() -> None:
+def test_all_problems_of_all_documents_are_reported() -> None:
     bad = QUEUE.replace("namespaceSelector", "selector").replace("nominalQuota: 9", "nominal: x")
     with pytest.raises(ManifestError) as caught:
         read(f"---\n{bad}---\n{QUEUE}---\n{bad.replace('team-a', 'team-b')}", "f.yaml")
@@ -142,7 +142,7 @@ def test_a_namespaced_object_gets_the_namespace_it_does_not_name() -> None:
     assert accept(raw).manifest.metadata.namespace == ""
 
 
-def test_what_yaml_would_guess_is_what_the_schema_wants() -> None:
+def test_a_plain_scalar_gets_the_type_of_its_field() -> None:
     text = """\
     apiVersion: kueue.x-k8s.io/v1beta2
     kind: Workload
@@ -176,7 +176,7 @@ def test_what_yaml_would_guess_is_what_the_schema_wants() -> None:
 
 
 @pytest.mark.parametrize("written", ["012", "1_000", "0x10", "3.0", "three", "yes", '"3"'])
-def test_a_number_is_written_as_one(written: str) -> None:
+def test_a_number_without_quotes_is_accepted(written: str) -> None:
     text = json.dumps(an_object("Workload", {"podSets": [{"count": 0}]}))
     line = complaint("# yaml\n" + text.replace('"count": 0', f'"count": {written}'))
     assert "spec.podSets[0].count: must be a whole number" in line
@@ -192,7 +192,7 @@ def test_a_number_is_written_as_one(written: str) -> None:
         pytest.param("0" * 30 + "7", "without leading zeros", id="many leading zeros"),
     ],
 )
-def test_a_number_that_is_refused_is_told_why(written: str, told: str) -> None:
+def test_a_refused_number_has_a_reason(written: str, told: str) -> None:
     text = json.dumps(an_object("Workload", {"podSets": [{"count": 0}]}))
     line = complaint("# yaml\n" + text.replace('"count": 0', f'"count": {written}'))
     assert told in line
@@ -225,7 +225,7 @@ def test_an_old_cluster_queue_is_read_as_a_new_one() -> None:
     assert len(accepted.warnings) == 2
 
 
-def test_the_old_words_are_unknown_in_the_new_version() -> None:
+def test_old_fields_are_unknown_in_the_new_version() -> None:
     with pytest.raises(ManifestError, match="'Borrow' is not one of"):
         accept(an_object("ClusterQueue", {"flavorFungibility": {"whenCanBorrow": "Borrow"}}))
 
@@ -314,7 +314,7 @@ def test_two_forms_in_one_object_are_refused(spec: Any, version: str, field: str
     assert ("Forbidden", field) in {(one.code, one.field) for one in caught.value.problems}
 
 
-def test_a_problem_is_named_as_it_was_spelled() -> None:
+def test_a_problem_names_the_field_as_written() -> None:
     with pytest.raises(ManifestError, match=r"spec\.cohort: 'Not A Name' is not a name"):
         accept(an_object("ClusterQueue", {"cohort": "Not A Name"}, version=V1))
 
@@ -343,7 +343,7 @@ def test_an_object_of_a_foreign_group_is_kept_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.name)
-def test_the_samples_are_read_and_said_back_the_same(path: Path) -> None:
+def test_samples_are_encoded_and_read_back_equal(path: Path) -> None:
     if path.name == "minimal-cq.yaml":
         # Kueue's own sample names a flavor that its queue does not have, and Kueue refuses it, too.
         assert "is not a flavor of this queue" in complaint(path.read_text())
@@ -354,13 +354,13 @@ def test_the_samples_are_read_and_said_back_the_same(path: Path) -> None:
         assert list(json.loads(document.raw))[:2] == ["apiVersion", "kind"]
 
 
-def test_bytes_and_values_are_read_alike() -> None:
+def test_bytes_and_values_give_the_same_manifest() -> None:
     spec = {"podSets": [{"count": 2, "template": {"spec": {"containers": [{"name": "c"}]}}}]}
     value = an_object("Workload", spec)
     assert decode_object(msgspec.json.encode(value)) == decode_object(value)
 
 
-def test_kinds_have_the_names_that_people_use() -> None:
+def test_kinds_are_found_by_all_their_names() -> None:
     for word in ("wl", "workloads", "Workload", "cq", "clusterqueues", "lq", "ac", "ns"):
         assert kind_named(word) is not None, word
     assert kind_named("nonsense") is None
@@ -370,7 +370,7 @@ def test_kinds_have_the_names_that_people_use() -> None:
 # Size and malice. -----------------------------------------------------------------------
 
 
-def test_a_crowd_of_mistakes_is_cut_short() -> None:
+def test_many_problems_are_cut_short() -> None:
     crowd = {f"nominalQuote{i}": 1 for i in range(100_000)}
     with pytest.raises(ManifestError) as caught:
         accept(an_object("ClusterQueue", crowd))
@@ -407,8 +407,8 @@ def test_an_object_that_is_too_large_for_the_bus_is_one_line() -> None:
         pytest.param('{"a":' * 500 + "1" + "}" * 500, id="valid nested JSON"),
         pytest.param("a: &a [*a]", id="an alias of itself"),
         pytest.param("!!python/object/apply:os.system [ls]", id="a tag"),
-        pytest.param("? {a: b}\n: c", id="a key that is no string"),
-        pytest.param("<<: 3", id="a merge of nothing"),
+        pytest.param("? {a: b}\n: c", id="a key that is not a string"),
+        pytest.param("<<: 3", id="a merge of a number"),
         pytest.param("\x00", id="a null byte"),
         pytest.param('{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "\\ud800"}}',
                      id="half a character"),
@@ -418,7 +418,7 @@ def test_an_object_that_is_too_large_for_the_bus_is_one_line() -> None:
         pytest.param("just words", id="a scalar"),
     ],
 )  # fmt: skip
-def test_malice_is_one_line_too(text: str) -> None:
+def test_malicious_yaml_gives_one_line(text: str) -> None:
     complaint(text)
 
 
@@ -428,7 +428,7 @@ def test_bytes_that_are_not_utf8_are_one_line() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_bytes_are_never_anything_but_a_manifest_error(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_manifest_errors(data: bytes) -> None:
     with contextlib.suppress(ManifestError):
         read(data, "f")
     with contextlib.suppress(ManifestError):
@@ -460,7 +460,7 @@ _VALUES = st.recursive(
     st.sampled_from([V1, V2, "batch/v1", "v1", "example.com/v1", "kueue.x-k8s.io/v1alpha1"]),
     st.dictionaries(st.sampled_from(["spec", "metadata", "items", "status"]), _VALUES, max_size=3),
 )
-def test_arbitrary_objects_are_never_anything_but_a_manifest_error(
+def test_arbitrary_objects_raise_only_manifest_errors(
     kind: str, version: str, rest: dict[str, Any]
 ) -> None:
     value = {"apiVersion": version, "kind": kind, **rest}
@@ -471,7 +471,7 @@ def test_arbitrary_objects_are_never_anything_but_a_manifest_error(
             assert decode_object(document.raw).manifest is not None
 
 
-def test_a_job_without_a_queue_says_what_is_missing() -> None:
+def test_a_job_without_a_queue_names_the_missing_label() -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
            "spec": {"template": {}}}  # fmt: skip
     assert isinstance(decode_object(job).manifest, Job)
@@ -483,7 +483,7 @@ def test_a_job_without_a_queue_says_what_is_missing() -> None:
     ("written", "meant"),
     [("Reservation", "reservation"), ("ON_demand", "on-demand"), ("-Spot", "spot"), ("!", "")],
 )
-def test_a_wrong_name_is_refused_with_the_one_that_may_be_meant(written: str, meant: str) -> None:
+def test_an_invalid_name_is_refused_with_a_suggestion(written: str, meant: str) -> None:
     complaint = name_error(written)
     assert complaint
     assert complaint.endswith(f"; did you mean {meant}?" if meant else "letter or digit")

@@ -46,7 +46,9 @@ from admittance.api.units import INT64_MAX, BadQuantity, amount, parse, render, 
         pytest.param("nvidia.com/gpu", "8", 8, id="a device"),
     ],
 )
-def test_amount(resource: str, written: str | int | float, want: int) -> None:
+def test_a_quantity_becomes_accounting_units(
+    resource: str, written: str | int | float, want: int
+) -> None:
     assert amount(resource, written) == want
 
 
@@ -59,12 +61,12 @@ def test_amount(resource: str, written: str | int | float, want: int) -> None:
         float("nan"), float("inf"), True,
     ],
 )  # fmt: skip
-def test_what_is_no_quantity_is_refused(written: str | float) -> None:
+def test_an_invalid_quantity_is_refused(written: str | float) -> None:
     with pytest.raises(BadQuantity, match="is not a quantity"):
         parse(written)
 
 
-def test_true_is_no_quantity_even_after_one_was_read() -> None:
+def test_true_is_refused_although_1_is_cached() -> None:
     assert parse(1) == 1
     with pytest.raises(BadQuantity):
         parse(True)
@@ -80,7 +82,9 @@ def test_true_is_no_quantity_even_after_one_was_read() -> None:
         ("hugepages-2Mi", 2**21, "2Mi"),
     ],
 )  # fmt: skip
-def test_render(resource: str, counted: int, want: str) -> None:
+def test_accounting_units_become_a_canonical_quantity(
+    resource: str, counted: int, want: str
+) -> None:
     assert render(resource, counted) == want
 
 
@@ -88,7 +92,7 @@ def test_render(resource: str, counted: int, want: str) -> None:
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]),
     st.integers(0, INT64_MAX),
 )
-def test_what_is_rendered_reads_back_as_the_same_amount(resource: str, counted: int) -> None:
+def test_a_rendered_quantity_reads_back_equal(resource: str, counted: int) -> None:
     assert amount(resource, render(resource, counted)) == counted
 
 
@@ -129,6 +133,6 @@ def test_a_sum_is_rounded_once(written: list[str]) -> None:
 
 
 @given(st.text(max_size=20) | st.floats() | st.integers())
-def test_anything_else_is_refused_and_nothing_worse(written: str | float) -> None:
+def test_other_texts_raise_only_bad_quantity(written: str | float) -> None:
     with contextlib.suppress(BadQuantity):
         assert isinstance(amount("cpu", written), int)

@@ -105,7 +105,7 @@ RESOURCES = "spec.resourceGroups[0].flavors[0].resources[0]"
             "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]",
             id="B8: onFlavors names an unknown flavor"),
         pytest.param({"admissionChecksStrategy": {"admissionChecks": []}},
-                     "spec.admissionChecksStrategy.admissionChecks", id="a strategy of nothing"),
+                     "spec.admissionChecksStrategy.admissionChecks", id="an empty strategy"),
         pytest.param({"admissionChecks": many(65)}, "spec.admissionChecks", id="65 checks"),
         pytest.param({"admissionChecks": many(9)}, "spec.admissionChecks",
                      id="9 checks that every workload would have"),
@@ -118,7 +118,7 @@ RESOURCES = "spec.resourceGroups[0].flavors[0].resources[0]"
             "spec.admissionChecksStrategy", id="9 rules for every flavor"),
     ],
 )  # fmt: skip
-def test_cluster_queue(spec: Any, field: str) -> None:
+def test_rules_of_a_cluster_queue(spec: Any, field: str) -> None:
     assert field in problems("ClusterQueue", spec)
 
 
@@ -192,14 +192,14 @@ def variant(name: str = "v", *flavors: str, **more: Any) -> dict[str, Any]:
         pytest.param(concurrent(explicitVariants=[variant("Fast")]), f"{VARIANTS}[0].name",
                      id="D30: capitals in a name"),
         pytest.param(concurrent(explicitVariants=[variant("a.b")]), f"{VARIANTS}[0].name",
-                     id="a name that is no DNS label"),
+                     id="a name that is not a DNS label"),
         pytest.param(concurrent(groups=[group(*many(17))]), "spec.resourceGroups[0].flavors",
                      id="17 flavors without explicitVariants"),
         pytest.param(concurrent(groups=[group("a"), {**group("b"), "coveredResources": ["gpu"]}]),
                      "spec.resourceGroups", id="two groups without explicitVariants"),
     ],
 )  # fmt: skip
-def test_concurrent_admission(spec: Any, field: str) -> None:
+def test_rules_of_concurrent_admission(spec: Any, field: str) -> None:
     assert field in problems("ClusterQueue", spec)
 
 
@@ -221,7 +221,7 @@ def test_concurrent_admission(spec: Any, field: str) -> None:
         ),
     ],
 )
-def test_concurrent_admission_as_it_should_be(spec: Any) -> None:
+def test_valid_concurrent_admission_is_accepted(spec: Any) -> None:
     assert problems("ClusterQueue", spec) == {}
 
 
@@ -320,7 +320,7 @@ def test_concurrent_admission_as_it_should_be(spec: Any) -> None:
          "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"),
     ],
 )  # fmt: skip
-def test_other_kinds(kind: str, spec: Any, field: str) -> None:
+def test_rules_of_other_kinds(kind: str, spec: Any, field: str) -> None:
     assert field in problems(kind, spec)
 
 
@@ -330,7 +330,7 @@ def test_a_managed_resource_is_named_as_in_kubernetes() -> None:
     assert problems("ProvisioningRequestConfig", spec) == {}
 
 
-def test_parameters_may_be_as_many_and_as_long_as_a_request_takes() -> None:
+def test_parameters_have_the_limits_of_a_request() -> None:
     parameters = {f"{i:03}".ljust(255, "k"): "x" * 255 for i in range(100)}
     spec = {"provisioningClassName": "c", "parameters": parameters}
     assert problems("ProvisioningRequestConfig", spec) == {}
@@ -341,7 +341,7 @@ def test_a_cohort_may_lend_more_than_its_own_quota() -> None:
     assert problems("Cohort", spec) == {}
 
 
-def test_priority_class() -> None:
+def test_rules_of_a_priority_class() -> None:
     def wrong(**fields: Any) -> dict[str, str]:
         value = {
             "apiVersion": V2, "kind": "WorkloadPriorityClass", "metadata": {"name": "x"}, **fields
@@ -379,7 +379,7 @@ def test_a_namespace_is_a_dns_label() -> None:
          {"admitted": True}, "spec.maximumExecutionTimeSeconds"),
     ],
 )  # fmt: skip
-def test_what_may_not_change(
+def test_immutable_fields_are_refused(
     kind: str, before: Any, after: Any, flags: dict[str, bool], field: str
 ) -> None:
     old, new = (
@@ -402,7 +402,7 @@ def test_what_may_not_change(
         {"priorityClassRef": {"kind": "WorkloadPriorityClass", "name": "q"}},
     ],
 )
-def test_what_may_change_at_any_time(change: Any) -> None:
+def test_mutable_fields_are_accepted(change: Any) -> None:
     ref = {"kind": "WorkloadPriorityClass", "name": "p"}
     base = {"podSets": [{}], "priority": 1, "priorityClassRef": ref}
     old, new = (

@@ -18,7 +18,7 @@ MANIFESTS = int(os.environ.get("ADMIT_SCHEMA_MANIFESTS", "300"))
 """So many generated manifests are asked about."""
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_the_schema_is_valid_json_schema() -> None:
     Draft202012Validator.check_schema(manifests_schema())
 
 

@@ -92,7 +92,7 @@ def requests_of(**pod: Any) -> dict[str, int]:
                      id="a sum is rounded once"),
         pytest.param({"containers": [container("9E"), container("9E")]}, INT64_MAX,
                      id="a sum saturates"),
-        pytest.param({"containers": [container(0)]}, 0, id="nothing asked is asked"),
+        pytest.param({"containers": [container(0)]}, 0, id="0 is requested"),
     ],
 )  # fmt: skip
 def test_effective_requests(pod: Any, cpu: int) -> None:
@@ -197,7 +197,7 @@ def test_needs_of_a_stored_spec() -> None:
     assert one.affinity[0].match_expressions[0].values == ("a",)
 
 
-def test_needs_of_a_workload_that_says_little() -> None:
+def test_needs_of_a_minimal_workload() -> None:
     found = needs(to_stored(a_workload(podSets=[{}])))
     assert (found.priority, found.active, found.allowed_flavors) == (0, True, None)
     assert found.pod_sets[0].affinity is None
@@ -231,7 +231,7 @@ def test_equal_specs_are_stored_as_equal_bytes() -> None:
     }
 
 
-def test_a_default_that_is_spelled_out_is_stored_like_one_that_is_not() -> None:
+def test_a_spelled_out_default_is_stored_like_a_missing_field() -> None:
     def stored(text: str) -> bytes:
         manifest = decode_object(text.encode()).manifest
         assert isinstance(manifest, Workload)
@@ -258,7 +258,7 @@ def test_an_object_is_encoded_the_same_however_it_was_spelled() -> None:
     assert encode(spelled) == encode(plain) == (head.removesuffix(',"spec":') + "}").encode()
 
 
-def test_a_stored_spec_is_the_spec() -> None:
+def test_a_stored_spec_decodes_to_the_same_spec() -> None:
     workload = a_workload(podSets=[{"count": 2}], queueName="q", priority=0)
     assert spec_of(to_stored(workload)) == workload.spec
 
@@ -282,7 +282,7 @@ def a_job(
     return manifest
 
 
-def test_a_job_becomes_a_workload_of_its_name() -> None:
+def test_a_job_becomes_a_workload_of_the_same_name() -> None:
     workload = workload_of(a_job(parallelism=3, completions=3, suspend=True))
     assert (workload.metadata.namespace, workload.metadata.name) == ("team-a", "train-7")
     assert workload.spec.queue_name == "q"
@@ -302,13 +302,15 @@ def test_a_job_becomes_a_workload_of_its_name() -> None:
         ({"parallelism": 0}, 0, None),
     ],
 )
-def test_as_many_pods_as_run_at_once(spec: Any, count: int, completions: str | None) -> None:
+def test_the_pod_set_has_the_pods_that_run_at_once(
+    spec: Any, count: int, completions: str | None
+) -> None:
     (pod_set,) = workload_of(a_job(**spec)).spec.pod_sets
     assert pod_set.count == count
     assert pod_set.template.metadata.annotations.get(COMPLETIONS) == completions
 
 
-def test_partial_admission_of_a_job() -> None:
+def test_min_parallelism_of_a_job_becomes_min_count() -> None:
     least = {"kueue.x-k8s.io/job-min-parallelism": "5"}
     job = a_job(parallelism=20, completions=20, annotations=least)
     (pod_set,) = workload_of(job).spec.pod_sets
@@ -321,14 +323,14 @@ def test_partial_admission_of_a_job() -> None:
             workload_of(a_job(parallelism=20, annotations=least))
 
 
-def test_a_job_without_queue_is_refused_unless_one_is_given() -> None:
+def test_a_job_without_queue_is_refused_without_an_argument() -> None:
     job = a_job(labels={"kueue.x-k8s.io/queue-name": ""})
     with pytest.raises(ManifestError, match="name of a LocalQueue"):
         workload_of(job)
     assert workload_of(job, queue="other").spec.queue_name == "other"
 
 
-def test_a_generated_name_ends_as_the_caller_says() -> None:
+def test_a_generated_name_ends_with_the_given_suffix() -> None:
     job = msgspec.structs.replace(
         a_job(), metadata=msgspec.structs.replace(a_job().metadata, name="", generate_name="j-")
     )
@@ -382,7 +384,7 @@ def groups(**checks: list[str]) -> list[Any]:
         for name, listed in checks.items()]}]  # fmt: skip
 
 
-def test_both_forms_of_the_lists_say_the_same() -> None:
+def test_both_forms_of_check_lists_are_equivalent() -> None:
     lists = a_queue(admissionChecks=["wide"], resourceGroups=groups(a=["x"], b=[]))
     rules = [{"name": "wide"}, {"name": "x", "onFlavors": ["a"]}]
     strategy = a_queue(
@@ -407,12 +409,12 @@ def test_two_checks_of_one_controller_in_one_list_conflict() -> None:
     ("text", "want"),
     [("60s", 60), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25), ("0", 0), ("-1m", -60)],
 )
-def test_durations(text: str, want: float) -> None:
+def test_a_duration_becomes_seconds(text: str, want: float) -> None:
     assert seconds(text) == want
 
 
 @pytest.mark.parametrize("text", ["", "60", "1 h", "h", "1d", "s1", "-", "1h-1m", "1e3s"])
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(BadDuration):
         seconds(text)
 
@@ -424,8 +426,8 @@ def test_durations_add_up(hours: int, minutes: int, rest: int) -> None:
 
 
 @pytest.mark.parametrize("state", ["Pending", "Ready"])
-def test_a_row_of_a_check_always_tells_its_state(state: str) -> None:
-    """Who reads it from outside knows no default of ours."""
+def test_the_json_of_a_check_row_has_its_state(state: str) -> None:
+    """Other programs that read the row do not know our defaults."""
     rows = (CheckState(name="a"), CheckState(name="a", state=state))
     written = [msgspec.json.decode(msgspec.json.encode(row)) for row in rows]
     assert [row["state"] for row in written] == ["Pending", state]
@@ -433,5 +435,5 @@ def test_a_row_of_a_check_always_tells_its_state(state: str) -> None:
 
 @given(text=st.text("$()AB x", max_size=12))
 @example(text="echo $$ $(A) $$(B)")
-def test_what_is_typed_reaches_the_process_as_it_is(text: str) -> None:
+def test_words_of_a_command_reach_the_process_unchanged(text: str) -> None:
     assert expand(literal(text), {"A": "no", "B": "no"}) == text

@@ -16,7 +16,7 @@ def row(life: Life, name: str) -> bytes:
 
 
 @pytest.mark.scenario("A17")
-def test_an_edit_during_the_wait_leaves_the_other_rows_byte_for_byte() -> None:
+def test_an_edit_during_the_wait_changes_no_other_row() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready")
     life.verdict("c2", "Retry", 60, message="full").later(10)
     before = row(life, "c2")
@@ -29,14 +29,14 @@ def test_an_edit_during_the_wait_leaves_the_other_rows_byte_for_byte() -> None:
 
 
 @pytest.mark.scenario("A17")
-def test_an_edit_while_the_job_stops_counts_when_it_has_stopped() -> None:
+def test_an_edit_while_the_job_stops_takes_effect_after_the_stop() -> None:
     life = Life(Around(["c1", "c2"])).admitted().verdict("c2", "Retry", 60)
     assert life.lists("c1").phase is Phase.EVICTING
     life.stopped()
     assert (life.phase, life.states, life.wait) == (Phase.PENDING, {"c1": "Pending"}, None)
 
 
-def test_while_it_is_judged_a_check_that_goes_is_told_and_a_new_one_is_asked() -> None:
+def test_a_reserved_workload_withdraws_removed_and_requests_new_checks() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready")
     before = row(life, "c1")
     life.lists("c1", "c3")
@@ -48,14 +48,14 @@ def test_while_it_is_judged_a_check_that_goes_is_told_and_a_new_one_is_asked() -
     ]
 
 
-def test_without_its_last_check_a_reservation_counts_as_judged() -> None:
+def test_a_reservation_without_its_last_check_can_be_admitted() -> None:
     life = Life(Around(["c1"])).assigned().lists()
     assert life.states == {}
     assert life.confirmed().phase is Phase.ADMITTED
 
 
 @pytest.mark.scenario("A18")
-def test_what_runs_is_neither_stopped_by_a_new_check_nor_by_one_that_goes() -> None:
+def test_a_running_job_survives_added_and_removed_checks() -> None:
     life = Life(Around(["c1"])).admitted().lists("c1", "c2")
     assert (life.phase, life.states) == (Phase.ADMITTED, {"c1": "Ready", "c2": "Pending"})
     assert [(say.what, say.detail) for say in life.says] == [("check_requested", "c2")]
@@ -71,7 +71,7 @@ def test_an_edit_that_changes_nothing_writes_nothing() -> None:
 
 @pytest.mark.scenario("B5", "B7")
 @pytest.mark.parametrize("left", ["Pending", "Ready"])
-def test_rows_of_a_flavor_go_with_it_and_block_and_admit_nobody(left: str) -> None:
+def test_rows_of_an_unassigned_flavor_are_removed(left: str) -> None:
     around = Around()
     around.per_flavor = {"spot": ("s",), "other": ("t",), "plain": ()}
     life = Life(around)
@@ -85,7 +85,7 @@ def test_rows_of_a_flavor_go_with_it_and_block_and_admit_nobody(left: str) -> No
 
 
 @pytest.mark.scenario("B5")
-def test_a_flavors_check_goes_on_counting_when_the_flavor_comes_back() -> None:
+def test_a_flavors_retry_count_survives_its_row() -> None:
     around = Around()
     around.per_flavor = {"spot": ("s",), "plain": ("t",)}
     life = Life(around).assigned("spot").verdict("s", "Retry").assigned("plain")
@@ -94,7 +94,7 @@ def test_a_flavors_check_goes_on_counting_when_the_flavor_comes_back() -> None:
     assert life.verdict("s", "Ready").counts == {"s": 0}
 
 
-def test_a_check_that_no_list_names_any_more_is_forgotten() -> None:
+def test_a_check_that_no_list_names_loses_its_count() -> None:
     around = Around()
     around.per_flavor = {"spot": ("s",), "plain": ()}
     life = Life(around).assigned("spot").verdict("s", "Retry").lists(per_flavor={"spot": ()})
@@ -102,7 +102,7 @@ def test_a_check_that_no_list_names_any_more_is_forgotten() -> None:
 
 
 @pytest.mark.scenario("L21")
-def test_who_asked_for_the_wait_is_counted_and_who_is_ready_starts_over() -> None:
+def test_a_wait_counts_checks_in_retry_and_resets_ready_ones() -> None:
     life = Life(Around(["c1", "c2", "c3"])).assigned()
     life.verdict("c1", "Retry", 300).verdict("c2", "Retry", 60)
     assert life.wait == 300

@@ -12,7 +12,7 @@ from scheduling import groups
 
 
 @pytest.mark.parametrize("verdict", [{"state": "Rejected"}, {"state": "Retry"}])
-def test_before_the_first_cycle_there_was_none_that_has_just_ended(verdict: dict[str, Any]) -> None:
+def test_a_verdict_of_cycle_minus_one_is_stale(verdict: dict[str, Any]) -> None:
     life = Life()
     life.check("c")
     life.queue("cq", resourceGroups=groups(default="1"), admissionChecks=["c"])

@@ -44,7 +44,7 @@ def time_out(life: Life) -> Life:
 
 
 @pytest.mark.scenario("F1", "F2")
-def test_pods_that_are_never_ready_wait_longer_each_time_and_then_are_turned_off() -> None:
+def test_pods_that_are_never_ready_back_off_then_deactivate() -> None:
     life = a_life(limit=2)
     for count, wait in ((1, 60), (2, 120)):
         time_out(life)
@@ -77,7 +77,7 @@ def test_the_backoff_doubles_up_to_its_limit(count: int, seconds: int) -> None:
     assert backoff_seconds(count, PodsReadyLimits()) == seconds
 
 
-def test_a_limit_of_nothing_turns_it_off_the_first_time_and_none_never() -> None:
+def test_a_requeue_limit_of_0_deactivates_and_none_never_does() -> None:
     assert time_out(a_life(limit=0)).phase is Phase.DEACTIVATED
     life = a_life()
     for _ in range(9):
@@ -86,7 +86,7 @@ def test_a_limit_of_nothing_turns_it_off_the_first_time_and_none_never() -> None
 
 
 @pytest.mark.scenario("F3")
-def test_pods_that_were_ready_once_have_their_own_time_to_come_back() -> None:
+def test_pods_that_were_ready_have_the_recovery_timeout() -> None:
     life = a_life(recovery=10).ready().later(500).ready(ready=False)
     assert life.later(9).due("pods-ready").phase is Phase.ADMITTED
     life.later(1).due("pods-ready")
@@ -95,12 +95,12 @@ def test_pods_that_were_ready_once_have_their_own_time_to_come_back() -> None:
 
 
 @pytest.mark.scenario("F3")
-def test_with_no_time_to_come_back_pods_may_be_gone_for_ever() -> None:
+def test_without_a_recovery_timeout_pods_may_stay_unready() -> None:
     life = a_life(recovery=0).ready().ready(ready=False).later(10**6).due("pods-ready")
     assert (life.phase, life.reason) == (Phase.ADMITTED, "NotWaiting")
 
 
-def test_ready_pods_start_the_count_over() -> None:
+def test_ready_pods_reset_the_requeue_count() -> None:
     life = time_out(a_life()).stopped().later(60).due().admitted()
     assert life.status.requeue_state is not None
     assert life.ready().status.requeue_state is None
@@ -131,7 +131,7 @@ def test_only_admitted_seconds_count_towards_the_maximum_and_over_all_admissions
 
 
 @pytest.mark.scenario("F12")
-def test_the_whole_time_of_a_finished_workload_is_that_of_all_its_admissions() -> None:
+def test_the_execution_time_sums_all_admissions() -> None:
     life = Life().admitted().later(5).preempted().stopped().later(50).admitted().later(7)
     at = life.status.admitted_revision
     life.happens(facts.Finished(**ME, revision=at)).later(1000)
@@ -139,7 +139,7 @@ def test_the_whole_time_of_a_finished_workload_is_that_of_all_its_admissions() -
 
 
 @pytest.mark.scenario("F14")
-def test_turned_on_again_while_it_stops_it_may_run_as_long_as_a_new_one() -> None:
+def test_activation_while_stopping_resets_the_execution_time() -> None:
     life = Life(maximumExecutionTimeSeconds=10).admitted().later(10).due("execution").on()
     assert life.later(3).stopped().admitted().phase is Phase.ADMITTED
     assert life.status.accumulated_past_execution_time_seconds is None
@@ -150,7 +150,7 @@ def test_turned_on_again_while_it_stops_it_may_run_as_long_as_a_new_one() -> Non
 
 @pytest.mark.scenario("F13")
 @pytest.mark.parametrize("how", ["preempted", "retry", "off", "deleted"])
-def test_a_job_of_which_nobody_says_that_it_stopped_holds_its_quota_only_for_so_long(
+def test_quota_is_freed_without_a_stop_report_after_the_drain_time(
     how: str,
 ) -> None:
     life = Life(Around(["c"])).admitted()
@@ -187,7 +187,7 @@ def test_a_job_of_which_nobody_says_that_it_stopped_holds_its_quota_only_for_so_
 
 
 @pytest.mark.scenario("F13")
-def test_a_wait_that_was_over_before_the_forced_release_holds_nobody_up() -> None:
+def test_a_forced_release_ends_a_wait_that_is_already_over() -> None:
     life = Life(Around(["c"])).admitted().verdict("c", "Retry", 60).later(300).due("drain")
     assert (life.phase, life.counts) == (Phase.PENDING, {"c": 1})
     assert life.said == ["noted", "pending", "requeued"]
@@ -199,7 +199,7 @@ def test_a_job_that_stopped_in_time_is_not_released_twice() -> None:
     assert life.phase is Phase.ADMITTED
 
 
-def test_a_check_that_does_not_answer_in_time_counts_as_one_that_says_retry() -> None:
+def test_a_check_without_a_verdict_in_time_counts_as_retry() -> None:
     rules = [CheckRules("a", "ctl-a", timeout_seconds=30), CheckRules("b", "ctl-b")]
     life = Life(Around(["a", "b"], rules=rules)).assigned().verdict("a", "Pending", message="soon")
     assert life.later(29).due("checks").reason == "TooEarly"
@@ -209,7 +209,7 @@ def test_a_check_that_does_not_answer_in_time_counts_as_one_that_says_retry() ->
     assert [say.detail for say in life.says if say.what == "check_withdrawn"] == ["a", "b"]
 
 
-def test_the_strategy_of_a_check_holds_also_when_it_does_not_answer() -> None:
+def test_the_retry_strategy_holds_for_a_check_timeout() -> None:
     once = RetryStrategy(base_delay="45s", max_retries=1)
     rules = [
         CheckRules("a", "ctl-a", timeout_seconds=30, retry=once),
@@ -222,13 +222,13 @@ def test_the_strategy_of_a_check_holds_also_when_it_does_not_answer() -> None:
     assert life.phase is Phase.REJECTED
 
 
-def test_a_check_that_answered_is_not_late() -> None:
+def test_a_check_with_a_verdict_has_no_timeout() -> None:
     rules = [CheckRules("a", "ctl-a", timeout_seconds=30)]
     life = Life(Around(["a"], rules=rules)).assigned().verdict("a", "Ready").later(30)
     assert life.due("checks").reason == "NotWaiting"
 
 
-def test_a_check_that_is_listed_later_has_its_time_from_then_on() -> None:
+def test_the_timeout_of_an_added_check_starts_when_it_is_added() -> None:
     rules = [CheckRules("a", "ctl-a"), CheckRules("b", "ctl-b", timeout_seconds=30)]
     life = Life(Around(["a"], rules=rules)).assigned().later(3600).lists("a", "b")
     assert life.said == ["check_requested"]
@@ -236,7 +236,7 @@ def test_a_check_that_is_listed_later_has_its_time_from_then_on() -> None:
     assert life.later(1).due("checks").phase is Phase.PENDING
 
 
-def test_a_check_that_takes_its_ready_back_has_its_time_again() -> None:
+def test_a_check_that_returns_to_pending_has_a_new_timeout() -> None:
     rules = [CheckRules("a", "ctl-a", timeout_seconds=30), CheckRules("b", "ctl-b")]
     life = Life(Around(["a", "b"], rules=rules)).assigned().verdict("a", "Ready").later(3600)
     life.verdict("a", "Pending", message="once more").later(20).verdict("a", "Pending", message="x")
@@ -245,7 +245,7 @@ def test_a_check_that_takes_its_ready_back_has_its_time_again() -> None:
 
 
 @pytest.mark.parametrize("kind", [*map(str, TimerKind), "nonsense"])
-def test_a_timer_of_what_nobody_waits_for_changes_nothing(kind: str) -> None:
+def test_a_timer_without_a_waiting_workload_changes_nothing(kind: str) -> None:
     for life in (Life(), Life().assigned(), Life().assigned().preempted().stopped()):
         before = life.workload
         life.later(10**6).due(kind)

@@ -23,7 +23,7 @@ def a_wait(*checks: str, after: int = 60) -> Life:
 
 @pytest.mark.scenario("L6")
 @pytest.mark.parametrize("stopping", [False, True], ids=["waiting", "while the job stops"])
-def test_whatever_another_check_says_during_the_wait_is_written_down(stopping: bool) -> None:
+def test_verdicts_of_other_checks_during_the_wait_are_stored(stopping: bool) -> None:
     life = Life(Around(["c1", "c2", "c3"]))
     (life.admitted() if stopping else life.assigned()).verdict("c1", "Retry", 60)
     cycle = life.status.admission_cycle
@@ -44,7 +44,7 @@ def test_a_ready_during_the_wait_adds_nothing_to_pods() -> None:
 
 
 @pytest.mark.scenario("L4", "L22")
-def test_a_retry_said_again_moves_nothing_and_another_delay_counts_from_then() -> None:
+def test_a_repeated_retry_changes_nothing_but_a_new_delay_counts() -> None:
     life = a_wait("c1").later(30).verdict("c1", "Retry", 60)
     assert (life.reason, life.wait) == ("Repeated", 30)
     life.verdict("c1", "Retry", 90)
@@ -67,9 +67,7 @@ def test_a_shorter_delay_shortens_the_wait() -> None:
 @pytest.mark.scenario("L12")
 @pytest.mark.parametrize("rounds", [1, 30])
 @pytest.mark.parametrize("reserved", [False, True], ids=["pending", "reserved again"])
-def test_a_slow_delay_holds_however_many_fast_rounds_lie_between(
-    rounds: int, reserved: bool
-) -> None:
+def test_a_late_delay_counts_after_many_short_waits(rounds: int, reserved: bool) -> None:
     life = Life(Around(["fast", "slow"])).assigned()
     asked = life.status.admission_cycle
     for _ in range(rounds):
@@ -87,7 +85,7 @@ def test_a_slow_delay_holds_however_many_fast_rounds_lie_between(
 
 
 @pytest.mark.scenario("L12")
-def test_a_slow_delay_that_comes_when_it_runs_stops_it() -> None:
+def test_a_late_delay_evicts_a_running_job() -> None:
     life = Life(Around(["fast", "slow"])).assigned().verdict("fast", "Retry").assigned()
     assert life.verdict("slow", "Retry", 60, ago=1).phase is Phase.BACKOFF
     life.later(60).due().assigned().verdict("fast", "Ready")
@@ -96,7 +94,7 @@ def test_a_slow_delay_that_comes_when_it_runs_stops_it() -> None:
     assert life.verdict("slow", "Retry", 60, ago=1).reason == "Stale"
 
 
-def test_a_check_that_has_spoken_of_this_cycle_is_not_held_to_an_older_word() -> None:
+def test_a_verdict_on_this_cycle_outdates_older_ones() -> None:
     life = Life(Around(["fast", "slow"])).assigned().verdict("fast", "Retry").assigned()
     life.verdict("slow", "Pending", message="looking")
     assert life.verdict("slow", "Retry", 60, ago=1).reason == "Stale"
@@ -108,13 +106,13 @@ def test_a_late_retry_without_a_delay_is_stale() -> None:
         assert life.verdict("c2", "Retry", after, ago=1).reason == "Stale"
 
 
-def test_a_delay_from_before_a_preemption_is_stale_once_it_is_reserved_again() -> None:
+def test_a_delay_from_before_a_preemption_is_stale() -> None:
     life = Life(Around(["c1"])).assigned().preempted().assigned()
     assert life.verdict("c1", "Retry", 60, ago=1).reason == "Stale"
     assert life.phase is Phase.QUOTA_RESERVED
 
 
-def test_a_delay_of_two_cycles_ago_is_stale_when_other_things_moved_the_cycle() -> None:
+def test_a_delay_of_two_cycles_ago_is_stale_after_another_reset() -> None:
     life = Life(Around(["c1"])).assigned().preempted().assigned().preempted()
     assert life.verdict("c1", "Retry", 60, ago=2).reason == "Stale"
     assert life.verdict("c1", "Retry", 60, ago=1).phase is Phase.BACKOFF
@@ -123,9 +121,7 @@ def test_a_delay_of_two_cycles_ago_is_stale_when_other_things_moved_the_cycle() 
 @pytest.mark.scenario("L23")
 @pytest.mark.parametrize("when", ["stopping", "released"])
 @pytest.mark.parametrize("how", ["preempted", "drained"])
-def test_a_delay_of_the_cycle_that_has_just_ended_holds_whatever_ended_it(
-    how: str, when: str
-) -> None:
+def test_a_delay_of_the_last_cycle_always_counts(how: str, when: str) -> None:
     life = Life(Around(["c1"])).admitted()
     if how == "preempted":
         life.preempted()
@@ -148,7 +144,7 @@ def test_a_delay_of_the_cycle_that_has_just_ended_holds_whatever_ended_it(
     assert life.counts == {"c1": 1}
 
 
-def test_a_wait_that_ends_while_the_queue_is_stopped_says_that_it_is_stopped() -> None:
+def test_after_a_wait_a_stopped_queue_is_the_reason() -> None:
     life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", 60).stops(HOLD)
     assert life.conditions["QuotaReserved"] == ("False", "Suspended")
     assert life.later(60).due().phase is Phase.PENDING
@@ -157,7 +153,7 @@ def test_a_wait_that_ends_while_the_queue_is_stopped_says_that_it_is_stopped() -
 
 
 @pytest.mark.scenario("L18")
-def test_during_the_wait_the_rows_of_the_flavor_stay_and_are_judged() -> None:
+def test_rows_of_a_flavor_stay_during_the_wait() -> None:
     around = Around()
     around.per_flavor = SPOT
     life = Life(around).assigned("spot").verdict("s1", "Retry", 60)
@@ -170,7 +166,7 @@ def test_during_the_wait_the_rows_of_the_flavor_stay_and_are_judged() -> None:
 
 
 @pytest.mark.scenario("L12", "L18")
-def test_a_slow_flavors_check_is_listed_again_for_its_late_delay() -> None:
+def test_a_late_delay_restores_the_row_of_a_flavors_check() -> None:
     around = Around()
     around.per_flavor = SPOT
     life = Life(around).assigned("spot").verdict("s1", "Retry")
@@ -191,7 +187,7 @@ def test_a_flavors_check_does_not_disturb_a_reservation_on_another_flavor() -> N
 
 @pytest.mark.scenario("L7")
 @pytest.mark.parametrize("state", ["Pending", "Ready", "Retry"])
-def test_in_a_wait_for_something_else_a_check_without_a_delay_is_not_heard(state: str) -> None:
+def test_a_retry_without_delay_is_ignored_in_another_wait(state: str) -> None:
     life = Life(Around(["c1"])).admitted().stops(STOP).stopped()
     assert life.phase is Phase.BACKOFF
     for ago in (0, 1):

@@ -1,4 +1,4 @@
-"""A queue may name a check before there is one: nobody can be asked then, but as soon as it is."""
+"""A queue may name a check before it exists; its controller is asked when the check is created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def message(life: Life, check: str) -> str:
     return row.message
 
 
-def test_a_check_that_comes_after_the_reservation_is_asked_then() -> None:
+def test_a_check_created_after_the_reservation_is_requested_then() -> None:
     life = Life()
     life.check("first")
     spec: dict[str, Any] = {

@@ -36,7 +36,7 @@ def test_with_checks_the_reservation_comes_with_its_rows_a1() -> None:
     assert life.states == {"c1": "Pending", "c2": "Pending"}
 
 
-def test_once_both_are_ready_it_is_admitted_when_the_scheduler_has_looked_again_a2() -> None:
+def test_ready_checks_admit_after_the_recheck_a2() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready").confirmed()
     assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
     life.verdict("c2", "Ready")
@@ -45,7 +45,7 @@ def test_once_both_are_ready_it_is_admitted_when_the_scheduler_has_looked_again_
     assert (life.phase, life.said) == (Phase.ADMITTED, ["admitted"])
 
 
-def test_nobody_is_admitted_to_a_queue_that_was_stopped_first() -> None:
+def test_a_stopped_queue_admits_no_confirmed_workload() -> None:
     life = Life(Around(["c1"])).assigned().verdict("c1", "Ready")
     life.around.stopped = HOLD
     life.confirmed()
@@ -71,7 +71,7 @@ def test_a_retry_with_a_delay_waits_until_its_end_time_l3() -> None:
     assert life.conditions["Requeued"] == ("True", "BackoffFinished")
 
 
-def test_a_later_retry_of_the_same_cycle_moves_the_wait_l4() -> None:
+def test_a_later_retry_of_the_same_cycle_changes_the_wait_l4() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Retry", after=60)
     life.verdict("c2", "Retry", after=120)
     due = facts.TimerDue(**ME, kind="requeue")
@@ -79,7 +79,7 @@ def test_a_later_retry_of_the_same_cycle_moves_the_wait_l4() -> None:
     assert life.later(60).happens(due).phase is Phase.PENDING
 
 
-def test_a_job_that_stops_slowly_is_waited_for_and_then_its_delay() -> None:
+def test_a_workload_waits_for_its_job_and_then_for_the_delay() -> None:
     life = Life(Around(["c1"])).admitted().verdict("c1", "Retry", after=5)
     assert life.phase is Phase.EVICTING
     # Due by the server's clock, and our own is behind: nothing wakes it while its job stops.
@@ -96,7 +96,7 @@ def test_a_timer_that_comes_too_early_changes_nothing() -> None:
     assert (life.phase, life.outcome) == (Phase.BACKOFF, FactOutcome.IGNORED)
 
 
-def test_a_timer_for_what_does_not_wait_sets_nothing() -> None:
+def test_a_timer_for_a_workload_that_does_not_wait_is_ignored() -> None:
     life = Life().happens(facts.TimerDue(**ME, kind="requeue"))
     assert life.outcome is FactOutcome.IGNORED
 
@@ -124,7 +124,7 @@ def test_a_verdict_of_an_old_cycle_changes_nothing_a23() -> None:
     assert life.states == {"c1": "Pending"}
 
 
-def test_a_verdict_for_a_check_nobody_asked_for_changes_nothing() -> None:
+def test_a_verdict_of_an_unlisted_check_changes_nothing() -> None:
     life = Life(Around(["c1"])).assigned()
     assert life.verdict("other", "Ready").outcome is FactOutcome.IGNORED
 
@@ -144,19 +144,19 @@ def test_a_preempted_job_keeps_its_quota_until_it_has_stopped_t12_t19() -> None:
     assert life.conditions["Evicted"] == ("True", "Preempted")
 
 
-def test_a_merely_reserved_workload_hands_its_quota_on_at_once_a13() -> None:
+def test_a_preempted_reservation_frees_its_quota_at_once_a13() -> None:
     life = Life(Around(["c1"])).assigned().preempted()
     assert life.phase is Phase.PENDING
     assert life.said == ["evicted", "check_withdrawn", "requeued"]
 
 
-def test_a_new_reservation_turns_the_eviction_into_history_t03() -> None:
+def test_a_new_reservation_sets_evicted_to_false_t03() -> None:
     life = Life().admitted().preempted().stopped().assigned()
     assert life.conditions["Evicted"] == ("False", "QuotaReserved")
     assert life.conditions["Preempted"] == ("False", "QuotaReserved")
 
 
-def test_who_took_the_quota_is_kept_with_its_numbers_until_there_is_quota_again() -> None:
+def test_the_preemptor_is_stored_until_the_next_reservation() -> None:
     grounds = Grounds(cluster_queue="cq", priority=1, by_cluster_queue="cq", by_priority=5)
     said = facts.Preempted(
         **ME,
@@ -258,7 +258,7 @@ def test_a_deactivated_job_is_stopped_and_stays_out_until_activated_t16_t22() ->
 
 
 @pytest.mark.parametrize("evict", ["preempt", "drain", "retry", "off"])
-def test_turned_off_and_on_while_the_job_stops_it_competes_again_l24(evict: str) -> None:
+def test_deactivated_and_activated_while_stopping_it_competes_l24(evict: str) -> None:
     life = Life(Around(["c1"])).admitted()
     match evict:
         case "preempt":
@@ -281,7 +281,7 @@ def test_an_earlier_eviction_keeps_its_reason_when_deactivated_f9() -> None:
     assert life.conditions["Evicted"] == ("True", "Preempted")
 
 
-def test_hold_drops_reservations_and_lets_jobs_run_on_f7() -> None:
+def test_hold_drops_reservations_and_lets_jobs_run_f7() -> None:
     reserved = Life(Around(["c1"])).assigned()
     running = Life().admitted()
     for life in (reserved, running):
@@ -315,14 +315,14 @@ def test_a_new_check_does_not_unadmit_a18() -> None:
     assert life.states == {"late": "Pending"}
 
 
-def test_the_last_missing_check_taken_off_the_queue_admits() -> None:
+def test_removing_the_last_missing_check_lets_it_be_admitted() -> None:
     life = Life(Around(["c1"])).assigned()
     life.around.checks = ()
     life.happens(QueueChanged(**ME))
     assert life.confirmed().phase is Phase.ADMITTED
 
 
-def test_a_refusal_is_told_once() -> None:
+def test_a_repeated_refusal_sends_no_message() -> None:
     refused = facts.Refused(
         **ME,
         revision=1,
@@ -343,7 +343,7 @@ def test_a_held_workload_is_out_of_its_queue_until_released_t30() -> None:
     assert life.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
 
 
-def test_what_holds_quota_cannot_be_held() -> None:
+def test_a_workload_with_quota_cannot_be_held() -> None:
     assert Life().admitted().happens(facts.Held(**ME)).outcome is FactOutcome.REFUSED
 
 
@@ -354,8 +354,8 @@ def test_a_running_workload_disappears_only_when_its_job_has_stopped_t27() -> No
     assert life.workload is None
 
 
-def test_a_namesake_that_came_later_is_not_meant() -> None:
-    life = Life().happens(facts.Deactivated(**ME, uid="somebody-else"))
+def test_a_later_workload_of_the_same_name_is_not_changed() -> None:
+    life = Life().happens(facts.Deactivated(**ME, uid="another-uid"))
     assert life.outcome is FactOutcome.IGNORED
 
 

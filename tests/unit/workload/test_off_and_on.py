@@ -51,9 +51,7 @@ EVICTIONS: dict[str, Callable[[], Life]] = {
 @pytest.mark.scenario("F14", "L24")
 @pytest.mark.parametrize("stopping", [False, True], ids=["when it has stopped", "while it stops"])
 @pytest.mark.parametrize("why", sorted(EVICTIONS))
-def test_whatever_took_the_quota_turned_off_and_on_it_competes_like_new(
-    why: str, stopping: bool
-) -> None:
+def test_after_any_eviction_an_activated_workload_is_like_new(why: str, stopping: bool) -> None:
     life = EVICTIONS[why]()
     life.around.stopped = None
     if not stopping:
@@ -103,14 +101,14 @@ def test_an_earlier_eviction_keeps_its_reason(why: str, stopped: bool) -> None:
     assert life.conditions["Evicted"] == ("True", why)
 
 
-def test_a_deactivation_that_was_reactivated_gives_its_reason_up() -> None:
+def test_a_second_deactivation_replaces_the_reason_of_the_first() -> None:
     life = a_life().verdict("c", "Rejected").stopped().on().off()
     assert life.phase is Phase.DEACTIVATED
     assert life.conditions["Evicted"] == ("True", "Deactivated")
 
 
 @pytest.mark.scenario("F8", "L9")
-def test_turned_off_in_its_wait_nothing_of_that_is_left() -> None:
+def test_a_deactivation_removes_the_wait() -> None:
     life = EVICTIONS["PodsReadyTimeout"]().stopped().verdict("c", "Retry", 600, ago=1)
     assert life.wait == 600
     life.off()
@@ -121,7 +119,7 @@ def test_turned_off_in_its_wait_nothing_of_that_is_left() -> None:
 
 
 @pytest.mark.scenario("L9")
-def test_what_was_judged_before_it_was_turned_off_counts_no_more() -> None:
+def test_verdicts_before_a_deactivation_are_stale() -> None:
     life = Life(Around(["c"])).assigned()
     cycle = life.status.admission_cycle
     life.off().on()
@@ -129,14 +127,14 @@ def test_what_was_judged_before_it_was_turned_off_counts_no_more() -> None:
         assert life.verdict("c", state, after, cycle=cycle).reason == "Stale"
 
 
-def test_turned_on_where_the_queue_is_stopped_it_says_so() -> None:
+def test_activation_in_a_stopped_queue_has_its_reason() -> None:
     life = Life().off().stops(HOLD).on()
     assert life.conditions["QuotaReserved"] == ("False", "Suspended")
     assert life.stops(None).conditions["QuotaReserved"] == ("False", "PendingEvaluation")
 
 
 @pytest.mark.scenario("F7")
-def test_a_stopped_queue_takes_reservations_back_and_says_nothing_of_evictions() -> None:
+def test_a_stopped_queue_withdraws_reservations_without_eviction() -> None:
     life = Life(Around(["c"])).assigned().verdict("c", "Ready").stops(HOLD)
     assert (life.phase, life.states) == (Phase.PENDING, {"c": "Pending"})
     assert life.conditions["QuotaReserved"] == ("False", "Suspended")

@@ -34,13 +34,13 @@ def retries(life: Life, times: int, check: str = "c") -> list[float | None]:
     return waits
 
 
-def test_the_third_retry_in_a_row_waits_and_each_one_longer() -> None:
+def test_from_the_third_retry_on_each_wait_is_longer() -> None:
     life = a_life()
     assert retries(life, 11) == [None, None, 1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert life.counts == {"c": 11}
 
 
-def test_a_wait_says_in_row_and_conditions_why() -> None:
+def test_row_and_conditions_explain_the_wait() -> None:
     life = a_life()
     retries(life, 3)
     life.assigned().verdict("c", "Retry", message="no room")
@@ -51,7 +51,7 @@ def test_a_wait_says_in_row_and_conditions_why() -> None:
 
 
 @pytest.mark.parametrize("zero", [None, 0])
-def test_no_delay_and_a_delay_of_nothing_are_one(zero: int | None) -> None:
+def test_a_delay_of_0_counts_as_no_delay(zero: int | None) -> None:
     life = a_life()
     for _ in range(3):
         life.assigned().verdict("c", "Retry", zero)
@@ -63,7 +63,7 @@ def test_a_deployment_sets_the_longest_wait_or_switches_it_off() -> None:
     assert retries(a_life(limits=Limits()), 9) == [None] * 9
 
 
-def test_the_same_retry_again_counts_once_and_moves_nothing() -> None:
+def test_a_repeated_retry_counts_once() -> None:
     life = a_life("c")
     retries(life, 2)
     life.assigned().verdict("c", "Retry")
@@ -79,7 +79,7 @@ def test_each_check_is_counted_on_its_own() -> None:
 
 
 @pytest.mark.parametrize("how", ["Ready", "delay", "admitted", "activated", "priority", "queue"])
-def test_the_count_starts_over(how: str) -> None:
+def test_the_count_of_retries_is_reset(how: str) -> None:
     life = a_life("c", "d")
     retries(life, 4)
     life.assigned()
@@ -104,14 +104,14 @@ def test_the_count_starts_over(how: str) -> None:
     assert retries(life, 3)[2 - done :][0] == 1
 
 
-def test_a_preemption_does_not_start_the_count_over() -> None:
+def test_a_preemption_does_not_reset_the_count() -> None:
     life = a_life()
     retries(life, 2)
     life.assigned().preempted()
     assert retries(life, 1) == [1]
 
 
-def test_a_late_retry_without_a_delay_stays_stale_however_often_it_was_said() -> None:
+def test_a_late_retry_without_a_delay_stays_stale() -> None:
     life = a_life()
     retries(life, 4)
     life.assigned().verdict("c", "Retry", ago=1)

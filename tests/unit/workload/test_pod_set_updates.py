@@ -33,7 +33,7 @@ def a_life(*checks: str) -> Life:
 
 @pytest.mark.scenario("A21")
 @pytest.mark.parametrize("kind", ["labels", "annotations", "node_selector"])
-def test_two_checks_that_set_a_key_differently_are_a_rejection_by_the_last_one(kind: str) -> None:
+def test_two_values_of_a_key_reject_by_the_last_check(kind: str) -> None:
     life = a_life("c1", "c2", "c3")
     life.verdict("c3", "Ready")
     life.verdict("c2", "Ready", pod_set_updates=an_update(**{kind: {"zone": "east"}}))
@@ -49,24 +49,24 @@ def test_two_checks_that_set_a_key_differently_are_a_rejection_by_the_last_one(k
 
 @pytest.mark.scenario("A21")
 @pytest.mark.parametrize(
-    ("parts", "whose"),
+    ("parts", "source"),
     [
         pytest.param({"labels": {"tier": "web"}}, "the pod template", id="the pod template"),
         pytest.param({"node_selector": {"pool": "big"}}, "flavor 'default'", id="the flavor"),
     ],
 )
 def test_a_key_of_the_template_or_the_flavor_is_not_changed(
-    parts: dict[str, Any], whose: str
+    parts: dict[str, Any], source: str
 ) -> None:
     life = a_life("c1", "c2").verdict("c1", "Ready", pod_set_updates=an_update(**parts))
     assert life.phase is Phase.QUOTA_RESERVED
     life.verdict("c2", "Ready")
     assert life.phase is Phase.REJECTED
     assert 'state: "c1"' in life.message("Evicted")
-    assert f"by {whose}" in life.message("Evicted")
+    assert f"by {source}" in life.message("Evicted")
 
 
-def test_a_conflict_that_comes_out_when_a_check_goes_is_found_too() -> None:
+def test_a_conflict_is_found_when_a_check_is_removed() -> None:
     life = a_life("c1", "c2", "c3")
     for name, zone in (("c1", "a"), ("c2", "b")):
         life.verdict(name, "Ready", pod_set_updates=an_update(labels={"zone": zone}))
@@ -74,7 +74,7 @@ def test_a_conflict_that_comes_out_when_a_check_goes_is_found_too() -> None:
     assert life.lists("c1", "c2").phase is Phase.REJECTED
 
 
-def test_labels_that_the_flavor_got_meanwhile_are_looked_at_again_before_the_start() -> None:
+def test_new_labels_of_a_flavor_are_compared_before_admission() -> None:
     life = a_life("c1").verdict("c1", "Ready", pod_set_updates=an_update(labels={"a": "b"}))
     life.around.flavors = {"default": FlavorParts({"pool": "other"})}
     assert life.confirmed().phase is Phase.ADMITTED
@@ -84,7 +84,7 @@ def test_labels_that_the_flavor_got_meanwhile_are_looked_at_again_before_the_sta
     assert life.confirmed().phase is Phase.REJECTED
 
 
-def test_what_does_not_contradict_is_added_up_and_tolerations_are_united() -> None:
+def test_additions_without_conflicts_are_merged() -> None:
     life = a_life("c1", "c2")
     same = {"labels": {"zone": "a", "tier": "batch"}, "tolerations": (GPU,)}
     life.verdict("c1", "Ready", pod_set_updates=an_update(**same, annotations={"x": "1"}))
@@ -98,7 +98,7 @@ def test_what_does_not_contradict_is_added_up_and_tolerations_are_united() -> No
     assert life.confirmed().phase is Phase.ADMITTED
 
 
-def test_what_was_added_goes_when_the_check_is_no_longer_ready_and_with_the_quota() -> None:
+def test_additions_are_dropped_with_ready_and_with_the_quota() -> None:
     life = a_life("c1", "c2").verdict("c1", "Ready", pod_set_updates=an_update(labels={"a": "b"}))
     assert life.status.admission_checks[0].pod_set_updates
     life.verdict("c1", "Pending")
@@ -110,7 +110,7 @@ def test_what_was_added_goes_when_the_check_is_no_longer_ready_and_with_the_quot
 
 
 @pytest.mark.scenario("A21")
-def test_what_only_the_runner_can_see_ends_the_workload_without_another_try() -> None:
+def test_a_conflict_that_only_the_runner_sees_fails_the_workload() -> None:
     life = a_life("c1").verdict("c1", "Ready").confirmed()
     at = life.status.admitted_revision
     why = {"succeeded": False, "reason": "FailedToStart", "message": "the label is taken"}

@@ -1,4 +1,4 @@
-"""By whom a workload was preempted, and how often."""
+"""Counts of preemptions by each preemptor of a workload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def by(name: str, seen: int = 7) -> Preempted:
     )
 
 
-def test_each_preemptor_is_counted_by_itself_and_the_newest_stands_last() -> None:
+def test_preemptions_are_counted_per_preemptor() -> None:
     counts: tuple[PreemptionCount, ...] = ()
     for n, name in enumerate(("a", "b", "a", "b", "a")):
         counts = with_preemption(counts, by(name, seen=n), NOON + timedelta(seconds=n))
@@ -34,14 +34,14 @@ def test_each_preemptor_is_counted_by_itself_and_the_newest_stands_last() -> Non
     assert counts[-1].last == NOON + timedelta(seconds=4)
 
 
-def test_after_a_time_of_peace_it_starts_over() -> None:
+def test_the_count_is_dropped_after_two_days() -> None:
     counts = with_preemption((), by("a"), NOON)
     assert with_preemption(counts, by("a"), NOON + KEPT_FOR - timedelta(seconds=1))[0].count == 2
     assert with_preemption(counts, by("a"), NOON + KEPT_FOR)[0].count == 1
     assert [one.by for one in with_preemption(counts, by("b"), NOON + KEPT_FOR)] == ["ns/b"]
 
 
-def test_only_so_many_are_kept_the_newest_ones() -> None:
+def test_only_the_newest_preemptors_are_kept() -> None:
     counts: tuple[PreemptionCount, ...] = ()
     for n in range(2 * KEPT_MAX):
         counts = with_preemption(counts, by(f"p{n}"), NOON)
@@ -49,5 +49,5 @@ def test_only_so_many_are_kept_the_newest_ones() -> None:
     assert [one.by for one in counts] == [f"ns/p{n}" for n in range(KEPT_MAX, 2 * KEPT_MAX)]
 
 
-def test_who_names_nobody_counts_nothing() -> None:
+def test_a_preemption_without_a_preemptor_is_not_counted() -> None:
     assert with_preemption((), replace(by("a"), by_uid=""), NOON) == ()

@@ -8,16 +8,16 @@ from admittance.workload.phase import Phase
 from admittance.workload.transitions import MOVES, TRANSITIONS
 
 
-def test_the_page_is_what_the_table_makes_of_it() -> None:
+def test_the_page_is_current() -> None:
     assert PAGE.read_text() == page(), "run python -m tools.states_page"
 
 
-def test_every_transition_has_a_name_and_every_name_a_transition() -> None:
+def test_every_transition_has_a_row_and_every_row_a_transition() -> None:
     used = {way.id for legal in MOVES.values() for way in legal.ways}
     assert used | {"T01"} == set(TRANSITIONS)
 
 
-def test_every_phase_but_the_end_is_left_by_something() -> None:
+def test_every_phase_but_finished_has_a_transition_out() -> None:
     for phase in Phase:
         left = {after for before, after in edges() if before is phase and after is not phase}
         assert left - ({None} if phase is not Phase.FINISHED else set()), phase

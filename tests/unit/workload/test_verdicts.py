@@ -27,18 +27,16 @@ BAD_KEY = PodSetUpdate(name="main", labels={"a key": "b"})
         pytest.param({"cycle": 0}, "Stale", id="of an old cycle"),
         pytest.param({"cycle": 7}, "Stale", id="of a cycle to come"),
         pytest.param({"check": "c9"}, "NoSuchCheck", id="on a row that is not there"),
-        pytest.param({"controller": "somebody"}, "OtherController", id="by somebody else"),
-        pytest.param({"controller": ""}, "OtherController", id="by nobody"),
+        pytest.param({"controller": "another"}, "OtherController", id="of another controller"),
+        pytest.param({"controller": ""}, "OtherController", id="without a controller"),
         pytest.param({"state": "Maybe"}, "UnknownState", id="of a state that there is not"),
         pytest.param({"state": "Retry", "after": -1}, "BadDelay", id="with less than no delay"),
         pytest.param({"state": "Retry", "after": 2**31}, "BadDelay", id="with a delay of 33 bits"),
         pytest.param({"pod_set_updates": (FOREIGN,)}, "BadUpdates", id="on a pod set not there"),
-        pytest.param({"pod_set_updates": (BAD_KEY,)}, "BadUpdates", id="with a key that is none"),
+        pytest.param({"pod_set_updates": (BAD_KEY,)}, "BadUpdates", id="with an invalid key"),
     ],
 )
-def test_what_does_not_count_changes_nothing_and_has_its_word(
-    said: dict[str, Any], word: str
-) -> None:
+def test_a_verdict_without_effect_has_a_reason(said: dict[str, Any], word: str) -> None:
     life = Life(Around(["c1"])).assigned().preempted().assigned().preempted().assigned()
     before = life.workload
     more = {"check": "c1", "state": "Ready", **said}
@@ -48,14 +46,14 @@ def test_what_does_not_count_changes_nothing_and_has_its_word(
 
 
 @pytest.mark.scenario("A16")
-def test_a_ready_without_a_reservation_proves_nothing() -> None:
+def test_a_ready_without_a_reservation_is_ignored() -> None:
     life = Life(Around(["c1"])).verdict("c1", "Ready")
     assert (life.reason, life.states) == ("NoReservation", {"c1": "Pending"})
     life.assigned()
     assert (life.phase, life.states) == (Phase.QUOTA_RESERVED, {"c1": "Pending"})
 
 
-def test_without_a_reservation_pending_and_a_retry_without_delay_only_leave_a_message() -> None:
+def test_without_a_reservation_only_the_message_is_stored() -> None:
     life = Life(Around(["c1"])).verdict("c1", "Pending", message="warming up")
     assert life.status.admission_checks[0].message == "warming up"
     life.verdict("c1", "Retry", message="not now")
@@ -66,7 +64,7 @@ def test_without_a_reservation_pending_and_a_retry_without_delay_only_leave_a_me
 
 @pytest.mark.scenario("A8")
 @pytest.mark.parametrize("running", [False, True], ids=["admitted", "running"])
-def test_pending_after_admission_is_told_and_evicts_nobody(running: bool) -> None:
+def test_pending_after_admission_is_noted_and_evicts_no_workload(running: bool) -> None:
     life = Life(Around(["c1"])).admitted()
     if running:
         life.ready()
@@ -82,7 +80,7 @@ def test_pending_after_admission_is_told_and_evicts_nobody(running: bool) -> Non
 
 @pytest.mark.scenario("A8")
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
-def test_a_change_of_mind_suspends_and_the_job_stops_first(state: str) -> None:
+def test_a_retry_after_ready_evicts_and_the_job_stops_first(state: str) -> None:
     life = Life(Around(["c1", "c2"])).admitted().ready().verdict("c2", state)
     assert life.status.admission is not None
     assert "evicted" in life.said
@@ -93,7 +91,7 @@ def test_a_change_of_mind_suspends_and_the_job_stops_first(state: str) -> None:
 
 @pytest.mark.scenario("A18")
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
-def test_a_check_that_came_after_admission_may_still_suspend(state: str) -> None:
+def test_a_check_added_after_admission_can_evict(state: str) -> None:
     life = Life().admitted().lists("late")
     assert (life.phase, life.states) == (Phase.ADMITTED, {"late": "Pending"})
     life.verdict("late", state)
@@ -102,7 +100,7 @@ def test_a_check_that_came_after_admission_may_still_suspend(state: str) -> None
 
 @pytest.mark.scenario("A18")
 @pytest.mark.parametrize("state", ["Pending", "Ready"])
-def test_a_check_that_came_after_admission_stops_nothing_by_waiting(state: str) -> None:
+def test_a_pending_check_added_after_admission_evicts_no_workload(state: str) -> None:
     life = Life().admitted().ready().lists("late").verdict("late", state, message="so")
     assert (life.phase, life.states) == (Phase.RUNNING, {"late": state})
     assert life.status.admission_checks[0].message == "so"
@@ -146,7 +144,7 @@ def test_an_unknown_reason_is_kept_and_noted_once(state: str) -> None:
         assert life.noted() == {}
 
 
-def test_a_reason_that_another_state_would_need_is_noted() -> None:
+def test_a_reason_of_another_state_is_noted() -> None:
     life = Life(Around(["c1", "c2"])).assigned()
     life.verdict("c1", "Ready", reason="BookQuotaRequired")
     assert life.status.admission_checks[0].reason == ""
@@ -173,12 +171,12 @@ def test_a_delay_may_be_written_as_a_duration(written: str, seconds: int) -> Non
 
 
 @pytest.mark.parametrize("written", ["soon", "-8m0s", "9999999h", ""])
-def test_what_is_no_duration_is_refused(written: str) -> None:
+def test_a_delay_that_is_not_a_duration_is_refused(written: str) -> None:
     life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", written)  # type: ignore[arg-type]
     assert (life.outcome, life.reason) == (FactOutcome.REFUSED, "BadDelay")
 
 
-def test_a_row_says_since_when_it_is_in_its_state() -> None:
+def test_a_row_has_the_time_of_its_state() -> None:
     life = Life(Around(["c1"])).assigned()
     began = life.now
     life.later(10).verdict("c1", "Pending", message="half way")
@@ -188,7 +186,7 @@ def test_a_row_says_since_when_it_is_in_its_state() -> None:
 
 
 @pytest.mark.scenario("A6")
-def test_a_rejection_says_who_rejected_and_counts_as_a_deactivation() -> None:
+def test_a_rejection_names_the_check_and_counts_as_deactivation() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready")
     life.verdict("c1", "Rejected", message="over budget")
     assert life.phase is Phase.REJECTED
@@ -229,14 +227,14 @@ def test_a_rejection_is_not_lost_to_an_eviction(how: str, stopped: bool) -> None
 
 
 @pytest.mark.scenario("A22", "A23")
-def test_a_rejection_of_the_last_cycle_is_stale_once_something_is_reserved_anew() -> None:
+def test_a_rejection_of_the_last_cycle_is_stale_after_a_reservation() -> None:
     life = Life(Around(["c1"])).assigned().preempted().assigned()
     assert life.verdict("c1", "Rejected", ago=1).reason == "Stale"
     assert life.phase is Phase.QUOTA_RESERVED
 
 
 @pytest.mark.scenario("A22", "B5")
-def test_a_flavors_check_rejects_also_when_its_row_has_gone_with_the_flavor() -> None:
+def test_a_flavors_check_can_reject_without_its_row() -> None:
     around = Around()
     around.per_flavor = {"spot": ("s",), "other": ()}
     life = Life(around).assigned("spot").preempted()
@@ -244,7 +242,7 @@ def test_a_flavors_check_rejects_also_when_its_row_has_gone_with_the_flavor() ->
     assert life.verdict("s", "Rejected", ago=1).phase is Phase.REJECTED
 
 
-def test_a_check_that_was_never_asked_rejects_nobody() -> None:
+def test_a_check_that_was_never_requested_cannot_reject() -> None:
     around = Around()
     around.per_flavor = {"spot": ("s",), "other": ()}
     life = Life(around).assigned("other").preempted()
@@ -252,7 +250,7 @@ def test_a_check_that_was_never_asked_rejects_nobody() -> None:
 
 
 @pytest.mark.parametrize("end", ["off", "rejected", "finished"])
-def test_who_is_off_or_at_its_end_wants_no_verdict(end: str) -> None:
+def test_an_inactive_or_finished_workload_ignores_verdicts(end: str) -> None:
     life = Life(Around(["c1"])).assigned()
     match end:
         case "off":
@@ -270,7 +268,7 @@ def test_who_is_off_or_at_its_end_wants_no_verdict(end: str) -> None:
 
 @pytest.mark.scenario("A6")
 @pytest.mark.parametrize("before", ["reserved", "admitted"])
-def test_a_rejected_row_says_so_until_the_workload_is_activated(before: str) -> None:
+def test_a_rejected_row_stays_until_the_workload_is_activated(before: str) -> None:
     around = Around(["wide"])
     around.per_flavor = {"spot": ("flavored",)}
     life = Life(around)
@@ -291,7 +289,7 @@ def test_a_rejected_row_says_so_until_the_workload_is_activated(before: str) -> 
     assert life.states == {"wide": "Pending", "other": "Pending"}
 
 
-def test_a_rejection_of_what_is_added_to_pods_stays_in_the_row() -> None:
+def test_a_rejection_by_conflicting_additions_stays_in_the_row() -> None:
     life = Life(Around(["c1", "c2"])).assigned()
     for check, value in (("c1", "a"), ("c2", "b")):
         update = PodSetUpdate(name="main", labels={"zone": value})

@@ -1,4 +1,4 @@
-"""How long the wait is, who decides it, and what people read of it. LIFECYCLE 3.2, 3.5, 3.7."""
+"""The length of a wait, its causes and its messages. docs/spec/lifecycle.md#3.2, #3.5, #3.7."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def a_row(name: str, state: str, after: int | None, at: float | None = 0) -> Che
     [
         pytest.param([], None, id="no rows"),
         pytest.param([a_row("a", "Retry", None)], None, id="no delay"),
-        pytest.param([a_row("a", "Retry", 0)], None, id="a delay of nothing"),
-        pytest.param([a_row("a", "Retry", 60, None)], None, id="nobody knows since when"),
+        pytest.param([a_row("a", "Retry", 0)], None, id="a delay of 0"),
+        pytest.param([a_row("a", "Retry", 60, None)], None, id="a row without a time"),
         pytest.param([a_row("a", "Ready", 60)], None, id="not in Retry"),
         pytest.param([a_row("a", "Retry", 60)], 60, id="one"),
         pytest.param([a_row("a", "Retry", 60), a_row("b", "Retry", 120)], 120, id="the longer"),
@@ -78,7 +78,7 @@ def test_the_example_of_the_proposal() -> None:
 
 
 @pytest.mark.scenario("L15")
-def test_while_it_waits_the_reason_for_that_is_told_and_kept_up_to_date() -> None:
+def test_the_message_of_a_wait_is_kept_current() -> None:
     life = Life(Around(["a", "b"])).assigned().verdict("a", "Retry", 60, message="full")
     assert life.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
     for kind in ("QuotaReserved", "Requeued", "Evicted"):
@@ -106,7 +106,7 @@ def test_the_backoff_of_pods_that_were_not_ready_is_never_shortened_by_a_check()
     assert life.status.requeue_state == RequeueState(count=1)
 
 
-def test_a_time_that_no_row_explains_is_no_checks() -> None:
+def test_a_time_that_no_row_explains_is_the_pods_backoff() -> None:
     life = Life(Around(["c"]))
     until = NOON + timedelta(seconds=50)
     found = with_status(life.stored, requeue_state=RequeueState(count=2, requeue_at=until))
@@ -122,7 +122,7 @@ def test_a_time_that_no_row_explains_is_no_checks() -> None:
     st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=5),
     st.none() | st.integers(1, 150),
 )
-def test_the_wait_is_the_later_of_both_parts_whatever_the_rows(
+def test_a_wait_ends_with_the_later_of_its_causes(
     delays: list[tuple[int, int]], pods: int | None
 ) -> None:
     before = Life(Around(["c"])).stored
@@ -173,14 +173,14 @@ def test_the_delay_of_each_retry(strategy: RetryStrategy, want: list[int]) -> No
     assert found == want
 
 
-def test_an_explicit_delay_wins_also_one_of_nothing() -> None:
+def test_an_explicit_delay_overrides_the_strategy_even_0() -> None:
     around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=STATIC)])
     assert Life(around).assigned().verdict("c", "Retry", 5).wait == 5
     assert Life(around).assigned().verdict("c", "Retry", 0).phase is Phase.PENDING
 
 
 @pytest.mark.scenario("L13")
-def test_jitter_spreads_and_is_the_same_for_whoever_asks_again() -> None:
+def test_jitter_differs_per_workload_and_is_deterministic() -> None:
     strategy = RetryStrategy(base_delay="60s", jitter=0.5)
     found = [strategy_delay(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
     assert (min(found) >= 60, max(found) <= 90, len(set(found)) > 20) == (True, True, True)
@@ -188,7 +188,7 @@ def test_jitter_spreads_and_is_the_same_for_whoever_asks_again() -> None:
     assert chance("uid-1", "c", 0) != chance("uid-1", "c", 1) != chance("uid-1", "d", 1)
 
 
-def test_a_retry_said_again_with_jitter_moves_nothing() -> None:
+def test_a_repeated_retry_with_jitter_changes_nothing() -> None:
     strategy = RetryStrategy(base_delay="60s", jitter=1)
     around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)])
     life = Life(around).assigned().verdict("c", "Retry").later(5)
@@ -196,14 +196,14 @@ def test_a_retry_said_again_with_jitter_moves_nothing() -> None:
 
 
 @given(st.integers(0, 10**9), st.floats(1, 1e300), st.floats(0, 1), st.floats(0, 0.999))
-def test_no_count_and_no_factor_is_too_much(
+def test_every_count_and_factor_gives_a_delay(
     count: int, factor: float, jitter: float, luck: float
 ) -> None:
     strategy = RetryStrategy(strategy="backoff", base_delay="1s", factor=factor, jitter=jitter)
     assert 1 <= strategy_delay(strategy, count, luck) < 2**31
 
 
-def test_past_its_last_retry_a_check_rejects() -> None:
+def test_a_check_without_retries_left_rejects() -> None:
     strategy = RetryStrategy(base_delay="5s", max_retries=2)
     life = Life(Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)]))
     for count in (1, 2):
@@ -215,7 +215,7 @@ def test_past_its_last_retry_a_check_rejects() -> None:
 
 
 @pytest.mark.scenario("L26")
-def test_a_delay_beyond_the_limit_is_cut_and_told() -> None:
+def test_a_delay_above_the_limit_is_cut_and_noted() -> None:
     life = Life(Around(["c"], limits=Limits(check_delay=timedelta(hours=1)))).assigned()
     life.verdict("c", "Retry", 3601, message="later")
     assert life.wait == 3600
@@ -225,7 +225,7 @@ def test_a_delay_beyond_the_limit_is_cut_and_told() -> None:
 
 @pytest.mark.scenario("L20")
 @pytest.mark.parametrize("after", [None, 60], ids=["by the strategy", "by the controller"])
-def test_with_the_gate_off_every_retry_is_one_without_a_delay_and_says_so(
+def test_with_the_gate_off_a_retry_has_no_delay(
     after: int | None,
 ) -> None:
     rules = [CheckRules("c", "ctl-c", retry=RetryStrategy(base_delay="5s", max_retries=0))]
@@ -236,7 +236,7 @@ def test_with_the_gate_off_every_retry_is_one_without_a_delay_and_says_so(
     assert "the gate ACRequeueAfter is off" in life.message("Evicted")
 
 
-def test_the_reason_of_a_stopped_queue_is_not_hidden_behind_the_wait() -> None:
+def test_a_stopped_queue_is_the_reason_during_a_wait() -> None:
     life = Life(Around(["a", "b"])).assigned().verdict("a", "Retry", 60).stops(HOLD)
     life.verdict("b", "Retry", 90)
     assert life.conditions["QuotaReserved"] == ("False", "Suspended")
