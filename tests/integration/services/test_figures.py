@@ -139,7 +139,7 @@ async def test_labels_are_no_door_for_whoever_floods(fleet: Fleet, bus: Bus) -> 
 async def test_an_address_that_cannot_be_had_is_one_line(nats_server: TestServer) -> None:
     for where, why, status in (
         ("nowhere", "HOST:PORT", 2),
-        ("192.0.2.1:9464", "cannot be served", 1),
+        ("192.0.2.1:9464", "cannot serve metrics", 1),
     ):
         process = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).parent / "admit"),
