@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 import structlog
 
-from admittance.checks.activity import Activity
 from admittance.checks.judge import Judge
 from admittance.checks.judgements import Identity
 from admittance.checks.request import (
@@ -31,11 +31,12 @@ from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
 from admittance.events.subjects import ALIVE_CHECK, check_durable, subject_of
-from admittance.events.system import CheckActive
+from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
+from admittance.sdk.heartbeats import ChangeSignal, shortened
 from admittance.sdk.limits import clipped
 from admittance.sdk.program import GRACE_SECONDS, Program
 from admittance.sdk.requests import IncomingMessage, RequestSource
@@ -298,3 +299,66 @@ def message_of(
     tracing.inject(headers, about.traceparent)
     said = msgspec.structs.replace(fact, time=now)
     return Outgoing(subject_of(said), encode(said), headers)
+
+
+BAD_SECONDS: Final = 60.0
+"""How long wrong parameters make a check inactive. An inactive check gets no requests, so only a
+request after this time can show that the parameters were corrected."""
+
+
+class Activity:
+    """Whether the controller, and each of its checks, can evaluate. Safe to call from any
+    thread."""
+
+    def __init__(self, changes: ChangeSignal) -> None:
+        self._changes = changes
+        self._lock = threading.Lock()
+        self._whole = CheckActive()
+        self._checks: dict[str, CheckActive] = {}
+        self._bad: dict[str, tuple[float, CheckActive]] = {}
+
+    def put(self, check: str, state: CheckActive) -> None:
+        """Sets what the author says about one check, or about all (``check`` empty)."""
+        short = msgspec.structs.replace(state, message=shortened(state.message))
+        with self._lock:
+            if not check:
+                self._whole = short
+            elif state.active:
+                self._checks.pop(check, None)
+            else:
+                self._checks[check] = short
+        self._changes.send()
+
+    def bad_parameters(self, check: str, message: str) -> None:
+        """Records a request with wrong parameters."""
+        why = shortened(message)
+        state = CheckActive(active=False, reason="BadParametersRef", message=why)
+        with self._lock:
+            known = self._bad.get(check)
+            self._bad[check] = (clock.monotonic(), state)
+        if known is None or known[1] != state:
+            self._changes.send()
+
+    def good_parameters(self, check: str) -> None:
+        """Records a request with valid parameters."""
+        with self._lock:
+            known = self._bad.pop(check, None)
+        if known is not None:
+            self._changes.send()
+
+    def beat(self, instance: str, program: str) -> CheckAlive:
+        """The current heartbeat."""
+        now = clock.monotonic()
+        with self._lock:
+            self._bad = {k: bad for k, bad in self._bad.items() if now - bad[0] < BAD_SECONDS}
+            checks = {check: bad[1] for check, bad in self._bad.items()} | self._checks
+            whole = self._whole
+        return CheckAlive(
+            time=clock.now(),
+            instance=instance,
+            program=program,
+            active=whole.active,
+            reason=whole.reason,
+            message=whole.message,
+            checks=checks,
+        )

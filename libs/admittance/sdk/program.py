@@ -45,7 +45,7 @@ class Program(ABC):
     """
 
     kind: ClassVar[str]
-    """Check or provider, in the name of the connection and of the environment variables."""
+    """Check or provider: the service name in settings and the name of the connection."""
     log_field: ClassVar[str]
     """The log field with the program's name."""
     default_concurrency: ClassVar[int]
