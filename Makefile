@@ -6,9 +6,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DATA   ?= .data
+SEEDS  ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-deploy up bench lint schema lock clean
+.PHONY: help install demo test test-deploy up hunt bench lint schema lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +37,10 @@ test-deploy: $(STAMP)  ## the tests that need a container engine
 
 up: $(STAMP)  ## an embedded deployment that keeps its data in $(DATA)
 	$(BIN)/admit up --data-dir $(DATA)
+
+hunt: $(STAMP)  ## SEEDS stories of the services that ship, on all cores, up to the first broken one
+	cd tests && ../$(BIN)/python -m simulation --shipped --hunt --seeds $(SEEDS) \
+	  -j $$(../$(BIN)/python -c 'import os; print(os.cpu_count())')
 
 bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
 	$(BIN)/admit bench benchmarks/baseline.yaml
