@@ -17,7 +17,7 @@ from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import ManifestError, read
 from admittance.events import facts
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.quota.rules import CheckLists, ConflictingChecks, required
+from admittance.quota.required_checks import CheckLists, ConflictingChecks, required_checks
 from long_living import LongLife
 
 scenario = pytest.mark.scenario
@@ -138,9 +138,9 @@ def test_the_checks_of_an_assignment(
     lists = CheckLists(queue)
     if expected is None:
         with pytest.raises(ConflictingChecks, match=r"x and x2"):
-            required(lists, admission, known.get)
+            required_checks(lists, admission, known.get)
     else:
-        assert set(required(lists, admission, known.get)) == expected
+        assert set(required_checks(lists, admission, known.get)) == expected
 
 
 @scenario("B1")

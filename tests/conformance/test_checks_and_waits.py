@@ -16,7 +16,7 @@ from admittance.api.units import seconds
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events import facts
 from admittance.events.shapes import Admission
-from admittance.quota.rules import CheckLists, required
+from admittance.quota.required_checks import CheckLists, required_checks
 from admittance.workload import stored
 from admittance.workload.change import with_status
 from admittance.workload.check_rows import Rows, synced
@@ -62,7 +62,7 @@ def checks_for(queue: Mapping[str, Any], admission: Admission | None) -> list[st
         )
         for name in lists.names()
     }
-    return sorted(required(lists, admission, known.get))
+    return sorted(required_checks(lists, admission, known.get))
 
 
 @pytest.mark.scenario("B0", "B1", "B7")

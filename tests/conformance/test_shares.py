@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.quota.amounts import UNLIMITED
+from admittance.quota.cell import UNLIMITED
 from admittance.scheduling.fairsharing.shares import is_borrowing_on, share_of
 from admittance.scheduling.state.config import Config
 from conformance.tables import Given, cases, needs_data

@@ -233,7 +233,7 @@ class Ledger(RuleBasedStateMachine):
         world = self.kin.core._state
         assert not world.families
         for cell in self._usages():
-            assert cell.usage == 0 and cell.spare == 0 and not cell.lighter
+            assert cell.usage == 0 and cell.discount == 0 and not cell.discounted_children
 
     # Help. ------------------------------------------------------------------------------------
 

@@ -157,7 +157,7 @@ class ShippedWorld(World):
             stack.enter_context(clock.replaced(self.loop.wall, self.loop.time))
             stack.enter_context(chance.replaced(self.rng))
             stack.enter_context(patch.object(scheduler, "config_of", lambda _: config))
-            stack.enter_context(patch.object(scheduler, "Shell", self._shell))
+            stack.enter_context(patch.object(scheduler, "SchedulerService", self._shell))
             for module in (workload_controller, retry_timer):
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
             stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
@@ -369,7 +369,7 @@ class ShippedWorld(World):
         return owners[0] if owners else "s-a"
 
 
-_SHELL: Final = scheduler.Shell
+_SHELL: Final = scheduler.SchedulerService
 _run: Final = LeaderElector.run
 
 

@@ -19,7 +19,7 @@ from admittance.events.subjects import object_key
 from admittance.family.policy import FamilyRules
 from admittance.family.policy import rules_of as families_of
 from admittance.quota.catalog import Catalog
-from admittance.quota.rules import ConflictingChecks
+from admittance.quota.required_checks import ConflictingChecks
 from admittance.workload.limits import Limits
 from admittance.workload.transition_context import (
     CheckRules,

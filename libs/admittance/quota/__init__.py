@@ -1,1 +1,1 @@
-"""quota"""
+"""Quota: cohort trees, the catalog of queues and flavors, required checks, labels."""

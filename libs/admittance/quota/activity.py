@@ -1,7 +1,7 @@
-"""Whether a queue admits, and if not, why: the stable reason and the sentence.
+"""Whether a queue admits, and if not, the stable reason and a sentence.
 
-Reasons in the order of `docs/spec/scheduling.md#1.3`; when several apply all are told and the
-first is the reason.
+The reasons are ordered as in `docs/spec/scheduling.md#1.3`. If several apply, the sentence names
+all of them and the first is the reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from admittance.api.checks import AdmissionCheck
 
 
 class Activity(NamedTuple):
-    """``active``: new workloads may be admitted. ``reason`` is Ready then."""
+    """``active``: the queue admits new workloads, and ``reason`` is Ready."""
 
     active: bool
     reason: str
@@ -28,7 +28,7 @@ TERMINATING = Activity(
 
 
 def joined(problems: Iterable[tuple[str, str]]) -> Activity:
-    """The activity that follows from these (reason, clause), in order; READY without any."""
+    """Returns the activity for these reasons and clauses, in order; READY without any."""
     found = list(problems)
     if not found:
         return READY
@@ -37,12 +37,13 @@ def joined(problems: Iterable[tuple[str, str]]) -> Activity:
 
 
 def is_check_active(check: AdmissionCheck) -> bool:
-    """Its controller can evaluate it. A check whose controller never spoke counts as active."""
+    """Returns whether its controller can evaluate it. A check without heartbeats counts as
+    active."""
     return inactive_because(check) is None
 
 
 def inactive_because(check: AdmissionCheck) -> str | None:
-    """Why its controller cannot evaluate it, in words; None: it can."""
+    """Returns why its controller cannot evaluate the check; None: it can."""
     if check.status is not None:
         for condition in check.status.conditions:
             if condition.type == "Active" and condition.status != "True":

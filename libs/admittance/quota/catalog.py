@@ -1,8 +1,8 @@
-"""Everything that is configured, as of a revision: queues, cohorts, flavors, checks, namespaces.
+"""The configuration as of a revision: queues, cohorts, flavors, checks, namespaces.
 
-One answer for the scheduler and the workload-controller to the questions on which they must agree:
-which domain a ClusterQueue belongs to, what changed there last, whether it admits, which checks a
-workload has. Pure: objects in, answers out.
+The scheduler and the workload-controller ask it the questions on which they must agree: the domain
+of a ClusterQueue, the revision of its last change, whether it admits, and the checks of a workload.
+Pure: objects in, answers out.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from admittance.quota.activity import (
 )
 from admittance.quota.cell import FlavorResource, Quota
 from admittance.quota.labels import selects
-from admittance.quota.rules import CheckLists, ConflictingChecks, required
+from admittance.quota.required_checks import CheckLists, ConflictingChecks, required_checks
 from admittance.quota.tree import Node, Tree
 
 
 def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
-    """What resource groups grant, in accounting units."""
+    """Returns the quotas of resource groups, in accounting units."""
     return {
         (flavor.name, resource.name): Quota(
             amount(resource.name, resource.nominal_quota),
@@ -54,9 +54,9 @@ def _limit(resource: str, quantity: Any) -> int | None:
 
 
 class Catalog:
-    """The configuration, kept up to date object by object.
+    """The configuration, updated object by object.
 
-    ``tree`` holds the quotas; whoever counts usage charges it there.
+    ``tree`` holds the quotas; its users charge usage there.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,11 @@ class Catalog:
     # Change. --------------------------------------------------------------------------------
 
     def apply(self, kind: str, namespace: str, name: str, obj: Any, revision: int) -> set[str]:
-        """The object is now so (None: deleted). Returns the domains it touches.
+        """Applies an object (None: deleted). Returns the domains that it touches.
 
-        kind as in the manifests. Kinds that concern no domain touch none, unknown ones included.
-        The answer depends on the objects alone, never on whether this one differs from before, so
-        that all who read the bucket in its order agree on it.
+        ``kind`` as in the manifests. Kinds that concern no domain touch none, unknown kinds
+        included. The result depends only on the objects, never on whether this one has changed, so
+        that all readers of the bucket agree on it.
         """
         self.affected = set()
         match kind:
@@ -179,35 +179,36 @@ class Catalog:
     # Answers. -------------------------------------------------------------------------------
 
     def domain_of(self, cluster_queue: str) -> str | None:
-        """``cohort-<root>``, or ``queue-<name>`` without a cohort; None: there is no such queue."""
+        """Returns ``cohort-<root>``, or ``queue-<name>`` without a cohort; None: no such queue
+        exists."""
         node = self.tree.queues.get(cluster_queue)
         return None if node is None else domain_of_node(node)
 
     def newest(self, domain: str) -> int:
-        """The revision of what changed last in that domain; 0: nothing ever did."""
+        """Returns the revision of the last change in that domain; 0: nothing changed yet."""
         return self._newest.get(domain, 0)
 
     def in_cycle(self, cluster_queue: str) -> bool:
-        """Its tree of cohorts has a cycle, so that nothing is admitted there."""
+        """Returns whether its cohorts form a cycle, so that it admits nothing."""
         node = self.tree.queues.get(cluster_queue)
         return node is not None and self.tree.in_cycle(node)
 
     def local_queue_weight(self, key: tuple[str, str]) -> float:
-        """The weight of a LocalQueue among those of its ClusterQueue; 1 where none is given."""
+        """Returns the weight of a LocalQueue among those of its ClusterQueue; 1 by default."""
         queue = self.local_queues.get(key)
         return _weight(queue.spec.fair_sharing) if queue is not None else 1.0
 
     def locals_of(self, cluster_queue: str) -> Iterator[tuple[str, str]]:
-        """The LocalQueues that lead to the ClusterQueue."""
+        """Yields the LocalQueues of the ClusterQueue."""
         yield from self._locals_of_queue.get(cluster_queue, ())
 
     def locals_in(self, namespace: str) -> Iterator[tuple[str, str]]:
-        """The LocalQueues of the namespace."""
+        """Yields the LocalQueues of the namespace."""
         yield from self._locals_of_namespace.get(namespace, ())
 
     def selects_namespace(self, cluster_queue: str, namespace: str) -> bool:
-        """The ClusterQueue takes workloads of the namespace. One without an object has no labels
-        but its name, as Kubernetes labels it."""
+        """Returns whether the ClusterQueue takes workloads of the namespace. A namespace without an
+        object has only its name as a label, as in Kubernetes."""
         queue = self.cluster_queues.get(cluster_queue)
         if queue is None:
             return False
@@ -221,7 +222,7 @@ class Catalog:
         return selects(selector, labels)
 
     def activity(self, cluster_queue: str) -> Activity:
-        """Whether the ClusterQueue admits new workloads, and why not."""
+        """Returns whether the ClusterQueue admits new workloads, and why not."""
         queue = self.cluster_queues.get(cluster_queue)
         if queue is None:
             return NOT_FOUND
@@ -257,7 +258,7 @@ class Catalog:
             )
 
     def local_queue_activity(self, namespace: str, name: str) -> Activity:
-        """Whether workloads of the LocalQueue may be admitted, and why not."""
+        """Returns whether workloads of the LocalQueue may be admitted, and why not."""
         queue = self.local_queues.get((namespace, name))
         if queue is None:
             return Activity(False, "NotFound", f"LocalQueue {name} does not exist")
@@ -275,15 +276,17 @@ class Catalog:
     def required_checks(
         self, cluster_queue: str, admission: Admission | None
     ) -> dict[str, AdmissionCheck]:
-        """The checks of a workload of that queue, by name; with an admission those of its flavors,
-        without one those that any flavor would ask for. Raises ConflictingChecks."""
+        """Returns the checks of a workload of that queue, by name: with an admission those of its
+        flavors, without one those that every flavor has. Raises ConflictingChecks."""
         lists = self.lists.get(cluster_queue)
-        return {} if lists is None else required(lists, admission, self.checks.get)
+        return {} if lists is None else required_checks(lists, admission, self.checks.get)
 
     def checks_to_pass(self, cluster_queue: str, admission: Admission) -> dict[str, AdmissionCheck]:
-        """What a reservation has to pass before it is admitted, by name. No assignment leads to
-        checks that conflict; an edit under a reservation can, and then it is every check that the
-        queue names."""
+        """Returns the checks that a reservation must pass before it is admitted, by name.
+
+        No assignment leads to conflicting checks. If an edit makes the checks of a reservation
+        conflict, it must pass every check that the queue names.
+        """
         try:
             return self.required_checks(cluster_queue, admission)
         except ConflictingChecks:
@@ -295,7 +298,7 @@ class Catalog:
 
 
 def domain_of_node(node: Node) -> str:
-    """The name of the tree that a ClusterQueue belongs to."""
+    """Returns the name of the domain of a ClusterQueue's node."""
     root = node.root()
     return f"cohort-{root.name}" if root.is_cohort else f"queue-{root.name}"
 

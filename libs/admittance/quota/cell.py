@@ -1,22 +1,59 @@
-"""One flavor and resource at one node of the cohort tree: the numbers and their arithmetic.
+"""One flavor and resource at one node of the cohort tree: its numbers and their arithmetic.
 
-A cell points at the cell of the same flavor and resource at its node's parent, so that charging
-and asking walk a few pointers and look nothing up.
-Source: `docs/spec/scheduling.md#2, #8.1` point 1.
+Amounts are whole accounting units (cpu in thousandths), saturating at 64 bits; `UNLIMITED` means
+"without limit" and stays so in sums. A cell points at the cell of the same flavor and resource at
+its node's parent, so that charging follows a few pointers and looks nothing up. Source:
+`docs/spec/scheduling.md#2, #8.1` point 1.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from admittance.quota.amounts import UNLIMITED, minus, plus
+UNLIMITED: Final = 2**63 - 1
+"""The largest 64-bit number. A quota of this amount or more has no limit."""
+
+LOWEST: Final = -(2**63)
+
+
+def clamp(amount: int) -> int:
+    """Returns the amount within 64 bits."""
+    if amount > UNLIMITED:
+        return UNLIMITED
+    if amount < LOWEST:
+        return LOWEST
+    return amount
+
+
+def plus(a: int, b: int) -> int:
+    """Returns a + b. Unlimited plus anything is unlimited."""
+    if a >= UNLIMITED or b >= UNLIMITED:
+        return UNLIMITED
+    return clamp(a + b)
+
+
+def minus(a: int, b: int) -> int:
+    """Returns a - b. Unlimited minus unlimited is 0; anything else minus unlimited is the lowest
+    number."""
+    if a >= UNLIMITED:
+        return 0 if b >= UNLIMITED else UNLIMITED
+    if b >= UNLIMITED:
+        return LOWEST
+    return clamp(a - b)
+
+
+def times(amount: int, count: int) -> int:
+    """Returns the amount of ``count`` pods, saturating."""
+    return clamp(amount * count)
+
 
 FlavorResource: TypeAlias = tuple[str, str]
-"""Flavor and resource: what quota is counted in. No flavor substitutes for another."""
+"""Flavor and resource: the unit in which quota is counted."""
 
 
 class Quota(NamedTuple):
-    """What a manifest says of one flavor and resource. None: borrow, or lend, without limit."""
+    """The quota of one flavor and resource in a manifest. None: it may borrow or lend without
+    limit."""
 
     nominal: int = 0
     borrow: int | None = None
@@ -29,8 +66,8 @@ _FAR: Final = UNLIMITED // 4
 
 
 class CellNode(Protocol):
-    """The node of the cohort tree that a cell belongs to, as far as cells need to know it.
-    ``height``: levels of cohorts and queues below."""
+    """The node of a cell, as far as cells need to know it. ``height``: levels of cohorts and queues
+    below."""
 
     name: str
     is_cohort: bool
@@ -43,26 +80,29 @@ class CellNode(Protocol):
 class Cell:
     """The numbers of one node for one flavor and resource.
 
-    Invariant: ``raw`` is the node's nominal quota plus what each child lends, unclamped, and
-    ``usage`` of a cohort is the sum of what spills out of its children; so adding and removing
-    are exact inverses in any order. ``named``: the node's manifest names it;
-    ``listed_below``: of how many children a manifest at or below them does.
+    ``named``: the node's manifest names it; ``listed_below``: for how many children a manifest at
+    or below them does. ``discount``: usage of a queue that does not count in shares;
+    ``discounted_children``: the children at or below which there is such usage.
+
+    Invariant: ``raw`` is the node's nominal quota plus what each child lends, not clamped, and
+    ``usage`` of a cohort is the sum of what its children use beyond their guaranteed quota. So
+    adding and removing are exact inverses in any order.
     """
 
     __slots__ = (
         "borrow",
         "children",
+        "discount",
+        "discounted_children",
         "fr",
         "guaranteed",
         "lend",
-        "lighter",
         "listed_below",
         "named",
         "node",
         "nominal",
         "parent",
         "raw",
-        "spare",
         "subtree",
         "usage",
     )
@@ -81,31 +121,31 @@ class Cell:
         self.usage = 0
         self.named = False
         self.listed_below = 0
-        self.spare = 0
-        self.lighter: dict[Cell, None] | None = None
+        self.discount = 0
+        self.discounted_children: dict[Cell, None] | None = None
 
     @property
     def is_listed(self) -> bool:
-        """A manifest at or below the node names it; else only usage is left of it."""
+        """A manifest at or below the node names it. Otherwise only usage is left of it."""
         return self.named or self.listed_below > 0
 
     def lent(self) -> int:
-        """What the parent sees of this node's capacity."""
+        """Returns the capacity of this node that its parent sees."""
         return minus(self.subtree, self.guaranteed)
 
     def spill(self) -> int:
-        """What the parent sees of this node's usage."""
+        """Returns the usage of this node that its parent sees."""
         over = self.usage - self.guaranteed
         return over if over > 0 else 0
 
     def local_free(self) -> int:
-        """Private capacity that is not used."""
+        """Returns the guaranteed quota that is not used."""
         free = self.guaranteed - self.usage
         return free if free > 0 else 0
 
     def charge(self, amount: int) -> None:
-        """Count amount as used here, and what is not absorbed further up. A negative amount takes
-        it away again, exactly."""
+        """Adds the amount to the usage here, and to the ancestors what exceeds guaranteed quota. A
+        negative amount undoes a charge exactly."""
         cell = self
         while amount:
             guaranteed = cell.guaranteed
@@ -119,33 +159,33 @@ class Cell:
             cell = parent
 
     @property
-    def is_lighter(self) -> bool:
-        """Something that is used at or below the node does not count in shares."""
-        return self.spare != 0 or bool(self.lighter)
+    def has_discount(self) -> bool:
+        """Some usage at or below the node does not count in shares."""
+        return self.discount != 0 or bool(self.discounted_children)
 
-    def lighten(self, amount: int) -> None:
-        """Of what is used here, so much more does not count in shares. Of a queue's cell only."""
-        self.spare += amount
-        self.tell_lighter()
+    def add_discount(self, amount: int) -> None:
+        """Lets more of a queue's usage not count in shares."""
+        self.discount += amount
+        self.update_ancestors()
 
-    def tell_lighter(self) -> None:
-        """Lets the cells above know whether something here does not count in shares."""
+    def update_ancestors(self) -> None:
+        """Tells the cells above whether some usage here does not count in shares."""
         cell = self
         while cell.parent is not None:
             above = cell.parent
-            was = above.is_lighter
-            if cell.is_lighter:
-                if above.lighter is None:
-                    above.lighter = {}
-                above.lighter[cell] = None
-            elif above.lighter is not None:
-                above.lighter.pop(cell, None)
-            if above.is_lighter is was:
+            was = above.has_discount
+            if cell.has_discount:
+                if above.discounted_children is None:
+                    above.discounted_children = {}
+                above.discounted_children[cell] = None
+            elif above.discounted_children is not None:
+                above.discounted_children.pop(cell, None)
+            if above.has_discount is was:
                 return
             cell = above
 
     def root(self) -> Cell:
-        """The cell of the tree's root."""
+        """Returns the cell of the tree's root."""
         cell = self
         while cell.parent is not None:
             cell = cell.parent
@@ -153,7 +193,7 @@ class Cell:
 
 
 def available(cell: Cell) -> int:
-    """What may still be used here now. Negative when the tree is in debt."""
+    """Returns what may still be used here now. Negative if more is used than quota allows."""
     subtree, usage, parent = cell.subtree, cell.usage, cell.parent
     if parent is None:
         return minus(subtree, usage) if subtree >= UNLIMITED else subtree - usage
@@ -165,7 +205,7 @@ def available(cell: Cell) -> int:
         if over < 0:
             over = 0
         cap = subtree - guaranteed - over + borrow
-        # Numbers far from both ends need no saturating; this is asked more than anything else.
+        # Numbers far from both limits need no saturation. This is the hottest function.
         if not (subtree < _FAR and over < _FAR and borrow < _FAR):
             cap = plus(minus(minus(subtree, guaranteed), over), borrow)
         if cap < above:
@@ -175,7 +215,7 @@ def available(cell: Cell) -> int:
 
 
 def potential(cell: Cell) -> int:
-    """What could be used here if the whole tree were empty."""
+    """Returns what could be used here if the whole tree were empty."""
     if cell.parent is None:
         return cell.subtree
     most = plus(cell.guaranteed, potential(cell.parent))
@@ -185,13 +225,14 @@ def potential(cell: Cell) -> int:
 
 
 def is_over(cell: Cell, amount: int = 0) -> bool:
-    """With amount more, the node would take from its parent."""
+    """Returns whether the node would borrow from its parent if it used that much more."""
     return cell.subtree < cell.usage + amount and cell.subtree < UNLIMITED
 
 
 def borrow_level(cell: Cell, amount: int) -> tuple[int, bool]:
-    """How high in the tree one must go to find amount, and whether a proper subtree is entitled
-    to it, so that it may be reclaimed from outside. Level 0: within own nominal quota."""
+    """Returns the height of the lowest node that has the amount free, and whether it may be
+    reclaimed because a proper subtree is entitled to it. Height 0: within the node's own nominal
+    quota."""
     parent = cell.parent
     if parent is None or not is_over(cell, amount):
         return 0, parent is not None

@@ -1,7 +1,7 @@
-"""Labels: who is selected, which flavor a pod may use, which taints stand in the way.
+"""Labels: selectors, the flavors that a pod may use, and taints.
 
-Restricted to the keys that a flavor knows, as `docs/spec/scheduling.md#5.2` says: a selector on a
-key that the flavor has no label for says nothing about it.
+Only labels that a flavor has are compared, as `docs/spec/scheduling.md#5.2` says: a selector for
+another key does not exclude the flavor.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from admittance.api.meta import LabelSelector, Taint, Toleration
 from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
 
 BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-"""``PreferNoSchedule`` keeps nobody out."""
+"""``PreferNoSchedule`` excludes no pod."""
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """The selector chooses an object of these labels. None chooses nothing, empty everything."""
+    """Returns whether the selector matches the labels. None matches nothing, an empty selector
+    everything."""
     if selector is None:
         return False
     for key, value in selector.match_labels.items():
@@ -48,7 +49,8 @@ def _holds(key: str, operator: str, values: Sequence[str], labels: Mapping[str, 
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """The toleration covers the taint. No effect covers every effect; no key every key."""
+    """Returns whether the toleration covers the taint. Without an effect it covers every effect,
+    without a key every key."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -61,8 +63,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def untolerated(
     taints: Iterable[Taint], tolerations: Iterable[Toleration], more: Iterable[Toleration] = ()
 ) -> Taint | None:
-    """The first taint that keeps a pod out; None when all are tolerated. ``more``: those that
-    the flavor adds to its pods, which count too."""
+    """Returns the first taint that excludes the pod; None: all are tolerated. ``more``: tolerations
+    that the flavor adds to its pods."""
     both = (*tolerations, *more)
     for taint in taints:
         if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in both):
@@ -75,10 +77,11 @@ def matches_node(
     node_selector: Mapping[str, str],
     terms: Sequence[NodeSelectorTerm] = (),
 ) -> bool:
-    """Pods of this selector and required affinity may run on nodes of the flavor's labels.
+    """Returns whether pods with this selector and required affinity may run on nodes with the
+    flavor's labels.
 
-    Only keys among the labels are looked at. A term left without expressions matches anything,
-    and since terms are alternatives, so does the affinity then.
+    Only keys of these labels are compared. A term without such keys matches everything, and so does
+    the affinity, because terms are alternatives.
     """
     for key, value in node_selector.items():
         found = labels.get(key)

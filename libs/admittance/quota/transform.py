@@ -1,7 +1,7 @@
-"""Resources of a pod as quota counts them, where a deployment counts some in other units.
+"""Transformations: resources of a pod that a deployment counts in other units.
 
-A transformation turns an input into outputs: so many GPUs of a kind into credits, a slice of a GPU
-into its memory. Source: `docs/spec/scheduling.md#1.6`, Kueue's ``resources.transformations``.
+A transformation turns an input into outputs, for example GPUs into credits. Source:
+`docs/spec/scheduling.md#1.6`, Kueue's ``resources.transformations``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from admittance.api.units import parse, whole
-from admittance.quota.amounts import plus
+from admittance.quota.cell import plus
 
 
 class Transformation(NamedTuple):
-    """``input``: the resource; ``retains``: it counts as itself, too. ``multiply_by``: another
-    resource of the same pod whose amount multiplies the outputs; "": none. ``outputs``: resource
-    and quantity of it for one whole unit of the input."""
+    """Counts one resource in other units.
+
+    ``retains``: the input resource counts as itself, too. ``multiply_by``: a resource of the same
+    pod that multiplies the outputs, or "". ``outputs``: resource and quantity for one whole unit of
+    the input.
+    """
 
     input: str
     retains: bool
@@ -28,10 +31,10 @@ class Transformation(NamedTuple):
 def transformed(
     requests: Mapping[str, int], transformations: Sequence[Transformation]
 ) -> dict[str, int]:
-    """Requests of one pod (accounting units) as they count.
+    """Returns the requests of one pod, in accounting units, as they count.
 
-    Outputs are exact sums, rounded up at the end. What is generated of a resource never falls below
-    nothing, so that an allowance (a negative output) reaches no request that was made directly.
+    Outputs are exact sums, rounded up at the end. A generated amount is never negative, so a
+    negative output cannot reduce a direct request.
     """
     by_input = {one.input: one for one in transformations}
     counted: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""The trees of ClusterQueues and cohorts, kept up to date by what changed.
+"""The trees of ClusterQueues and cohorts, updated by every change.
 
-An edit of a quota moves the numbers of its node and the ancestors only; a ClusterQueue that moves
+An edit of a quota changes only the numbers of its node and the ancestors. A ClusterQueue that moves
 to another cohort takes its usage along. Source: `docs/spec/scheduling.md#1.4, #2, #8.1`.
 """
 
@@ -8,34 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from admittance.quota.amounts import UNLIMITED
-from admittance.quota.cell import NOTHING, Cell, FlavorResource, Quota
+from admittance.quota.cell import NOTHING, UNLIMITED, Cell, FlavorResource, Quota
 
 
 class Node:
     """A ClusterQueue or a cohort.
 
-    ``members``: the ClusterQueues directly below, ``counting`` of them active; ``cohorts``: the
-    cohorts directly below. ``height``: levels of cohorts and queues below. ``wanted``: the parent
-    that the manifest names, also where a cycle keeps it from being one. ``weight``: in fair
-    sharing. ``edition``: of a root, new with every change of the quotas of its tree. ``lendable``:
-    what a cohort could lend by resource, and the root and edition for which that was found.
+    ``members``: the ClusterQueues directly below, ``active_members`` of them active; ``cohorts``:
+    the cohorts directly below. ``height``: levels of cohorts and queues below. ``wanted_parent``:
+    the parent that the manifest names, even if a cycle prevents it. ``weight``: in fair sharing.
+    ``edition``: of a root, new with every change of the quotas of its tree. ``lendable``: what a
+    cohort could lend by resource, with the root and edition for which it was computed.
     """
 
     __slots__ = (
+        "active_members",
         "cells",
         "cohorts",
-        "counted",
-        "counting",
         "edition",
         "explicit",
         "height",
+        "is_active",
         "is_cohort",
         "lendable",
         "members",
         "name",
         "parent",
-        "wanted",
+        "wanted_parent",
         "weight",
     )
 
@@ -43,20 +42,20 @@ class Node:
         self.name = name
         self.is_cohort = is_cohort
         self.parent: Node | None = None
-        self.wanted = ""
+        self.wanted_parent = ""
         self.explicit = False
         self.members: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
-        self.counting = 0
+        self.active_members = 0
         self.cells: dict[FlavorResource, Cell] = {}
         self.height = 0
-        self.counted = True
+        self.is_active = True
         self.weight = 1.0
         self.edition = 0
         self.lendable: tuple[Node, int, dict[str, int]] | None = None
 
     def cell(self, fr: FlavorResource) -> Cell:
-        """The cell of fr, made where the node has none: nothing of it then."""
+        """Returns the cell of the flavor and resource, and creates an empty one if needed."""
         found = self.cells.get(fr)
         if found is None:
             found = self.cells[fr] = Cell(self, fr)
@@ -65,14 +64,14 @@ class Node:
         return found
 
     def root(self) -> Node:
-        """The root of the node's tree."""
+        """Returns the root of the node's tree."""
         node = self
         while node.parent is not None:
             node = node.parent
         return node
 
     def queues(self) -> Iterator[Node]:
-        """The ClusterQueues at or below this node."""
+        """Yields the ClusterQueues at or below this node."""
         if not self.is_cohort:
             yield self
         yield from self.members.values()
@@ -91,7 +90,7 @@ class Tree:
     # Edges. ---------------------------------------------------------------------------------
 
     def set_queue(self, name: str, cohort: str, quotas: Mapping[FlavorResource, Quota]) -> Node:
-        """The ClusterQueue with these quotas, in that cohort ("": in none)."""
+        """Sets the quotas and the cohort ("": none) of a ClusterQueue."""
         node = self.queues.get(name)
         if node is None:
             node = self.queues[name] = Node(name, is_cohort=False)
@@ -103,14 +102,15 @@ class Tree:
         return node
 
     def drop_queue(self, name: str) -> Node | None:
-        """Takes the ClusterQueue out, its usage with it. Returns the node, apart from any tree."""
+        """Removes the ClusterQueue and its usage. Returns its node, which is in no tree any
+        more."""
         node = self.queues.pop(name, None)
         if node is not None:
             self._leave(node)
         return node
 
     def set_cohort(self, name: str, parent: str, quotas: Mapping[FlavorResource, Quota]) -> Node:
-        """The Cohort object with these quotas, below that parent ("": a root)."""
+        """Sets the quotas and the parent ("": a root) of a Cohort object."""
         node = self._cohort(name)
         node.explicit = True
         self._set_parent(node, parent)
@@ -118,7 +118,7 @@ class Tree:
         return node
 
     def drop_cohort(self, name: str) -> None:
-        """Deletes the Cohort object. With children left it goes on as an implicit root."""
+        """Deletes the Cohort object. If it has children, it stays as an implicit root."""
         node = self.cohorts.get(name)
         if node is None:
             return
@@ -128,18 +128,18 @@ class Tree:
         _set_quotas(node, {})
         self._prune(node)
 
-    def count(self, name: str, *, counted: bool) -> None:
-        """An inactive ClusterQueue does not count in the heights of its cohorts; its quota and
-        usage do."""
+    def set_active(self, name: str, *, active: bool) -> None:
+        """Sets whether a ClusterQueue is active. An inactive one does not count in the heights of
+        its cohorts; its quota and usage do."""
         node = self.queues.get(name)
-        if node is not None and node.counted != counted:
-            node.counted = counted
+        if node is not None and node.is_active != active:
+            node.is_active = active
             if node.parent is not None:
-                node.parent.counting += 1 if counted else -1
+                node.parent.active_members += 1 if active else -1
                 _heights(node.parent)
 
     def in_cycle(self, node: Node) -> bool:
-        """The node's tree of cohorts bites its own tail."""
+        """Returns whether the parents of the node's cohorts form a cycle."""
         return bool(self._broken) and node.root().name in self._broken and node.root().is_cohort
 
     def _cohort(self, name: str) -> Node:
@@ -149,17 +149,17 @@ class Tree:
         return node
 
     def _set_parent(self, node: Node, parent: str) -> None:
-        if node.wanted == parent:
+        if node.wanted_parent == parent:
             return
         self._leave(node)
         self._broken.discard(node.name)
-        node.wanted = parent
+        node.wanted_parent = parent
         if parent:
             cycle = self._cycle_of(node)
             if not cycle:
                 self._join(node, self._cohort(parent))
             else:
-                # One edge of the cycle is left out so that sums end; which one must not depend
+                # One edge of the cycle is left out so that sums end. Which one must not depend
                 # on the order of edits, since the root names the domain.
                 first = min(cycle)
                 if first != node.name:
@@ -170,18 +170,19 @@ class Tree:
             other = self.cohorts[name]
             if not self._cycle_of(other):
                 self._broken.discard(name)
-                self._join(other, self._cohort(other.wanted))
+                self._join(other, self._cohort(other.wanted_parent))
 
     def _cycle_of(self, node: Node) -> list[str]:
-        """The cohorts on the way from node back to itself, as manifests want it; else empty."""
+        """Returns the cohorts on the way from the node back to itself, as manifests name parents;
+        else empty."""
         seen = [node.name]
-        name = node.wanted
+        name = node.wanted_parent
         while name and name != node.name:
             if name in seen:
                 return []
             seen.append(name)
             cohort = self.cohorts.get(name)
-            name = cohort.wanted if cohort is not None else ""
+            name = cohort.wanted_parent if cohort is not None else ""
         return seen if name else []
 
     def _join(self, node: Node, parent: Node) -> None:
@@ -190,7 +191,7 @@ class Tree:
             parent.cohorts[node.name] = node
         else:
             parent.members[node.name] = node
-            parent.counting += node.counted
+            parent.active_members += node.is_active
         for cell in node.cells.values():
             _link(cell, parent)
         _renew(parent)
@@ -208,12 +209,12 @@ class Tree:
             del parent.cohorts[node.name]
         else:
             del parent.members[node.name]
-            parent.counting -= node.counted
+            parent.active_members -= node.is_active
         _heights(parent)
         self._prune(parent)
 
     def _prune(self, node: Node) -> None:
-        """Forget a cohort that nobody names any more."""
+        """Forgets a cohort that no object names any more."""
         if node.is_cohort and not (node.explicit or node.members or node.cohorts):
             self._leave(node)
             self.cohorts.pop(node.name, None)
@@ -240,12 +241,12 @@ def _set_quotas(node: Node, quotas: Mapping[FlavorResource, Quota]) -> None:
 
 
 def _renew(node: Node) -> None:
-    """What was found out about the quotas of the node's tree is out of date."""
+    """Marks what was computed from the quotas of the node's tree as outdated."""
     node.root().edition += 1
 
 
 def _name(cell: Cell, *, named: bool) -> None:
-    """The manifest names the cell's flavor and resource, or no longer."""
+    """Notes whether the manifest names the cell's flavor and resource."""
     before = cell.is_listed
     cell.named = named
     if cell.is_listed != before and cell.parent is not None:
@@ -270,7 +271,7 @@ def _derive(cell: Cell) -> None:
 
 
 def _move(cell: Cell, d_raw: int, d_usage: int) -> None:
-    """A child lends so much more, and spills so much more."""
+    """Adds to the cell what a child lends more and what it spills more."""
     while d_raw or d_usage:
         lent, spill = cell.lent(), cell.spill()
         cell.raw += d_raw
@@ -291,8 +292,8 @@ def _link(cell: Cell, parent: Node) -> None:
     if cell.is_listed:
         _list_below(above, 1)
     _move(above, cell.lent(), cell.spill())
-    if cell.is_lighter:
-        cell.tell_lighter()
+    if cell.has_discount:
+        cell.update_ancestors()
 
 
 def _unlink(cell: Cell) -> None:
@@ -302,17 +303,17 @@ def _unlink(cell: Cell) -> None:
     _move(above, -cell.lent(), -cell.spill())
     if cell.is_listed:
         _list_below(above, -1)
-    if above.lighter is not None and cell in above.lighter:
-        del above.lighter[cell]
-        if not above.is_lighter:
-            above.tell_lighter()
+    if above.discounted_children is not None and cell in above.discounted_children:
+        del above.discounted_children[cell]
+        if not above.has_discount:
+            above.update_ancestors()
     cell.parent = None
     above.children -= 1
     _drop_if_empty(above, keep=False)
 
 
 def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
-    """A cell that says nothing is forgotten, or flavors that came and went would pile up."""
+    """Forgets an empty cell. Otherwise cells of former flavors would accumulate."""
     if keep or cell.children or cell.usage or cell.raw or cell.borrow is not None:
         return
     if cell.lend is not None or cell.node.cells.get(cell.fr) is not cell:
@@ -324,11 +325,11 @@ def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
 
 
 def _heights(node: Node) -> None:
-    """Heights from node up, as far as they change."""
+    """Updates heights from the node up, as far as they change."""
     here: Node | None = node
     while here is not None:
         height = max((below.height + 1 for below in here.cohorts.values()), default=0)
-        if not height and here.counting:
+        if not height and here.active_members:
             height = 1
         if height == here.height:
             return

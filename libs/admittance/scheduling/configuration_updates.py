@@ -110,7 +110,7 @@ def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
     """Updates whether the queue admits, and its flavors."""
     was_active = queue.activity.active
     queue.activity = state.catalog.activity(queue.name)
-    state.catalog.tree.count(queue.name, counted=queue.activity.active)
+    state.catalog.tree.set_active(queue.name, active=queue.activity.active)
     if queue.node is not None:
         queue.plan = flavor_plan_of(state.catalog, queue.name, queue.node, state.config)
         queue.strict = (

@@ -23,7 +23,7 @@ from admittance.cli.support.times import age, span, stamp
 from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Room
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
-from admittance.quota.amounts import UNLIMITED
+from admittance.quota.cell import UNLIMITED
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head

@@ -1,8 +1,8 @@
-"""Watch, decide, state: the scheduler on the bus.
+"""The scheduler on the bus: it watches the bucket, decides, and publishes its decisions.
 
-Domains are shared out among the instances that live. For a domain that is ours we decide from the
-picture as soon as its barrier has come back; every decision carries the fence of its domain, so
-the server itself refuses what we state after somebody took over.
+The running instances share the domains. An instance decides for a domain when it has the domain's
+epoch and the echo of its barrier. Every decision carries the fence of its domain, so the server
+refuses decisions of a former leader.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
-from admittance.scheduler.simulating import Simulations
+from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, config_of, differing
@@ -54,19 +54,19 @@ from admittance.workload.conditions import Type, is_true
 
 SERVICE: Final = "scheduler"
 REFUSED_PAUSE_SECONDS: Final = 0.5
-"""Pause after the log refused a decision, for another reason than its fence."""
+"""Pause after the log refused a decision for another reason than its fence."""
 LEAVING_SECONDS: Final = 2.0
-"""How long to wait for the bucket at the end."""
-LONG_SECONDS: Final = 0.005
-"""Work that nobody else in the process need wait behind."""
-BREATHS: Final = 3
-"""How much longer than a long piece of work the pause behind it is. With 50,000 workloads at once,
-3 took 42 s and 1 took 46, with a fifth more CPU: searches in vain."""
+"""How long to wait for the bucket when the service stops."""
+LONG_WORK_SECONDS: Final = 0.005
+"""Work of this length is followed by a pause for other tasks of the process."""
+PAUSE_FACTOR: Final = 3
+"""Length of that pause, relative to the work. With 50,000 workloads at once, a factor of 3 took 42
+s and a factor of 1 took 46 s with a fifth more CPU, because of failed searches."""
 log = structlog.get_logger()
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Schedules the domains that are ours, until stop is set."""
+    """Schedules the domains of this instance until ``stop`` is set."""
     config = config_of(settings.configuration)
     leading = LeaderElector(
         bus,
@@ -75,7 +75,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         ttl_seconds=settings.lease_seconds,
         config=differing(config),
     )
-    shell = Shell(bus, leading, config)
+    shell = SchedulerService(bus, leading, config)
     simulations = Simulations(settings, config)
     service = await micro.serve(
         bus,
@@ -113,8 +113,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         await leading.resign()
 
 
-class Shell:
-    """One scheduler: its picture, and what it is about to state."""
+class SchedulerService:
+    """One scheduler: its state, and the decisions that it is about to publish."""
 
     def __init__(self, bus: Bus, leading: LeaderElector, config: Config | None = None) -> None:
         self._bus = bus
@@ -123,15 +123,15 @@ class Shell:
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._traces: dict[tuple[str, str], str] = {}
-        self._stating: set[asyncio.Task[None]] = set()
+        self._publishing: set[asyncio.Task[None]] = set()
         self._unwilling = False
         self._failed: BaseException | None = None
         self._usages = UsageKeys(bus)
 
-    # The picture. -------------------------------------------------------------------
+    # State. -------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Reads the bucket, and goes on reading."""
+        """Reads the bucket and follows its changes."""
         await follow_bucket(self._bus, (">",), self.read, self._on_loaded)
 
     def _on_loaded(self, revision: int) -> None:
@@ -140,16 +140,16 @@ class Shell:
         log.info("picture_complete", revision=revision)
 
     def read(self, entries: Sequence[Entry]) -> None:
-        """Moves the picture by entries of the bucket, in the order of their revisions."""
+        """Applies entries of the bucket, in the order of their revisions."""
         now = clock.now()
         for entry in entries:
             try:
                 self._take(entry, now)
             except Unreadable as error:
-                # What was known of it stays: a workload keeps its quota, since its job may run.
+                # The old value stays: a workload keeps its quota, because its job may run.
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             except Exception as error:
-                # A value that means nothing must not hide the rest of the bucket.
+                # One invalid value must not hide the rest of the bucket.
                 log.error("entry_unusable", key=entry.key, exc_info=error)
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
         if entries:
@@ -194,7 +194,7 @@ class Shell:
     # Leading. -----------------------------------------------------------------------
 
     async def lead(self) -> None:
-        """Takes the domains that nobody alive leads, as they appear and fall vacant."""
+        """Takes domains without a live leader, as they appear and become vacant."""
         await self._loaded.wait()
         await self._leading.watching.wait()
         throttle = LogThrottle()
@@ -207,7 +207,7 @@ class Shell:
             try:
                 await self._leading.take(sorted(domains), barrier=True)
             except (Unavailable, Refused) as error:
-                # The picture is right all the same: nothing to begin anew for.
+                # The state is still right, so the service does not restart.
                 if not passes(error):
                     raise
                 if throttle.due(clock.monotonic()):
@@ -223,7 +223,7 @@ class Shell:
     # Deciding. ----------------------------------------------------------------------
 
     async def decide(self) -> None:
-        """Cycles while there is work; between cycles the picture may move on."""
+        """Runs cycles while there is work. Between cycles the state may change."""
         await self._loaded.wait()
         loop = asyncio.get_running_loop()
         while True:
@@ -242,17 +242,17 @@ class Shell:
                 for decided in self._core.by_domain(now=now):
                     decisions += decided
                     spent = clock.monotonic() - begun
-                    if spent > LONG_SECONDS:
-                        # Time for everybody else in this process: who decides faster than decisions
-                        # are written down decides from old news, and for nothing.
-                        self._state(decisions)
+                    if spent > LONG_WORK_SECONDS:
+                        # Other tasks of this process need time. Decisions that are faster than
+                        # the bucket are made from an outdated state, and in vain.
+                        self._publish_soon(decisions)
                         decisions = []
-                        await asyncio.sleep(BREATHS * spent)
+                        await asyncio.sleep(PAUSE_FACTOR * spent)
                         begun = clock.monotonic()
             decisions += self._core.refusals(now=now)
-            self._state(decisions)
+            self._publish_soon(decisions)
             if self._core.has_work():
-                # Let what has arrived in, so that a cycle does not decide behind the times.
+                # Arrived entries are read before the next cycle.
                 await asyncio.sleep(0)
                 continue
             wake = self._core.next_wake()
@@ -265,13 +265,13 @@ class Shell:
                 alarm.cancel()
 
     async def leave(self) -> None:
-        """Writes down what LocalQueues have consumed up to now, for whoever leads after us."""
+        """Stores what LocalQueues have consumed up to now, for the next leader."""
         self._usages.write(self._core.usages_to_write(now=clock.now(), at_once=True))
         await self._usages.settled(LEAVING_SECONDS)
 
-    def _state(self, decisions: list[Decision]) -> None:
-        # The next cycle does not wait for the acknowledgements: what it builds on is assumed,
-        # and the fence decides over all of it alike.
+    def _publish_soon(self, decisions: list[Decision]) -> None:
+        # The next cycle does not wait for acknowledgements. It builds on assumed decisions, and the
+        # fence accepts or refuses all of them alike.
         messages: list[tuple[Decision, Outgoing]] = []
         if not decisions:
             return
@@ -299,14 +299,14 @@ class Shell:
             for victim, preemptor, times in self._core.repeated(decision):
                 log.warning("preemption_loop", victim=victim, preemptor=preemptor, times=times)
             messages.append((decision, Outgoing(subject_of(decision), encode(decision), headers)))
-        task = asyncio.create_task(self._publish(messages), name="state")
-        self._stating.add(task)
-        task.add_done_callback(self._stated)
+        task = asyncio.create_task(self._publish(messages), name="publish")
+        self._publishing.add(task)
+        task.add_done_callback(self._on_published)
 
-    def _stated(self, task: asyncio.Task[None]) -> None:
-        self._stating.discard(task)
+    def _on_published(self, task: asyncio.Task[None]) -> None:
+        self._publishing.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # What it was about to state would be assumed forever.
+            # Its decisions would stay assumed without end.
             self._failed = task.exception()
             self._changed.set()
 
@@ -314,8 +314,8 @@ class Shell:
         try:
             outcomes = await self._bus.publish_all([message for _, message in messages])
         except Unavailable as error:
-            # Some may be on the log. The domains are taken anew: behind the new barrier whatever
-            # arrived is in the bucket, and what is not there by then never will be.
+            # Some may be on the log. Domains are taken again: after the echo of the new barrier,
+            # every decision that arrived is in the bucket, and no other one will follow.
             log.warning("decisions_unknown", error=str(error), decisions=len(messages))
             for domain in {decision.domain for decision, _ in messages}:
                 await self._lose(domain)
@@ -324,7 +324,7 @@ class Shell:
             if isinstance(outcome, Fenced):
                 await self._lose(decision.domain)
             elif isinstance(outcome, Refused):
-                # Such as by a full log. It is decided again, and not at once.
+                # For example the log is full. The decision is made again after a pause.
                 log.error("decision_refused", error=str(outcome), workload=decision.name)
                 self._unwilling = True
                 self._core.forget(decision.namespace, decision.name, decision.revision)
@@ -338,7 +338,7 @@ class Shell:
         with suppress(Unavailable, Refused):
             await self._leading.lost(domain)
 
-    # Answering. ---------------------------------------------------------------------
+    # Requests. ----------------------------------------------------------------------
 
     async def explain(self, data: bytes, subject: str) -> ExplainReply:
         request = msgspec.json.decode(data, type=Explain)
@@ -375,7 +375,7 @@ _echo = Reader(BarrierEcho)
 
 
 def read_echo(key: str, value: bytes) -> BarrierEcho:
-    """The echo of a barrier at a key of the bucket. Raises Unreadable."""
+    """Returns the echo of a barrier at a key of the bucket. Raises Unreadable."""
     echo = _echo(value)
     if not echo.domain or key != f"barrier.{token(echo.domain)}":
         raise Unreadable(f"it is about the domain {echo.domain}")

@@ -1,9 +1,8 @@
-"""What LocalQueues have consumed, in the bucket: one key each, ``_usage.<namespace>.<name>``.
+"""The stored consumption of LocalQueues: one key of the bucket each, ``_usage.<namespace>.<name>``.
 
-Whoever leads the domain writes it, a second after something changed and in every sampling interval
-in which something runs; whoever comes after goes on from there. Nobody else writes these keys, and
-a put names the revision that it follows: a leader that was replaced overwrites nothing that its
-successor wrote.
+The leader of the domain writes it a second after a change, and in every sampling interval in which
+a workload runs. The next leader continues from there. A put names the revision that it follows, so
+a former leader cannot overwrite what its successor wrote.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from admittance.scheduling.state.equivalence import Key
 from admittance.workload.bucket_reader import names_of
 
 PAUSE_SECONDS: Final = 1.0
-"""Before what could not be written is tried again."""
+"""Pause before a failed write is repeated."""
 log = structlog.get_logger()
 
 Record = tuple[Key, ConsumedUsage | None]
@@ -39,15 +38,15 @@ _usage = Reader(ConsumedUsage)
 
 
 def read_usage(value: bytes) -> ConsumedUsage:
-    """What a LocalQueue has consumed. Raises Unreadable."""
+    """Returns what a LocalQueue has consumed. Raises Unreadable."""
     found = _usage(value)
     check_times("lastUpdate", (found.last_update,))
     return found
 
 
 class UsageKeys:
-    """Writes these keys, one batch after the other, since each put names the revision of the one
-    before; what changes meanwhile waits, and only the newest of each key is written."""
+    """Writes these keys, one batch after the other, because each put names the revision before it.
+    Of changes during a write, only the newest record of each key is written."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -56,7 +55,7 @@ class UsageKeys:
         self._writing: asyncio.Task[None] | None = None
 
     def read(self, entry: Entry) -> Record:
-        """What an entry of the bucket tells. Raises Unreadable."""
+        """Returns the record in an entry of the bucket. Raises Unreadable."""
         key = names_of(entry.key)
         self._revisions[key] = max(entry.revision, self._revisions.get(key, 0))
         if entry.value is None:
@@ -64,19 +63,19 @@ class UsageKeys:
         return key, read_usage(entry.value)
 
     def write(self, records: Iterable[Record]) -> None:
-        """To be written down as soon as may be."""
+        """Writes the records as soon as possible."""
         self._waiting.update(records)
         if self._waiting and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._write(), name="usages")
 
     async def settled(self, timeout: float) -> None:
-        """What waits is written, or the time is over."""
+        """Waits until waiting records are written, or until the timeout."""
         if self._writing is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._writing, timeout)
 
     async def _write(self) -> None:
-        told = LogThrottle()
+        throttle = LogThrottle()
         while self._waiting:
             batch, self._waiting = self._waiting, {}
             try:
@@ -84,14 +83,14 @@ class UsageKeys:
                     [self._message(key, record) for key, record in batch.items()]
                 )
             except Unavailable as error:
-                if told.due(clock.monotonic()):
+                if throttle.due(clock.monotonic()):
                     log.warning("usage_not_written", error=str(error), local_queues=len(batch))
                 self._waiting = {**batch, **self._waiting}
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             for key, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, Refused):
-                    # Somebody else leads and has written: the bucket tells us what.
+                    # Another leader has written the key. Its record arrives through the bucket.
                     log.info(
                         "usage_refused", namespace=key[0], local_queue=key[1], error=str(outcome)
                     )

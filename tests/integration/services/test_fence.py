@@ -9,7 +9,7 @@ import pytest
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LeaderElector
-from admittance.scheduler.service import Shell
+from admittance.scheduler.service import SchedulerService
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest
@@ -24,7 +24,7 @@ async def test_what_a_deposed_scheduler_decides_from_its_old_picture_is_refused(
     """It sees a new workload, but neither its successor nor the quota that one gave away."""
     await fleet.start("workload-controller")
     leading = LeaderElector(bus, "scheduler", "old", ttl_seconds=1)
-    shell = Shell(bus, leading)
+    shell = SchedulerService(bus, leading)
     hears = [asyncio.create_task(task) for task in (leading.run(), shell.watch(), shell.lead())]
     decides = asyncio.create_task(shell.decide())
     await apply(bus, *queues("cq", cpu=2))

@@ -19,7 +19,7 @@ from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
-from admittance.scheduler.simulating import AT_ONCE, WAITING_MAX, Simulations
+from admittance.scheduler.simulations import AT_ONCE, WAITING_MAX, Simulations
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import joined
 from admittance.workload.conditions import Type, find, is_true

@@ -12,7 +12,7 @@ from admittance.cli.support.output import Table, aligned
 from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Protection, Room
 from admittance.events.requests import ExplainReply, FlavorVerdict, NodeStatus, NodeUsage
 from admittance.events.shapes import Grounds, PreemptedBy, Shares, Taken
-from admittance.quota.amounts import UNLIMITED
+from admittance.quota.cell import UNLIMITED
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 

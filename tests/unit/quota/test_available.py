@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from admittance.quota.amounts import UNLIMITED, minus, plus
-from admittance.quota.cell import Quota, available
+from admittance.quota.cell import UNLIMITED, Quota, available, minus, plus
 from admittance.quota.tree import Tree
 
 CPU = ("default", "cpu")

@@ -12,7 +12,7 @@ from admittance.api.meta import Condition
 from admittance.api.reading.manifest import decode_object
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.catalog import Catalog
-from admittance.quota.rules import ConflictingChecks
+from admittance.quota.required_checks import ConflictingChecks
 
 
 class Configured:

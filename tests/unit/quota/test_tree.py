@@ -6,8 +6,18 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from admittance.quota.amounts import LOWEST, UNLIMITED, minus, plus, times
-from admittance.quota.cell import Cell, Quota, available, borrow_level, potential
+from admittance.quota.cell import (
+    LOWEST,
+    UNLIMITED,
+    Cell,
+    Quota,
+    available,
+    borrow_level,
+    minus,
+    plus,
+    potential,
+    times,
+)
 from admittance.quota.tree import Tree
 
 FR = ("default", "cpu")
@@ -122,11 +132,11 @@ def test_inactive_queues_do_not_count_in_heights() -> None:
     tree = Tree()
     tree.set_queue("a", "co", one(10))
     assert tree.cohorts["co"].height == 1
-    tree.count("a", counted=False)
+    tree.set_active("a", active=False)
     assert tree.cohorts["co"].height == 0
     tree.set_cohort("co", "root", {})
     assert tree.cohorts["root"].height == 1
-    tree.count("a", counted=True)
+    tree.set_active("a", active=True)
     assert tree.cohorts["root"].height == 2
 
 

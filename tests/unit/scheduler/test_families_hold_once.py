@@ -393,7 +393,7 @@ def test_uncounted_quota_moves_with_its_queue(fair: Kin) -> None:
     policy = {"migrationConstraints": {"mode": "UpgradeOnly"}}
     fair.queue("q", "other", resourceGroups=groups(best="0", worst="0"), concurrentAdmission=policy)
     assert share_of(cohort).ratio == 0
-    assert not any(cell.is_lighter for cell in cohort.cells.values())
+    assert not any(cell.has_discount for cell in cohort.cells.values())
 
 
 def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> None:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from admittance.api.units import render
 from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan, Shortfall
-from admittance.quota.amounts import plus
+from admittance.quota.cell import plus
 from admittance.scheduling.cycle.flavor_assigner import examine
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle
 from admittance.scheduling.state.equivalence import EquivalenceClass, ScanRecord, forget_reason

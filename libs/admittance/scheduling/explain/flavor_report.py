@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from admittance.events.explanation import PreemptionVictim, Protection, Room
 from admittance.events.requests import FlavorVerdict
-from admittance.quota.amounts import plus
-from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, potential
+from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, plus, potential
 from admittance.scheduling.cycle.flavor_assigner import Verdict, examine
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.refusals import obstacle_message, shortfall

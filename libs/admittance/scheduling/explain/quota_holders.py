@@ -7,8 +7,7 @@ from itertools import islice
 from operator import itemgetter
 
 from admittance.events.explanation import Holder
-from admittance.quota.amounts import UNLIMITED
-from admittance.quota.cell import Cell, FlavorResource, is_over
+from admittance.quota.cell import UNLIMITED, Cell, FlavorResource, is_over
 from admittance.scheduling.explain.preemption_blockers import QuotaNeed, protection_rule
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.scheduler_state import SchedulerState

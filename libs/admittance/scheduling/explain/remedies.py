@@ -11,8 +11,7 @@ from admittance.api.units import render
 from admittance.events.explanation import Holder, Outlook, PreemptionVictim
 from admittance.events.requests import FlavorVerdict
 from admittance.quota.activity import inactive_because
-from admittance.quota.amounts import plus
-from admittance.quota.cell import Cell, CellNode, FlavorResource, available
+from admittance.quota.cell import Cell, CellNode, FlavorResource, available, plus
 from admittance.scheduling.explain.preemption_blockers import QuotaNeed, counted
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo

@@ -8,8 +8,7 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
-from admittance.quota.amounts import UNLIMITED, plus
-from admittance.quota.cell import Cell, FlavorResource, is_over, potential
+from admittance.quota.cell import UNLIMITED, Cell, FlavorResource, is_over, plus, potential
 from admittance.quota.tree import Node
 
 Standing = tuple[int, float]
@@ -51,7 +50,7 @@ def share_of(node: Node) -> Share:
         over = cell.usage - subtree
         # `is_over` and `is_listed`, inlined because this runs for every node above every victim.
         if over > 0 and subtree < UNLIMITED and (cell.named or cell.listed_below > 0):
-            if cell.spare or cell.lighter:
+            if cell.discount or cell.discounted_children:
                 over = max(0, over - uncounted(cell))
             borrowed[fr[1]] = borrowed.get(fr[1], 0) + over
     if not borrowed:
@@ -71,8 +70,8 @@ def share_of(node: Node) -> Share:
 def uncounted(cell: Cell) -> int:
     """The usage of the cell that does not count in shares, including usage of cells below that
     exceeds their own quota."""
-    total = cell.spare
-    for child in cell.lighter or ():
+    total = cell.discount
+    for child in cell.discounted_children or ():
         spills = child.usage - child.guaranteed
         total += max(0, spills) - max(0, spills - uncounted(child))
     return total

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from admittance.events.shapes import Grounds, Shares, Taken
-from admittance.quota.amounts import UNLIMITED, plus
-from admittance.quota.cell import available
+from admittance.quota.cell import UNLIMITED, available, plus
 from admittance.scheduling.fairsharing.shares import Standing
 from admittance.scheduling.preemption.candidates import IN_CLUSTER_QUEUE, RECLAIM_WHILE_BORROWING
 from admittance.scheduling.state.assignment import Assignment

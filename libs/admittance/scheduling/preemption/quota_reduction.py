@@ -24,8 +24,7 @@ from typing import Final, NamedTuple
 from admittance.api.units import render
 from admittance.events.facts import Revoked
 from admittance.events.shapes import Shortfall
-from admittance.quota.amounts import UNLIMITED, plus
-from admittance.quota.cell import Cell, CellNode, FlavorResource, is_over
+from admittance.quota.cell import UNLIMITED, Cell, CellNode, FlavorResource, is_over, plus
 from admittance.quota.tree import Node
 from admittance.scheduling.state import planned
 from admittance.scheduling.state.scheduler_state import SchedulerState

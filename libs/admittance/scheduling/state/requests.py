@@ -14,7 +14,7 @@ import msgspec
 from admittance.api import pod_requests as spec_needs
 from admittance.api.meta import Toleration
 from admittance.api.pods import NodeSelectorTerm
-from admittance.quota.amounts import times
+from admittance.quota.cell import times
 from admittance.quota.transform import Transformation, transformed
 
 _CACHE_MAX: Final = 8_192

@@ -264,7 +264,7 @@ class FamilyQuota(Generic[Member]):
             spare = held - self._rows.get(cell, {}).get(self.counts, 0)
         was = self._spares.get(cell, 0)
         if spare != was:
-            cell.lighten(spare - was)
+            cell.add_discount(spare - was)
             self._spares = _noted(self._spares, cell, spare)
 
 

@@ -28,7 +28,7 @@ from admittance.events.provisioning import (
 from admittance.events.reader import BROKEN
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, Taken
-from admittance.quota.amounts import UNLIMITED
+from admittance.quota.cell import UNLIMITED
 
 FAILED = "the request had failed"
 CANCELLED = "the request was cancelled"

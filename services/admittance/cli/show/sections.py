@@ -23,7 +23,7 @@ from admittance.events.requests import (
     QueuesReply,
     QueueStatus,
 )
-from admittance.quota.amounts import UNLIMITED
+from admittance.quota.cell import UNLIMITED
 
 
 def pod_sets(plain: Mapping[str, Any]) -> Table:

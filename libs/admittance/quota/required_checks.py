@@ -1,5 +1,5 @@
-"""Which admission checks a workload of a ClusterQueue has.
-Source: `docs/spec/lifecycle.md#2.2, #2.4`."""
+"""Which admission checks a workload of a ClusterQueue must pass. Source:
+`docs/spec/lifecycle.md#2.2, #2.4`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class ConflictingChecks(Exception):
 
 
 class CheckLists:
-    """The lists of one ClusterQueue: queue-wide, and per flavor. A strategy is read as those."""
+    """The checks of one ClusterQueue: for the whole queue, and per flavor. An
+    admissionChecksStrategy is read as these lists."""
 
     __slots__ = ("flavors", "wide")
 
@@ -42,11 +43,11 @@ class CheckLists:
         }
 
     def names(self) -> Iterator[str]:
-        """Every check that the queue names, each once."""
+        """Yields every check that the queue names, once."""
         yield from dict.fromkeys((*self.wide, *(c for f in self.flavors.values() for c in f)))
 
     def conflicting(self, lookup: Lookup) -> tuple[str, str] | None:
-        """Two different checks of one controller inside one list; None when there are none."""
+        """Returns two different checks of one controller in one list; None: there are none."""
         for one_list in (self.wide, *self.flavors.values()):
             pair = conflict(_known(one_list, lookup))
             if pair is not None:
@@ -55,7 +56,7 @@ class CheckLists:
 
 
 def _check(name: str, lookup: Lookup) -> AdmissionCheck:
-    # A check that is gone keeps its row, which nobody answers: the workload waits.
+    # A deleted check keeps its row in the status, so the workload waits for it.
     return lookup(name) or AdmissionCheck(metadata=ObjectMeta(name=name))
 
 
@@ -64,7 +65,7 @@ def _known(names: Iterable[str], lookup: Lookup) -> list[AdmissionCheck]:
 
 
 def conflict(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
-    """Two different checks of one controller among these; None when there are none."""
+    """Returns two different checks of one controller; None: there are none."""
     by_controller: dict[str, str] = {}
     for check in checks:
         other = by_controller.setdefault(check.spec.controller_name, check.metadata.name)
@@ -73,13 +74,13 @@ def conflict(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
     return None
 
 
-def required(
+def required_checks(
     lists: CheckLists, admission: Admission | None, lookup: Lookup
 ) -> dict[str, AdmissionCheck]:
-    """The checks of a workload with that admission; None: before any flavor is assigned.
+    """Returns the checks of a workload with that admission; None: before a flavor is assigned.
 
-    A flavor's check replaces a queue-wide one of the same controller. Raises ConflictingChecks
-    where two used flavors name different checks of one controller.
+    A flavor's check replaces a queue-wide check of the same controller. Raises ConflictingChecks if
+    two used flavors name different checks of one controller.
     """
     if admission is None:
         of_flavors = [set(names) for names in lists.flavors.values()]

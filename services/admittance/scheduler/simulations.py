@@ -1,8 +1,9 @@
-"""``admit.api.simulate``: questions what would follow, each answered by a process of its own.
+"""``admit.api.simulate``: answers what would follow from a change. Each answer comes from its own
+process.
 
-To copy everything and decide on it takes seconds where there is much of it, and in our loop nothing
-would be decided meanwhile. So another process reads the bucket by itself and decides by the same
-configuration as we do; of what it finds, nothing reaches our picture.
+Copying the bucket and deciding on the copy takes seconds, and this process would make no decisions
+meanwhile. The other process reads the bucket itself and decides with the same configuration. It
+does not change the state here.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ from admittance.workload.limits import differing, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")
 AT_ONCE: Final = 1
-"""It takes a core, and as much memory as we do."""
+"""A simulation takes a CPU core, and as much memory as this process."""
 WAITING_MAX: Final = 4
 SECONDS: Final = 120.0
-"""For one answer, with the time that it waits for others. The command waits a little longer."""
+"""Time limit for one answer, including the wait for earlier simulations. The command waits a little
+longer."""
 
 log = structlog.get_logger()
 
 
 class Simulations:
-    """Answers questions one after the other, a few of them waiting. ``program``: the arguments that
-    make Python run an errand."""
+    """Answers questions one after the other; a few may wait. ``program``: the Python arguments of
+    the simulating process."""
 
     def __init__(
         self,
@@ -55,8 +57,8 @@ class Simulations:
         self._asked = 0
 
     async def simulate(self, data: bytes, subject: str) -> Parts:
-        """The answer, in as many messages as it takes. Raises Unavailable when others ask, too, or
-        when it takes too long."""
+        """Returns the answer, in as many messages as it needs. Raises Unavailable if too many
+        requests wait, or on timeout."""
         request = msgspec.json.decode(data or b"{}", type=Simulate)
         parts = subject.split(".")
         namespace = plain(parts[3]) if len(parts) > 3 else ""
@@ -86,7 +88,7 @@ class Simulations:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=environ,
-            # Ctrl-C at the terminal is for us; we end what we started.
+            # Ctrl-C at the terminal reaches only this process, which then ends its child.
             start_new_session=True,
         )
         try:
