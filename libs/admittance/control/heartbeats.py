@@ -132,16 +132,7 @@ class Heartbeats:
                 and not _rivals_changed(before, report)
             ):
                 return None
-        status, reason, message = report
-        unmoved = before is not None and before.status == status
-        return Condition(
-            type=ACTIVE,
-            status=status,
-            reason=reason,
-            message=message,
-            last_transition_time=before.last_transition_time if before and unmoved else clock,
-            observed_generation=check.metadata.generation,
-        )
+        return _active(check, report, clock)
 
     def rivals(self, controller: str, now: float) -> tuple[str, ...]:
         """The programs that use this controller's name, if there are several: each takes requests
@@ -195,11 +186,12 @@ def active_of(check: AdmissionCheck) -> Condition | None:
     return next((one for one in check.status.conditions if one.type == ACTIVE), None)
 
 
-def with_condition(check: AdmissionCheck, condition: Condition) -> AdmissionCheck:
-    """The check with that condition, replacing the one of the same type."""
+def with_active(check: AdmissionCheck, condition: Condition | None) -> AdmissionCheck:
+    """The check with this Active condition; None: without one."""
     others = check.status.conditions if check.status is not None else ()
-    kept = tuple(one for one in others if one.type != condition.type)
-    return replace(check, status=ObjectStatus(conditions=(*kept, condition)))
+    kept = tuple(one for one in others if one.type != ACTIVE)
+    new = () if condition is None else (condition,)
+    return replace(check, status=ObjectStatus(conditions=(*kept, *new)))
 
 
 BAD_PARAMETERS: Final = "BadParametersRef"
@@ -217,28 +209,17 @@ def changed(
 ) -> AdmissionCheck | None:
     """The check with its new Active condition; None: no change. ``now``, ``written``: see
     `Heartbeats.condition`. ``coming``: keys of objects written in the same apply."""
-    new = _changed(check, objects, beats, now, clock, written, coming)
-    return None if new is None or active_of(new) == active_of(check) else new
-
-
-def _changed(
-    check: AdmissionCheck,
-    objects: Objects,
-    beats: Heartbeats,
-    now: float,
-    clock: datetime,
-    written: float | None,
-    coming: Container[str],
-) -> AdmissionCheck | None:
+    before = active_of(check)
     missing = objects.missing_parameters(check, coming)
     if missing:
-        return with_condition(check, _inactive(check, missing, clock))
-    if not reports_missing_parameters(check):
-        condition = beats.condition(check, now, clock, written)
-        return None if condition is None else with_condition(check, condition)
-    # The parameters exist now; only the heartbeats of its controller can make it inactive.
-    condition = beats.condition(_without_active(check), now, clock, None)
-    return _without_active(check) if condition is None else with_condition(check, condition)
+        same = before is not None and (before.status, before.message) == ("False", missing)
+        new = before if same else _active(check, ("False", BAD_PARAMETERS, missing), clock)
+    elif reports_missing_parameters(check):
+        # The parameters exist now; only the heartbeats of its controller can make it inactive.
+        new = beats.condition(with_active(check, None), now, clock, None)
+    else:
+        new = beats.condition(check, now, clock, written) or before
+    return None if new == before else with_active(check, new)
 
 
 def with_changed_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
@@ -261,24 +242,16 @@ def reports_missing_parameters(check: AdmissionCheck) -> bool:
     )
 
 
-def _inactive(check: AdmissionCheck, missing: str, clock: datetime) -> Condition:
+def _active(check: AdmissionCheck, report: tuple[str, str, str], clock: datetime) -> Condition:
+    """The Active condition with this status, reason and message."""
+    status, reason, message = report
     before = active_of(check)
-    unmoved = before is not None and before.status == "False"
-    if before is not None and unmoved and before.message == missing:
-        return before
+    unmoved = before is not None and before.status == status
     return Condition(
         type=ACTIVE,
-        status="False",
-        reason=BAD_PARAMETERS,
-        message=missing,
+        status=status,
+        reason=reason,
+        message=message,
         last_transition_time=before.last_transition_time if before and unmoved else clock,
         observed_generation=check.metadata.generation,
     )
-
-
-def _without_active(check: AdmissionCheck) -> AdmissionCheck:
-    """The check without its Active condition."""
-    status = check.status
-    assert status is not None, "it has a condition"
-    kept = tuple(one for one in status.conditions if one.type != ACTIVE)
-    return replace(check, status=replace(status, conditions=kept))

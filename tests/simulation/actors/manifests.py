@@ -8,7 +8,7 @@ from typing import Any, Final
 from admittance.api.meta import Condition
 from admittance.api.reading.manifest import accept, encode
 from admittance.control.controller import Controller
-from admittance.control.heartbeats import with_changed_parameters, with_condition
+from admittance.control.heartbeats import with_active, with_changed_parameters
 from admittance.control.manifest_changes import (
     PlannedWrite,
     marked,
@@ -103,7 +103,7 @@ class Manifests:
             reason="Active" if active else "ControllerLost",
             last_transition_time=self._service.process.now(),
         )
-        about = with_condition(kept.object, condition)
+        about = with_active(kept.object, condition)
         told = Applied(kind=about.kind, namespace="", name=check, outcome="changed")
         expected = self._controller.objects.expected(key)
         planned = PlannedWrite(key, about, encode(about), expected, told)

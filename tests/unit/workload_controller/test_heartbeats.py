@@ -15,7 +15,7 @@ from admittance.control.heartbeats import (
     RIVALS,
     Heartbeats,
     active_of,
-    with_condition,
+    with_active,
 )
 from admittance.events.system import CheckActive, CheckAlive
 
@@ -48,7 +48,7 @@ class Listening:
         clock = NOON + timedelta(seconds=now)
         condition = self.beats.condition(self.check, now, clock, self.written)
         if condition is not None:
-            self.check = with_condition(self.check, condition)
+            self.check = with_active(self.check, condition)
             self.written = now
             self.writes += 1
         found = active_of(self.check)
