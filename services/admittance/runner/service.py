@@ -144,7 +144,7 @@ async def _serve(
         if renewing.done():
             renewing.result()
         if not recovering.done():
-            return  # throttle to stop before it began; running jobs go on and are found again
+            return  # stopped before it began; running jobs are found again at the next start
         recovering.result()
         tasks.remove(recovering)
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
