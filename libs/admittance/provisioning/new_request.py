@@ -270,33 +270,19 @@ class RecordBuilder:
             name = request_name(meta.name, meta.uid, slot.check, attempt, force_hash=True)
         parameters = parameters_of(config, meta.annotations)
         deadline, note = self._deadline(parameters, now)
-        record = Record(
-            api_version=API,
-            kind=KIND,
-            metadata=ObjectMeta(
-                name=name,
-                namespace=slot.namespace,
-                generation=generation,
-                creation_timestamp=now,
-                owner_references=(
-                    OwnerReference(
-                        api_version=work.api_version, kind="Workload", name=meta.name, uid=meta.uid
-                    ),
-                ),
-            ),
-            spec=RecordSpec(
-                id=identity if generation == 1 else f"{identity}~{generation}",
-                workload=meta.name,
-                uid=meta.uid,
-                check=slot.check,
-                cycle=cycle,
-                attempt=attempt,
-                provisioning_class_name=config.provisioning_class_name,
-                parameters=parameters,
-                pod_sets=wanted,
-                deadline=deadline,
-            ),
+        spec = RecordSpec(
+            id=identity if generation == 1 else f"{identity}~{generation}",
+            workload=meta.name,
+            uid=meta.uid,
+            check=slot.check,
+            cycle=cycle,
+            attempt=attempt,
+            provisioning_class_name=config.provisioning_class_name,
+            parameters=parameters,
+            pod_sets=wanted,
+            deadline=deadline,
         )
+        record = _record(slot.namespace, name, spec, generation, now, work.api_version)
         return with_note(record, note, now) if note else record
 
     def _generation(
@@ -358,7 +344,7 @@ class DeletedRequestRecovery:
         elif isinstance(fact, ProvisioningRequested) and fact.id not in self._sent:
             name = self._lost_name(fact)
             if name is not None:
-                self._sent[fact.id] = _record(fact, name, at)
+                self._sent[fact.id] = _requested_record(fact, name, at)
 
     def found(self) -> list[Record]:
         """The requests that were sent and not cancelled, oldest first, without their answers."""
@@ -374,30 +360,33 @@ class DeletedRequestRecovery:
         return None
 
 
-def _record(fact: ProvisioningRequested, name: str, at: datetime) -> Record:
-    _, _, generation = fact.id.partition("~")
-    return Record(
-        api_version=API,
-        kind=KIND,
-        metadata=ObjectMeta(
-            name=name,
-            namespace=fact.namespace,
-            generation=number(generation) or 1,
-            creation_timestamp=at,
-            owner_references=(
-                OwnerReference(api_version=V1BETA2, kind="Workload", name=fact.name, uid=fact.uid),
-            ),
-        ),
-        spec=RecordSpec(
-            id=fact.id,
-            workload=fact.name,
-            uid=fact.uid,
-            check=fact.check,
-            cycle=fact.cycle,
-            attempt=fact.attempt,
-            provisioning_class_name=fact.provisioning_class,
-            parameters=dict(fact.parameters),
-            pod_sets=fact.pod_sets,
-            deadline=fact.deadline,
-        ),
+def _requested_record(fact: ProvisioningRequested, name: str, at: datetime) -> Record:
+    """The record of a request on the log."""
+    spec = RecordSpec(
+        id=fact.id,
+        workload=fact.name,
+        uid=fact.uid,
+        check=fact.check,
+        cycle=fact.cycle,
+        attempt=fact.attempt,
+        provisioning_class_name=fact.provisioning_class,
+        parameters=dict(fact.parameters),
+        pod_sets=fact.pod_sets,
+        deadline=fact.deadline,
     )
+    generation = number(fact.id.partition("~")[2]) or 1
+    return _record(fact.namespace, name, spec, generation, at, V1BETA2)
+
+
+def _record(
+    namespace: str, name: str, spec: RecordSpec, generation: int, at: datetime, owner_api: str
+) -> Record:
+    owner = OwnerReference(api_version=owner_api, kind="Workload", name=spec.workload, uid=spec.uid)
+    metadata = ObjectMeta(
+        name=name,
+        namespace=namespace,
+        generation=generation,
+        creation_timestamp=at,
+        owner_references=(owner,),
+    )
+    return Record(api_version=API, kind=KIND, metadata=metadata, spec=spec)
