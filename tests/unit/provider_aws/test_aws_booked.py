@@ -1,4 +1,4 @@
-"""What a look at EC2 makes of what we know: who has it, whose is gone, what nobody needs."""
+"""The answers, revocations and cancellations that follow from a listing of EC2."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def booked(*provisioned: str) -> TrackedReservations:
     return found
 
 
-def test_who_waits_is_answered_when_it_is_active_and_not_before() -> None:
+def test_a_waiting_request_is_answered_when_its_reservation_is_active() -> None:
     all_ = booked()
     all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
 
@@ -39,14 +39,14 @@ def test_who_waits_is_answered_when_it_is_active_and_not_before() -> None:
     assert isinstance(answer, Provisioned)
 
 
-def test_who_waits_for_what_is_gone_fails_and_may_try_again() -> None:
+def test_a_waiting_request_fails_when_its_reservation_is_gone() -> None:
     all_ = booked()
     all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
     ((_, answer),) = all_.observe([listed("a", "failed")], 1.0).answers
     assert answer == Failed("capacity reservation cr-a is failed")
 
 
-def test_what_is_not_listed_for_a_while_is_not_gone() -> None:
+def test_a_reservation_missing_for_a_short_time_is_not_gone() -> None:
     all_ = booked("b")
     all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
 
@@ -60,26 +60,26 @@ def test_what_is_not_listed_for_a_while_is_not_gone() -> None:
     ]
 
 
-def test_what_was_listed_may_be_missing_as_long_again() -> None:
+def test_a_listing_restarts_the_time_that_a_reservation_may_be_missing() -> None:
     all_ = booked("a")
     all_.observe([listed("a")], 200.0)
     assert all_.observe([], 200.0 + UNSEEN).revoked == []
     assert all_.observe([], 201.0 + UNSEEN).revoked
 
 
-def test_what_was_provisioned_is_revoked_when_it_goes_or_shrinks() -> None:
+def test_a_provisioned_reservation_is_revoked_when_it_goes_or_shrinks() -> None:
     all_ = booked("a", "b", "c")
     look = all_.observe([listed("a"), listed("b", "cancelled"), listed("c", total=1)], 1.0)
     assert [one for one, _ in look.revoked] == ["b", "c"]
 
 
-def test_a_revocation_is_not_repeated_once_it_was_said() -> None:
+def test_a_published_revocation_is_not_repeated() -> None:
     all_ = booked("a")
     all_.status_changed("key-a", said("a", "capacity_revoked"), 1.0)
     assert all_.observe([listed("a", "cancelled")], 2.0).revoked == []
 
 
-def test_what_nobody_needs_is_cancelled_whenever_it_is_listed() -> None:
+def test_reservations_of_ended_requests_are_cancelled() -> None:
     all_ = booked()
     all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
     all_.end("a", 1.0)
@@ -93,26 +93,26 @@ def test_what_nobody_needs_is_cancelled_whenever_it_is_listed() -> None:
     assert look.answers == []
 
 
-def test_what_is_cancelled_already_is_left_alone() -> None:
+def test_a_cancelled_reservation_is_not_cancelled_again() -> None:
     all_ = booked()
     all_.end("a", 1.0)
     assert all_.observe([listed("a", "cancelled"), listed("a", "expired")], 2.0).cancel == []
 
 
-def test_what_others_made_is_theirs() -> None:
-    """Another installation in the same account, of the same class; and whoever tags nothing."""
+def test_reservations_of_unknown_requests_are_left_alone() -> None:
+    """Reservations of another installation with the same class, and untagged ones."""
     look = booked().observe([listed("theirs"), Reservation("cr-x", "", "active", 1)], 1e6)
     assert look == ([], [], [])
 
 
-def test_one_that_was_taken_back_is_not_provisioned_by_an_older_status() -> None:
+def test_an_older_status_does_not_revive_a_cancelled_request() -> None:
     all_ = booked()
     all_.end("a", 1.0)
     all_.status_changed("key-a", said("a", "provisioned"), 1.0)
     assert all_.here == {}
 
 
-def test_ec2_is_looked_at_often_while_somebody_may_need_it() -> None:
+def test_ec2_is_listed_often_while_a_request_is_open() -> None:
     all_ = booked()
     assert not all_.is_busy(0.0)
     all_.begin_waiting(Booking("a", "cr-a", 2), 0.0)
@@ -126,7 +126,7 @@ def test_ec2_is_looked_at_often_while_somebody_may_need_it() -> None:
     assert not all_.is_busy(UNSEEN)
 
 
-def test_what_the_store_forgets_is_forgotten() -> None:
+def test_a_status_that_was_deleted_is_forgotten() -> None:
     all_ = booked()
     all_.status_changed("key-a", said("a", "cancelled"), 0.0)
     assert all_.over == {token_of("a")}

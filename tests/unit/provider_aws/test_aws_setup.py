@@ -1,4 +1,4 @@
-"""What is missing is said when the provider starts, in a sentence that tells what to do."""
+"""The provider names a missing package or setting when it starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from admittance.runtime.errors import SetupError
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this machine's own."""
+    """An environment without the AWS settings of this machine."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -21,19 +21,19 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_boto3_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(SetupError, match=r"pip install 'admittance\[aws\]'"):
         Ec2.connect("class")
 
 
-def test_without_a_region_it_says_which_variable_to_set() -> None:
+def test_without_a_region_the_error_names_the_variable() -> None:
     with pytest.raises(SetupError, match="AWS_DEFAULT_REGION"):
         Ec2.connect("class")
 
 
-def test_without_credentials_it_starts_and_finds_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may come later: a role that is attached, a file that is mounted."""
+def test_the_provider_starts_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials may come later, for instance with a role or a mounted file."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     ec2 = Ec2.connect("class")
     with pytest.raises(Ec2Error) as told:
@@ -41,7 +41,7 @@ def test_without_credentials_it_starts_and_finds_out(monkeypatch: pytest.MonkeyP
     assert told.value.fault is Fault.CREDENTIALS
 
 
-def test_an_endpoint_that_is_down_is_no_fault_of_the_request(
+def test_an_unreachable_endpoint_is_not_the_fault_of_the_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

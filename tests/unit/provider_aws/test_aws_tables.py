@@ -1,4 +1,4 @@
-"""What EC2 says, and what is made of it: errors, states, parameters, and how many instances."""
+"""Errors and states of EC2, parameters, and the number of instances."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: Fault) ->
         pytest.param("Strange", True, id="what we do not know rejects nobody"),
     ],
 )
-def test_only_what_surely_does_not_mend_is_failed_for_good(code: str, retryable: bool) -> None:
+def test_only_permanent_errors_fail_a_request_permanently(code: str, retryable: bool) -> None:
     answer = failed(Ec2Error(code, "told", 400))
     assert (answer.retryable, answer.message) == (retryable, f"{code}: told")
 
@@ -116,7 +116,7 @@ def a_reservation(state: str, total: int = 2) -> Reservation:
         ("unavailable", ReservationPhase.GONE),
     ],
 )
-def test_what_a_state_comes_to(state: str, standing: ReservationPhase) -> None:
+def test_the_phase_and_answer_of_a_state(state: str, standing: ReservationPhase) -> None:
     found = a_reservation(state)
     assert found.phase is standing
     match initial_answer(found):
@@ -130,7 +130,7 @@ def test_what_a_state_comes_to(state: str, standing: ReservationPhase) -> None:
     assert (revocation(found, 2) is not None) is (standing is ReservationPhase.GONE)
 
 
-def test_what_is_provisioned_can_be_named_by_node_selectors() -> None:
+def test_a_provisioned_reservation_has_details_for_node_selectors() -> None:
     answer = initial_answer(a_reservation("active"))
     assert isinstance(answer, Provisioned)
     assert dict(answer.details) == {
@@ -148,7 +148,7 @@ def test_a_reservation_that_shrinks_is_revoked() -> None:
     assert revoked.message == "capacity reservation cr-1 has 1 instances, not 2"
 
 
-def test_all_that_is_read_of_an_answer() -> None:
+def test_a_reservation_is_read_from_a_description() -> None:
     described = {
         "CapacityReservationId": "cr-1",
         "State": "active",
@@ -212,7 +212,7 @@ def created(parameters: Parameters, request_id: str = "u/c/1/1") -> dict[str, An
     )
 
 
-def test_what_is_not_said_is_left_to_ec2() -> None:
+def test_parameters_that_are_not_set_are_left_to_ec2() -> None:
     made = created(read(InstanceType="m5.large", AvailabilityZone="a", Theirs="x"))
     tags = {one["Key"]: one["Value"] for one in made.pop("TagSpecifications")[0]["Tags"]}
     assert made == {
@@ -235,7 +235,7 @@ def test_what_is_not_said_is_left_to_ec2() -> None:
     }
 
 
-def test_what_is_said_is_passed_on() -> None:
+def test_parameters_are_passed_to_ec2() -> None:
     made = created(
         read(
             InstanceType="m5.large",
@@ -255,7 +255,7 @@ def test_what_is_said_is_passed_on() -> None:
 
 
 @given(st.text(max_size=400), st.text(max_size=400))
-def test_a_request_has_one_token_that_ec2_takes(one: str, other: str) -> None:
+def test_a_request_has_one_valid_token(one: str, other: str) -> None:
     assert (token_of(one) == token_of(other)) is (one == other)
     assert len(token_of(one)) == 64
     assert token_of(one).isascii()
@@ -290,7 +290,7 @@ def pods(count: int, name: str = "main", **needs: int) -> Pods:
         pytest.param([Pods("m", 3, {"ephemeral-storage": 2**50})], 1, id="disks are set up beside"),
     ],
 )
-def test_how_many_instances_hold_the_pods(wanted: list[Pods], count: int) -> None:
+def test_the_number_of_instances_for_the_pods(wanted: list[Pods], count: int) -> None:
     assert instances(wanted, MACHINE, "m5.large") == count
 
 
@@ -309,7 +309,7 @@ def test_how_many_instances_hold_the_pods(wanted: list[Pods], count: int) -> Non
         ),
     ],
 )
-def test_why_no_number_of_instances_holds_them(wanted: Pods, told: str) -> None:
+def test_a_pod_that_is_larger_than_an_instance_is_named(wanted: Pods, told: str) -> None:
     assert instances([wanted], MACHINE, "m5.large") == TooLarge(told)
 
 
@@ -319,7 +319,7 @@ def test_why_no_number_of_instances_holds_them(wanted: Pods, told: str) -> None:
         max_size=5,
     )
 )
-def test_machines_kept_as_one_are_counted_as_one_by_one(wanted: list[Pods]) -> None:
+def test_grouped_machines_are_packed_like_single_ones(wanted: list[Pods]) -> None:
     def share(one: Pods) -> float:
         return max((much / MACHINE[name] for name, much in one.needs.items()), default=0.0)
 
@@ -337,7 +337,7 @@ def test_machines_kept_as_one_are_counted_as_one_by_one(wanted: list[Pods]) -> N
     assert instances(wanted, MACHINE, "m5.large") == max(1, len(machines))
 
 
-def test_what_an_instance_has() -> None:
+def test_the_resources_of_an_instance() -> None:
     described = {
         "VCpuInfo": {"DefaultVCpus": 96},
         "MemoryInfo": {"SizeInMiB": 1024},
@@ -360,7 +360,7 @@ def test_what_an_instance_has() -> None:
 # Settings. ---------------------------------------------------------------------------------
 
 
-def test_settings_have_defaults_and_an_argument_goes_first() -> None:
+def test_settings_have_defaults_and_an_argument_wins() -> None:
     assert AwsSettings.from_env({}) == AwsSettings()
     env = {"ADMIT_AWS_CLASS": "eu.example.com", "ADMIT_AWS_POLL_SECONDS": "2"}
     assert AwsSettings.from_env(env).provisioning_class == "eu.example.com"

@@ -1,4 +1,4 @@
-"""Why an engine is away is said with what to do about it."""
+"""The error of an unreachable engine has a remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOCKET = "unix:///run/engine.sock"
         pytest.param(TimeoutError(), "TimeoutError", id="what says nothing goes by its kind"),
     ],
 )
-def test_why_an_engine_is_away(
+def test_the_error_of_an_unreachable_engine_has_a_remedy(
     error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", SOCKET)

@@ -1,4 +1,4 @@
-"""Which containers a request needs, whether there is room, and what has become of them."""
+"""The containers that a request needs, the room for them, and which of them are lost."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def test_the_same_request_has_the_same_workers_and_another_has_others() -> None:
     assert not set(workers("a", 2)) & set(workers("b", 2))
 
 
-def test_pod_sets_whose_names_look_alike_have_workers_of_their_own() -> None:
+def test_pod_sets_with_similar_names_have_different_workers() -> None:
     found = workers_of("a", [PodGroup("x" * 63 + "1", 1, {}), PodGroup("x" * 63 + "2", 1, {})])
 
     assert isinstance(found, tuple)
     assert len({one.name for one in found}) == 2
 
 
-def test_limits_that_no_engine_takes_are_raised_to_its_least() -> None:
+def test_limits_below_the_minimum_of_engines_are_raised() -> None:
     (found,) = workers(cpu=1, memory=1000)
 
     assert (found.cpu_milli, found.memory) == (10, 6 << 20)
 
 
-def test_what_no_container_is_given_is_refused_for_good() -> None:
+def test_a_resource_that_containers_cannot_have_fails_permanently() -> None:
     found = workers_of("a", [PodGroup("main", 1, {"nvidia.com/gpu": 1, "pods": 1})])
 
     assert isinstance(found, NoRoom)
@@ -117,7 +117,7 @@ def test_room(asked: tuple[Worker, ...], used: list[ListedWorker], ever: bool | 
     assert (found.ever if found is not None else None) == ever
 
 
-def test_workers_that_ended_or_went_are_lost_and_told() -> None:
+def test_workers_that_ended_or_were_removed_are_lost() -> None:
     booked = workers(pods=3)
     there = [*running(booked[:1]), *running(booked[1:2], state="exited")]
 
@@ -129,12 +129,12 @@ def test_workers_that_ended_or_went_are_lost_and_told() -> None:
     assert "(gone)" in told
 
 
-def test_nothing_is_lost_where_nothing_is_known_to_be_booked() -> None:
+def test_no_worker_is_lost_without_booked_containers() -> None:
     assert lost({}, []) == ()
 
 
 @given(st.text(max_size=30), st.integers(0, 10**12), st.integers(0, 10**15))
-def test_what_labels_say_is_read_again(request_id: str, cpu: int, memory: int) -> None:
+def test_labels_of_a_worker_are_read_back(request_id: str, cpu: int, memory: int) -> None:
     worker = Worker("w", cpu, memory)
     listed = {
         "Id": "1",
@@ -156,11 +156,11 @@ def test_what_labels_say_is_read_again(request_id: str, cpu: int, memory: int) -
         pytest.param({"Id": "1", "Labels": {"admittance.run": "x"}}, id="a job's container"),
     ],
 )
-def test_other_containers_are_nobodys_workers(listed: dict[str, object]) -> None:
+def test_other_containers_are_not_workers(listed: dict[str, object]) -> None:
     assert worker_of(listed) is None
 
 
-def test_settings_are_read_and_their_defaults_known() -> None:
+def test_settings_are_read_and_have_defaults() -> None:
     found = DockerSettings.from_env(
         {"ADMIT_DOCKER_IMAGE": "worker:1", "ADMIT_DOCKER_COMMAND": "sleep '1 000'"}
     )
@@ -189,7 +189,7 @@ def test_settings_are_read_and_their_defaults_known() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_by_its_variable(env: dict[str, str], name: str) -> None:
+def test_a_wrong_setting_names_its_variable(env: dict[str, str], name: str) -> None:
     image = {"ADMIT_DOCKER_IMAGE": "worker"} if env else {}
     with pytest.raises(SetupError, match=name):
         DockerSettings.from_env({**image, **env})

@@ -1,4 +1,4 @@
-"""Providers whose packages are not there say which, and how to get them."""
+"""A provider without its package names the package and how to install it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.errors import SetupError
 
 
-def test_the_one_of_worker_containers_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_docker_names_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
 
     with pytest.raises(SetupError, match=r"admittance\[docker\]"):
         Engine.check()
 
 
-def test_the_one_of_a_cluster_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_kubernetes_names_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [one for one in sys.modules if one.split(".")[0] == "lightkube"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lightkube", None)

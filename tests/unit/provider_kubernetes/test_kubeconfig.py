@@ -1,4 +1,4 @@
-"""A kubeconfig of no use is told by its name, with what is wrong, in one sentence."""
+"""An unusable kubeconfig is named in one sentence with the reason."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ def cluster(**about: Any) -> str:
         ),
     ],
 )
-def test_a_kubeconfig_of_no_use_is_told(tmp_path: Path, text: str | bytes | None, why: str) -> None:
+def test_an_unusable_kubeconfig_is_named_with_the_reason(
+    tmp_path: Path, text: str | bytes | None, why: str
+) -> None:
     path = tmp_path / "config"
     if text is not None:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -116,7 +118,7 @@ def test_a_kubeconfig_of_no_use_is_told(tmp_path: Path, text: str | bytes | None
     assert "\n" not in str(told.value)
 
 
-async def test_only_what_the_context_names_has_to_make_sense(tmp_path: Path) -> None:
+async def test_only_the_selected_context_has_to_be_valid(tmp_path: Path) -> None:
     path = tmp_path / "config"
     other = {"name": "other", "context": {"cluster": "gone"}}
     clusters = [CLUSTER, {"name": "old", "cluster": {"server": 7}}]
@@ -145,10 +147,10 @@ async def test_only_what_the_context_names_has_to_make_sense(tmp_path: Path) -> 
         ),
     ],
 )
-async def test_a_program_that_logs_nobody_in_is_told_and_run_again(
+async def test_a_failing_login_program_is_reported_and_run_again(
     tmp_path: Path, user: dict[str, Any], why: str
 ) -> None:
-    """Where it ended the provider, a login that has to be renewed would."""
+    """If the provider ended, it would also end for a login that has to be renewed."""
     path = tmp_path / "config"
     program = {"apiVersion": "client.authentication.k8s.io/v1beta1", **user}
     path.write_text(config(users=[{"name": "me", "user": {"exec": program}}]))

@@ -1,4 +1,4 @@
-"""What the conditions of a ProvisioningRequest are answered as."""
+"""The status that follows from the conditions of a ProvisioningRequest."""
 
 from __future__ import annotations
 
@@ -62,14 +62,16 @@ PROVISIONED = ("Provisioned", "True", "here")
         ),
     ],
 )
-def test_what_is_answered(conditions: list[tuple[str, str, str]], wanted: Status | None) -> None:
+def test_conditions_have_a_status(
+    conditions: list[tuple[str, str, str]], wanted: Status | None
+) -> None:
     seen = seen_of(an_object(*conditions))
     assert seen is not None
 
     assert status_of(seen) == wanted
 
 
-def test_pods_are_told_the_name_in_the_cluster_and_the_details_are_handed_on() -> None:
+def test_provisioned_has_the_name_in_the_cluster_and_the_details() -> None:
     seen = seen_of(an_object(PROVISIONED, provisioningClassDetails={"group": "g7"}))
     assert seen is not None
 
@@ -81,7 +83,7 @@ def test_pods_are_told_the_name_in_the_cluster_and_the_details_are_handed_on() -
     assert found.updates() == tuple(PodSetUpdate(name=n, annotations=annotations) for n in "ab")
 
 
-def test_more_details_than_are_allowed_do_no_harm() -> None:
+def test_details_above_the_limit_are_left_out() -> None:
     seen = seen_of(
         an_object(PROVISIONED, provisioningClassDetails={f"k{i}": "v" for i in range(99)})
     )
@@ -90,7 +92,7 @@ def test_more_details_than_are_allowed_do_no_harm() -> None:
     assert len(status_of(seen).details) == 64  # type: ignore[union-attr]
 
 
-def test_a_condition_without_words_says_its_reason() -> None:
+def test_a_condition_without_a_message_gives_its_reason() -> None:
     manifest = an_object()
     manifest["status"]["conditions"] = [{"type": "Failed", "status": "True", "reason": "NoRoom"}]
     seen = seen_of(manifest)
@@ -108,11 +110,11 @@ def test_a_condition_without_words_says_its_reason() -> None:
         pytest.param({**an_object(), "status": {"conditions": [3]}}, id="odd conditions"),
     ],
 )
-def test_what_is_not_ours_is_nobodys_business(manifest: dict[str, Any]) -> None:
+def test_objects_without_our_labels_are_ignored(manifest: dict[str, Any]) -> None:
     assert seen_of(manifest) is None
 
 
-def test_capacity_that_is_still_there_is_not_over() -> None:
+def test_provisioned_capacity_has_not_ended() -> None:
     seen = seen_of(an_object(ACCEPTED, PROVISIONED))
     assert seen is not None
     assert end_of(seen) is None

@@ -1,4 +1,4 @@
-"""Names and bodies in the cluster, and what the provider is told from outside."""
+"""Names and bodies of objects in the cluster, and the settings of the provider."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(**fields: str) -> ObjectIdentity:
 
 
 @given(st.text(max_size=300), st.text(max_size=80), st.text(max_size=80))
-def test_whatever_a_workload_is_called_the_cluster_takes_the_names(
+def test_names_are_valid_in_the_cluster_for_any_workload(
     workload: str, id: str, pod_set: str
 ) -> None:
     request = request_name(workload, id)
@@ -44,7 +44,7 @@ def test_whatever_a_workload_is_called_the_cluster_takes_the_names(
         assert SUBDOMAIN.match(name)
 
 
-def test_a_name_says_whose_it_is_and_tells_attempts_cycles_and_namesakes_apart() -> None:
+def test_names_differ_by_workload_cycle_and_attempt() -> None:
     ids = ("u/c/1/1", "u/c/1/2", "u/c/2/1", "other/c/1/1", "u/c/1/1~1")
     found = {request_name("train", id) for id in ids}
 
@@ -53,13 +53,13 @@ def test_a_name_says_whose_it_is_and_tells_attempts_cycles_and_namesakes_apart()
     assert request_name("train", ids[0]) == request_name("train", ids[0])
 
 
-def test_templates_of_long_requests_stay_apart() -> None:
+def test_templates_of_long_requests_have_different_names() -> None:
     request = request_name("x" * 253, "u/c/1/1")
 
     assert template_name(request, "a") != template_name(request, "b")
 
 
-def test_a_request_refers_to_its_templates_and_says_whose_it_is() -> None:
+def test_a_request_names_its_templates_and_workload() -> None:
     about = asked()
     template = template_body(about, "main", {"spec": {"containers": []}})
     request = request_body(about, [("main", 3)], {"zone": "a"})
@@ -77,7 +77,7 @@ def test_an_id_as_a_label_is_short_enough() -> None:
     assert len(digest("u/" + "c" * 253 + "/1/1")) <= 63
 
 
-def test_nothing_said_means_the_two_classes_and_the_same_namespaces() -> None:
+def test_defaults_are_two_classes_and_equal_namespaces() -> None:
     found = KubeSettings.from_env({})
 
     assert found.classes == CLASSES
@@ -85,7 +85,7 @@ def test_nothing_said_means_the_two_classes_and_the_same_namespaces() -> None:
     assert found.only_namespace is None
 
 
-def test_namespaces_are_mapped_one_by_one_and_all_others_together() -> None:
+def test_namespaces_are_mapped_singly_or_all_others_at_once() -> None:
     found = KubeSettings.from_env({"ADMIT_KUBE_NAMESPACES": "team-a=prod-a, *=batch"})
 
     assert [found.namespace(one) for one in ("team-a", "team-b")] == ["prod-a", "batch"]
@@ -105,6 +105,6 @@ def test_namespaces_are_mapped_one_by_one_and_all_others_together() -> None:
         pytest.param("ADMIT_KUBE_SWEEP_SECONDS", "0", id="no time at all"),
     ],
 )
-def test_what_is_wrong_is_told_by_the_name_of_its_variable(name: str, value: str) -> None:
+def test_a_wrong_variable_is_named(name: str, value: str) -> None:
     with pytest.raises(SetupError, match=name):
         KubeSettings.from_env({name: value})

@@ -1,4 +1,4 @@
-"""Machines of a pool: booked all or nothing, shared by pods, never twice."""
+"""The machines of a pool are booked completely or not at all, and never twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pods(count: int, each: int = 1, **labels: str) -> list[Pods]:
     return [Pods(count, {GPU: each}, labels)]
 
 
-def test_pods_share_machines_and_what_is_left_is_for_others() -> None:
+def test_pods_of_several_bookings_share_machines() -> None:
     pool = a_pool(gpus(2))
 
     first = pool.book("a", pods(10), NOON)
@@ -46,7 +46,7 @@ def test_pods_share_machines_and_what_is_left_is_for_others() -> None:
     assert isinstance(pool.book("c", pods(6), NOON), Booking)
 
 
-def test_nothing_is_booked_unless_all_of_it_is() -> None:
+def test_either_all_pods_are_booked_or_none() -> None:
     pool = a_pool(gpus(1))
 
     pool.book("a", [Pods(1, {GPU: 8}), Pods(1, {GPU: 1})], NOON)
@@ -54,13 +54,13 @@ def test_nothing_is_booked_unless_all_of_it_is() -> None:
     assert isinstance(pool.book("b", pods(8), NOON), Booking)
 
 
-def test_what_is_booked_stays_booked_however_often_it_is_asked_for() -> None:
+def test_a_repeated_request_keeps_its_booking() -> None:
     pool = a_pool(gpus(1))
 
     assert pool.book("a", pods(8), NOON) is pool.book("a", pods(8), NOON)
 
 
-def test_a_pod_that_no_machine_holds_never_will_be_held() -> None:
+def test_a_pod_that_is_larger_than_any_machine_fails_permanently() -> None:
     pool = a_pool(gpus(4))
 
     assert pool.book("a", pods(1, 9), NOON) == NoRoom(
@@ -71,7 +71,7 @@ def test_a_pod_that_no_machine_holds_never_will_be_held() -> None:
     assert not found.ever
 
 
-def test_pods_go_where_their_labels_are() -> None:
+def test_pods_are_placed_on_machines_with_their_labels() -> None:
     pool = a_pool(gpus(1), {**gpus(1, labels={"zone": "b"}), "name": "far"})
 
     booking = pool.book("a", pods(1, zone="b"), NOON)
@@ -80,7 +80,7 @@ def test_pods_go_where_their_labels_are() -> None:
     assert [one.kind for one in booking.held] == ["far"]
 
 
-def test_only_machines_that_nobody_has_must_boot() -> None:
+def test_only_unused_machines_have_to_boot() -> None:
     pool = a_pool(gpus(2, boot=90))
     later = NOON + timedelta(seconds=100)
 
@@ -94,7 +94,7 @@ def test_only_machines_that_nobody_has_must_boot() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_machine_that_boots_for_somebody_boots_for_whoever_joins(restarted: bool) -> None:
+def test_a_second_booking_waits_for_the_same_boot(restarted: bool) -> None:
     pool = a_pool(gpus(1, boot=90))
     pool.book("a", pods(1), NOON)
     if restarted:
@@ -110,7 +110,7 @@ def test_a_machine_that_boots_for_somebody_boots_for_whoever_joins(restarted: bo
     assert third.ready_at == NOON + timedelta(seconds=90)
 
 
-def test_pods_that_need_nothing_are_freed_one_booking_after_the_other() -> None:
+def test_bookings_without_resources_are_freed_one_by_one() -> None:
     pool = a_pool(gpus(1))
     pool.book("a", [Pods(1, {})], NOON)
     pool.book("b", [Pods(1, {})], NOON)
@@ -119,14 +119,14 @@ def test_pods_that_need_nothing_are_freed_one_booking_after_the_other() -> None:
     assert pool.free("b") is not None
 
 
-def test_a_booking_ends_when_its_machines_have_been_there_for_its_time() -> None:
+def test_the_time_of_a_booking_begins_when_its_machines_are_ready() -> None:
     booking = a_pool(gpus(1, boot=90), booking=600).book("a", pods(1), NOON)
 
     assert isinstance(booking, Booking)
     assert booking.expires_at == NOON + timedelta(seconds=690)
 
 
-def test_a_pool_that_shrinks_takes_its_last_machines_away() -> None:
+def test_a_pool_that_shrinks_loses_its_last_machines() -> None:
     pool = a_pool(gpus(2))
     pool.book("a", pods(8), NOON)
     pool.book("b", pods(8), NOON)
@@ -137,7 +137,7 @@ def test_a_pool_that_shrinks_takes_its_last_machines_away() -> None:
     assert list(pool.known) == ["a"]
 
 
-def test_of_a_machine_that_has_less_the_first_keeps_its_place() -> None:
+def test_the_oldest_booking_keeps_a_machine_that_shrinks() -> None:
     pool = a_pool(gpus(1))
     pool.book("a", pods(4), NOON)
     pool.book("b", pods(4), NOON)
@@ -157,7 +157,7 @@ def test_of_a_machine_that_has_less_the_first_keeps_its_place() -> None:
         (None, "spec"),
     ],
 )
-def test_a_wrong_manifest_names_what_is_wrong(spec: Any, told: str) -> None:
+def test_an_invalid_manifest_names_the_field(spec: Any, told: str) -> None:
     with pytest.raises(BadPool, match=told):
         pool_of("rack", spec)
 

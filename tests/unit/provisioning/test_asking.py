@@ -1,4 +1,4 @@
-"""What is asked of a provider: pod sets that count, merged, with what their flavors add."""
+"""The content of a request: its pod sets, merged, with the additions of their flavors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def no_flavor(_: str) -> ResourceFlavor | None:
     return None
 
 
-def test_annotations_of_the_workload_beat_the_configs_parameters() -> None:
+def test_annotations_of_the_workload_override_parameters_of_the_config() -> None:
     """E11."""
     found = parameters_of(
         config(parameters={"zone": "a", "size": "4"}),
@@ -56,14 +56,14 @@ def test_annotations_of_the_workload_beat_the_configs_parameters() -> None:
     assert found == {"zone": "b", "size": "4"}
 
 
-def test_every_pod_set_counts_where_no_resource_is_managed() -> None:
+def test_all_pod_sets_are_requested_without_managed_resources() -> None:
     found = pod_sets_to_provision([a_pod_set()], admitted(("main", 2)), config(), no_flavor)
 
     assert [(one.name, one.count, one.names) for one in found] == [("main", 2, ("main",))]
 
 
 @pytest.mark.parametrize("where", ["requests", "limits"])
-def test_a_managed_resource_counts_in_requests_and_in_limits(where: str) -> None:
+def test_a_pod_set_is_requested_for_a_managed_resource_in_requests_or_limits(where: str) -> None:
     gpu = a_pod_set("gpu", containers=[{"name": "c", "resources": {where: {GPU: "1"}}}])
     given = admitted(("main", 2), ("gpu", 1))
 
@@ -74,7 +74,7 @@ def test_a_managed_resource_counts_in_requests_and_in_limits(where: str) -> None
     assert [(one.name, one.count) for one in found] == [("gpu", 1)]
 
 
-def test_an_init_container_may_be_the_one_that_counts() -> None:
+def test_a_pod_set_is_requested_for_a_resource_of_an_init_container() -> None:
     init = [{"name": "i", "resources": {"requests": {GPU: "1"}}}]
 
     found = pod_sets_to_provision(
@@ -87,7 +87,7 @@ def test_an_init_container_may_be_the_one_that_counts() -> None:
     assert len(found) == 1
 
 
-def test_nothing_is_asked_where_nobody_is_admitted() -> None:
+def test_no_capacity_is_requested_when_no_pod_is_admitted() -> None:
     """E1: all admitted counts are 0, or no managed resource is used."""
     assert pod_sets_to_provision([a_pod_set()], admitted(("main", 0)), config(), no_flavor) == ()
     assert pod_sets_to_provision([a_pod_set(count=0)], admitted(), config(), no_flavor) == ()
@@ -95,7 +95,7 @@ def test_nothing_is_asked_where_nobody_is_admitted() -> None:
     assert pod_sets_to_provision([a_pod_set()], admitted(("main", 2)), managed, no_flavor) == ()
 
 
-def test_a_pod_set_without_an_assignment_is_told() -> None:
+def test_a_pod_set_without_an_assignment_raises() -> None:
     with pytest.raises(IncompleteReservation, match="main"):
         pod_sets_to_provision([a_pod_set()], admitted(), config(), no_flavor)
 
@@ -116,7 +116,7 @@ def test_a_template_has_the_labels_and_tolerations_of_its_flavor() -> None:
     assert spec.tolerations == (toleration,)
 
 
-def test_limits_stand_for_requests_that_are_left_out() -> None:
+def test_missing_requests_are_filled_from_the_limits() -> None:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {GPU: "2"}}}]
 
     (found,) = pod_sets_to_provision(

@@ -1,4 +1,4 @@
-"""What a provider says, in any order, and what its check makes of it."""
+"""The verdicts that follow from answers of a provider, in any order."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def config(limit: int = 1, **fields: Any) -> ProvisioningRequestConfigSpec:
     )
 
 
-def test_a_request_that_nobody_has_answered_is_pending_without_a_message() -> None:
+def test_a_request_without_an_answer_is_pending_without_a_message() -> None:
     assert verdict_of_request(a_record(), config(), admitted=False) == CheckVerdict("Pending", "")
 
 
-def test_an_accepted_one_is_pending_with_what_the_provider_says() -> None:
+def test_an_accepted_request_is_pending_with_the_message_of_the_provider() -> None:
     record = said(a_record(), facts.Accepted, message="in about 4 minutes")
 
     assert verdict_of_request(record, config(), admitted=False) == CheckVerdict(
@@ -72,7 +72,7 @@ def test_an_accepted_one_is_pending_with_what_the_provider_says() -> None:
     )
 
 
-def test_a_provisioned_one_is_ready_and_every_pod_set_is_told_where() -> None:
+def test_a_provisioned_request_is_ready_with_updates_for_all_pod_sets() -> None:
     """E2: one update for each pod set, merged or not; a detail that is missing is left out."""
     updates = ProvisioningPodSetUpdates(
         node_selector=(
@@ -93,7 +93,7 @@ def test_a_provisioned_one_is_ready_and_every_pod_set_is_told_where() -> None:
     )
 
 
-def test_a_provider_may_say_by_which_name_pods_find_their_capacity() -> None:
+def test_annotations_of_the_provider_win() -> None:
     theirs = (PodSetUpdate(name="a", annotations={CONSUME: "train-3f"}),)
     record = said(a_record(), facts.Provisioned, pod_set_updates=theirs)
 
@@ -118,7 +118,7 @@ LONG = {str(number): "x" * 30_000 for number in range(8)}
         ),
     ],
 )
-def test_a_status_that_would_fit_into_no_record_changes_nothing(
+def test_a_status_that_makes_the_record_too_large_changes_nothing(
     fields: dict[str, Any], sentence: str
 ) -> None:
     record = a_record()
@@ -131,8 +131,8 @@ def test_a_status_that_would_fit_into_no_record_changes_nothing(
     assert taken.ignored.startswith(sentence)
 
 
-def test_capacity_whose_pods_could_not_be_told_is_given_back() -> None:
-    """The details fit; but every pod set is told them."""
+def test_updates_that_are_too_long_reject_the_workload() -> None:
+    """The details fit into the answer, but each pod set gets a copy of them."""
     details = {"group": "x" * 30_000, "rack": "y" * 30_000}
     wanted = tuple(
         NodeSelectorUpdate(key=f"{one}-{n}", value_from_provisioning_class_detail=one)
@@ -149,8 +149,8 @@ def test_capacity_whose_pods_could_not_be_told_is_given_back() -> None:
     assert "podSetUpdates: 240," in found.message
 
 
-def test_capacity_whose_detail_is_no_value_of_a_label_is_given_back() -> None:
-    """What the check says of it would not be heard, and the workload would wait for ever."""
+def test_a_detail_that_is_not_a_label_value_rejects_the_workload() -> None:
+    """The verdict would be refused, and the workload would never start."""
     selector = NodeSelectorUpdate(key="rack", value_from_provisioning_class_detail="rack")
     updates = ProvisioningPodSetUpdates(node_selector=(selector,))
     record = said(a_record(), facts.Provisioned, details={"rack": "row 7!"})
@@ -185,7 +185,7 @@ def test_a_failure_is_retried_as_often_as_the_strategy_says(
     assert verdict_of_request(record, config(limit), admitted=False) == wanted
 
 
-def test_a_failure_that_nothing_will_mend_rejects_at_once() -> None:
+def test_a_permanent_failure_rejects_at_once() -> None:
     record = said(a_record(), facts.ProvisioningFailed, message="no such type", retryable=False)
 
     found = verdict_of_request(record, config(9), admitted=False)
@@ -193,7 +193,7 @@ def test_a_failure_that_nothing_will_mend_rejects_at_once() -> None:
     assert found == CheckVerdict("Rejected", "no such type")
 
 
-def test_a_provider_may_say_itself_when_to_ask_again() -> None:
+def test_the_delay_of_the_provider_wins() -> None:
     record = said(a_record(), facts.ProvisioningFailed, message="busy", retry_after=7)
 
     found = verdict_of_request(record, config(), admitted=False)
@@ -205,8 +205,8 @@ def test_a_provider_may_say_itself_when_to_ask_again() -> None:
 @pytest.mark.parametrize(
     "delay", [pytest.param(-5, id="before now"), pytest.param(2**31, id="longer than can be told")]
 )
-def test_a_delay_that_is_none_is_left_out_and_the_failure_counts(delay: int) -> None:
-    """The check could be told no such delay, and would end for all requests."""
+def test_an_invalid_delay_is_left_out_and_the_failure_counts(delay: int) -> None:
+    """No verdict can have such a delay."""
     record = said(a_record(), facts.ProvisioningFailed, message="busy", retry_after=delay)
 
     (note,) = record.status.notes
@@ -220,7 +220,7 @@ def test_a_delay_that_is_none_is_left_out_and_the_failure_counts(delay: int) -> 
     )
 
 
-def test_delays_double_up_to_the_most() -> None:
+def test_delays_double_up_to_the_limit() -> None:
     strategy = ProvisioningRetryStrategy()
 
     assert [delay_seconds(n, strategy) for n in range(1, 8)] == [60, 120, 240, 480, 960, 1800, 1800]
@@ -263,7 +263,7 @@ def test_revoked_capacity_rejects_before_and_after_the_admission(admitted: bool)
         ),
     ],
 )
-def test_an_answer_that_contradicts_an_end_changes_nothing(
+def test_an_answer_after_a_final_one_changes_nothing(
     first: type[facts.ProvisioningStatus], then: type[facts.ProvisioningStatus], wanted: State
 ) -> None:
     assert said(said(a_record(), first), then).status.state is wanted
@@ -276,7 +276,7 @@ def test_an_answer_with_a_lower_seq_is_old() -> None:
     assert said(record, facts.Provisioned, seq=6).status.state is State.PROVISIONED
 
 
-def test_an_answer_about_another_request_is_told_so() -> None:
+def test_an_answer_to_another_request_is_ignored() -> None:
     fact = facts.Provisioned(**ME, id="u/capacity/1/9")
 
     found = apply_status(a_record(), fact, NOON)
@@ -285,7 +285,7 @@ def test_an_answer_about_another_request_is_told_so() -> None:
     assert "u/capacity/1/9" in found.ignored
 
 
-def test_nothing_counts_once_the_request_was_taken_back() -> None:
+def test_answers_to_a_cancelled_request_are_ignored() -> None:
     record = a_record()
     record = replace(record, status=replace(record.status, cancelled="Evicted"))
 
@@ -302,7 +302,7 @@ KINDS = [
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 9)), max_size=12))
-def test_what_is_said_twice_changes_nothing_the_second_time(
+def test_a_repeated_answer_changes_nothing(
     story: list[tuple[type[facts.ProvisioningStatus], int]],
 ) -> None:
     record = a_record()

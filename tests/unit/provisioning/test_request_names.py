@@ -19,13 +19,13 @@ def test_a_long_name_is_cut_before_its_attempt() -> None:
     assert name != request_name("t" * 250, "u", "capacity", 13)
 
 
-def test_two_checks_of_a_long_name_are_told_apart() -> None:
+def test_long_names_of_two_checks_differ() -> None:
     names = {request_name("t" * 250, "u", check, 1) for check in ("one", "two")}
 
     assert len(names) == 2
 
 
-def test_hyphens_make_no_two_requests_one_where_the_hash_is_asked_for() -> None:
+def test_the_hash_distinguishes_requests_with_equal_plain_names() -> None:
     one = request_name("a-b", "u1", "c", 1, force_hash=True)
     other = request_name("a", "u2", "b-c", 1, force_hash=True)
 
@@ -41,7 +41,7 @@ def test_a_cut_name_ends_in_its_hash_and_attempt(workload: str) -> None:
     assert "--" not in name[-9:]
 
 
-def test_an_id_tells_workload_check_cycle_and_attempt() -> None:
+def test_an_id_names_workload_check_cycle_and_attempt() -> None:
     assert request_id("u", "capacity", 4, 2) == "u/capacity/4/2"
 
 

@@ -1,4 +1,4 @@
-"""Whatever a provider says that can be decoded: the check goes on, for everybody."""
+"""The check continues after any answer that can be decoded."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CLASSES = st.one_of(st.just("class"), st.just("class"), TEXTS.filter(bool))
 
 
 class Told(Story):
-    """A story whose steps are made the messages that they would be on the bus."""
+    """A story that also encodes the messages of its steps."""
 
     def __init__(self) -> None:
         selector = NodeSelectorUpdate(key="rack", value_from_provisioning_class_detail="Rack")
@@ -79,7 +79,7 @@ class Told(Story):
         self.reserved()
 
     def hears(self, word: str, provisioning_class: str, payload: bytes) -> bool:
-        """Whether anybody could read it."""
+        """Applies the message; returns whether it could be decoded."""
         subject = f"admit.provisioning.{word}.{token(provisioning_class)}.ns.train"
         try:
             fact = decode(subject, payload)
@@ -129,8 +129,8 @@ def nested(levels: int, **more: Any) -> bytes:
     return whole.replace(b'"deep"', b"[" * levels + b"]" * levels)
 
 
-def test_an_answer_as_deep_as_can_be_decoded_ends_nothing() -> None:
-    """Whoever writes it again stands deeper than whoever has read it."""
+def test_the_deepest_answer_that_can_be_decoded_is_applied() -> None:
+    """Encoding needs more levels of recursion than decoding."""
     told = Told()
     read = [told.hears("provisioned", "class", nested(levels)) for levels in range(1000)]
     assert read[DEEP_MAX - 6]
@@ -138,20 +138,20 @@ def test_an_answer_as_deep_as_can_be_decoded_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize("subject", ["provisioning.provisioned", "check.reported"])
-def test_what_is_deeper_than_anybody_needs_is_not_read(subject: str) -> None:
+def test_a_message_that_is_nested_too_deep_is_undecodable(subject: str) -> None:
     with pytest.raises(Undecodable, match="podSetUpdates: more than 16 levels deep"):
         decode(f"admit.{subject}.class.ns.train", nested(50, check="c", cycle=1, state="Ready"))
 
 
 @pytest.mark.parametrize("name", ODD_TEXTS[2:4])
-def test_a_class_that_is_no_text_is_not_read(name: str) -> None:
-    """A subject may hold what no JSON can."""
+def test_a_class_that_is_not_text_is_undecodable(name: str) -> None:
+    """A subject may have characters that JSON cannot have."""
     assert not Told().hears("provisioned", name, said({"id": "u/capacity/1/1"}))
 
 
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("odd", [token(one) for one in ODD_TEXTS[2:4]])
-def test_why_a_subject_is_nobodys_can_be_written_down(odd: str, place: int) -> None:
+def test_the_error_about_an_invalid_subject_can_be_encoded(odd: str, place: int) -> None:
     """In a log, and in a dead letter."""
     names = ["class", "ns", "train"]
     names[place] = odd
@@ -160,6 +160,6 @@ def test_why_a_subject_is_nobodys_can_be_written_down(odd: str, place: int) -> N
     assert encode(str(caught.value))
 
 
-def test_what_is_read_can_be_written_again() -> None:
+def test_a_decoded_fact_can_be_encoded() -> None:
     fact = decode("admit.provisioning.failed.class.ns.train", said({"id": "x", "seq": 10**400}))
     assert encode(fact)

@@ -1,4 +1,4 @@
-"""A booking that has expired is of no use to who has not started, whatever he waits for."""
+"""An expired booking is of no use to a workload that has not started."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from unit.provisioning_check.test_requests_follow import Story
 
 
 @pytest.mark.parametrize("kind", [facts.BookingExpired, facts.ProvisioningFailed])
-def test_who_has_passed_all_checks_and_is_not_admitted_yet_is_retried(
+def test_an_expired_booking_retries_a_workload_that_is_not_admitted(
     kind: type[facts.ProvisioningStatus],
 ) -> None:
-    """Such as a variant whose sibling has to stop before."""
+    """For instance a variant that waits until another variant has stopped."""
     story = Story()
     story.reserved()
     story.says(facts.Provisioned)

@@ -1,4 +1,4 @@
-"""A request that somebody wants deleted is taken back, and made anew where it is waited for."""
+"""A request that a user deletes is cancelled, and made again if it is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builders import NOON
 
 
 def delete(story: Story) -> None:
-    """Marks the request, as `admit delete` does."""
+    """Marks the request like `admit delete`."""
     ((name, (record, _)),) = story.bucket.items()
     marked = replace(record, metadata=replace(record.metadata, deletion_timestamp=NOON))
     story.revision += 1
@@ -27,7 +27,7 @@ def reasons(story: Story) -> list[str]:
 
 
 @pytest.mark.parametrize("answered", [None, facts.Accepted], ids=["not answered", "accepted"])
-def test_what_is_waited_for_is_taken_back_and_asked_for_anew(
+def test_a_deleted_request_is_made_again_while_the_workload_waits(
     answered: type[facts.ProvisioningStatus] | None,
 ) -> None:
     story = Story()
@@ -48,8 +48,8 @@ def test_what_is_waited_for_is_taken_back_and_asked_for_anew(
     assert story.last[0] == "Ready"
 
 
-def test_once_the_check_is_ready_it_is_freed_and_gone() -> None:
-    """E9: the job runs on, and nothing is made anew."""
+def test_a_deleted_request_is_not_made_again_when_the_check_is_ready() -> None:
+    """E9: the job continues."""
     story = Story()
     story.reserved()
     story.says(facts.Provisioned)
@@ -64,7 +64,7 @@ def test_once_the_check_is_ready_it_is_freed_and_gone() -> None:
     assert len(story.told) == told
 
 
-def test_one_that_was_taken_back_goes_and_its_id_is_not_used_again() -> None:
+def test_the_id_of_a_deleted_cancelled_request_is_not_used_again() -> None:
     story = Story()
     story.reserved()
     story.core.observed.config("config", None)
@@ -81,7 +81,7 @@ def test_one_that_was_taken_back_goes_and_its_id_is_not_used_again() -> None:
     assert first.id != second.id
 
 
-def test_whoever_takes_over_finishes_a_deletion() -> None:
+def test_a_new_leader_finishes_a_deletion() -> None:
     story = Story()
     story.reserved()
     ((name, (record, revision)),) = story.bucket.items()

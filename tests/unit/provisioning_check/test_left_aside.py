@@ -1,4 +1,4 @@
-"""What cannot be done for one request is told, and is in nobody else's way."""
+"""A step that cannot succeed is noted and does not block other requests."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def is_retry(step: Step) -> bool:
     return step.report is not None and step.report.verdict.state == "Retry"
 
 
-def test_a_verdict_that_cannot_be_told_is_noted_and_not_tried_for_ever() -> None:
+def test_a_verdict_that_cannot_be_reported_is_noted_and_tried_once() -> None:
     story = Troubled(is_retry)
     story.reserved()
 
@@ -87,7 +87,7 @@ def test_a_verdict_that_cannot_be_told_is_noted_and_not_tried_for_ever() -> None
     assert not story.told
 
 
-def test_what_was_left_aside_goes_on_once_there_is_something_else_to_be_done() -> None:
+def test_a_blocked_slot_continues_when_another_step_follows() -> None:
     story = Troubled(is_retry)
     story.reserved()
     story.says(facts.ProvisioningFailed, message="none")
@@ -99,7 +99,7 @@ def test_what_was_left_aside_goes_on_once_there_is_something_else_to_be_done() -
     assert story.last == ("Rejected", "none", None)
 
 
-def test_what_cannot_be_asked_is_told_beside_the_check() -> None:
+def test_a_request_that_cannot_be_sent_is_noted_on_the_check() -> None:
     story = Troubled(lambda step: step.fact is not None)
 
     story.reserved()
@@ -109,7 +109,7 @@ def test_what_cannot_be_asked_is_told_beside_the_check() -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_where_not_even_that_can_be_said_it_comes_to_rest(kept: bool) -> None:
+def test_a_slot_rests_when_not_even_the_note_can_be_written(kept: bool) -> None:
     story = Troubled(lambda step: step.fact is None or not kept)
 
     story.reserved()
@@ -124,7 +124,7 @@ def test_where_not_even_that_can_be_said_it_comes_to_rest(kept: bool) -> None:
 BROKEN = msgspec.Raw(b'{"podSets": 7}')
 
 
-def test_a_workload_that_nobody_can_read_is_in_no_other_ones_way() -> None:
+def test_an_unreadable_workload_does_not_block_others() -> None:
     story = Troubled()
     story.reserved()
     assert story.work is not None
@@ -145,7 +145,7 @@ def test_a_workload_that_nobody_can_read_is_in_no_other_ones_way() -> None:
     assert [one.id for one in story.asked] == ["u/capacity/1/1", "o/capacity/1/1"]
 
 
-def test_a_request_whose_workload_nobody_can_read_any_more_has_a_note() -> None:
+def test_a_request_of_an_unreadable_workload_gets_a_note() -> None:
     story = Troubled()
     story.reserved()
     assert story.work is not None
@@ -159,8 +159,8 @@ def test_a_request_whose_workload_nobody_can_read_any_more_has_a_note() -> None:
     assert len(story.troubles) == 1
 
 
-def test_without_anybody_to_tell_what_cannot_be_decided_is_raised() -> None:
-    """So that no test takes a bug for a workload that is odd."""
+def test_without_an_error_handler_a_decision_raises() -> None:
+    """Otherwise a test could take a bug for an odd workload."""
     story = Story()
     story.reserved()
     assert story.work is not None
@@ -230,7 +230,7 @@ def test_a_heartbeat_of_an_undecodable_class_is_ignored() -> None:
         pytest.param({"cycle": "one"}, id="a cycle that is no number"),
     ],
 )
-def test_a_record_that_was_written_by_hand_and_is_none_is_as_if_it_were_deleted(
+def test_an_unreadable_record_counts_as_deleted(
     value: dict[str, Any],
 ) -> None:
     story = Story()
@@ -244,7 +244,7 @@ def test_a_record_that_was_written_by_hand_and_is_none_is_as_if_it_were_deleted(
     assert _record_of(entry._replace(value=msgspec.json.encode(whole))) is not None
 
 
-def test_a_note_can_be_written_whatever_it_quotes() -> None:
+def test_a_note_with_invalid_unicode_can_be_encoded() -> None:
     story = Troubled(is_retry)
     story.reserved()
     ((record, _),) = story.bucket.values()

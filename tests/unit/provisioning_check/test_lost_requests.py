@@ -1,4 +1,4 @@
-"""What somebody deleted behind the back of the check: freed, or asked for anew, from the log."""
+"""Records that were deleted by hand are cancelled or written again."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def lose(story: Story) -> None:
 
 
 def recovered(story: Story) -> list[str]:
-    """The ids that somebody who takes over finds on the log."""
+    """The ids that a new leader recovers from the log."""
     recovering = DeletedRequestRecovery({("ns", NAME)})
     for fact in story.said:
         recovering.read(fact, NOON)
     return [one.spec.id for one in recovering.found()]
 
 
-def test_what_was_freed_is_not_written_again_when_it_is_wanted_after_all() -> None:
-    """Its provider was told, and books nothing for that id any more."""
+def test_a_lost_request_that_was_cancelled_gets_another_id() -> None:
+    """Its provider has the cancellation and books nothing for that id any more."""
     story = Story()
     story.reserved()
     lose(story)
@@ -141,7 +141,7 @@ def test_a_request_that_is_marked_for_deletion_and_lost_is_made_anew() -> None:
     assert story.bucket[NAME][0].spec.id == second.id
 
 
-def test_the_log_tells_what_was_asked_for_and_not_taken_back() -> None:
+def test_the_log_has_the_requests_that_were_not_cancelled() -> None:
     story = Story()
     story.reserved()
     story.configure(parameters={"zone": "b"})
@@ -160,7 +160,7 @@ def test_the_log_tells_what_was_asked_for_and_not_taken_back() -> None:
     assert recovering.found() == []
 
 
-def test_a_request_of_another_name_is_nobody_that_was_lost() -> None:
+def test_a_request_of_another_name_is_not_recovered() -> None:
     story = Story()
     story.reserved()
     ((record, _),) = story.bucket.values()

@@ -1,4 +1,4 @@
-"""What was said or asked and does not count is noted beside the request, where people look."""
+"""Answers and parameters that do not count are noted on the request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def foreign(story: Story, **fields: Any) -> bool:
     return story.core.has_foreign_id(facts.Provisioned(namespace="ns", name="train", **told))
 
 
-def test_an_answer_whose_uid_is_another_ones_does_not_count() -> None:
+def test_an_answer_with_another_uid_does_not_count() -> None:
     story = Story()
     story.reserved()
 
@@ -43,14 +43,14 @@ def test_an_answer_without_a_uid_counts() -> None:
     assert story.last[0] == "Ready"
 
 
-def test_an_answer_about_a_namesake_of_earlier_is_merely_late() -> None:
+def test_an_answer_to_an_earlier_workload_of_the_name_is_late() -> None:
     story = Story()
     story.reserved()
 
     assert not foreign(story, id="before/capacity/1/1", uid="before")
 
 
-def test_updates_of_pod_sets_that_were_not_asked_for_are_left_out_and_noted() -> None:
+def test_updates_of_unknown_pod_sets_are_left_out_and_noted() -> None:
     story = Story()
     story.reserved()
     updates = tuple(
@@ -70,7 +70,7 @@ def test_updates_of_pod_sets_that_were_not_asked_for_are_left_out_and_noted() ->
 
 
 @pytest.mark.parametrize("written", ["tomorrow", "-5", "0", "", "1.5", " 7", "\u0667"])
-def test_a_time_that_is_none_is_noted_and_the_default_holds(written: str) -> None:
+def test_an_invalid_time_limit_is_noted_and_the_default_holds(written: str) -> None:
     story = Story(patience=30, parameters={"ValidUntilSeconds": written})
 
     story.reserved()
@@ -83,7 +83,7 @@ def test_a_time_that_is_none_is_noted_and_the_default_holds(written: str) -> Non
     ]
 
 
-def test_a_time_that_is_none_is_noted_where_nothing_ends_a_request() -> None:
+def test_an_invalid_time_limit_is_noted_without_a_default() -> None:
     story = Story(parameters={"ValidUntilSeconds": "tomorrow"})
 
     story.reserved()

@@ -1,4 +1,4 @@
-"""A provider that has begun anew is asked what became of its requests, however fast it was."""
+"""A provider that has restarted is queried for its requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from admittance.provisioning.observed_state import INSTANCES_MAX, ProviderHeartb
 from builders import NOON
 
 
-def test_who_begins_anew_within_three_heartbeats_is_asked() -> None:
+def test_a_provider_that_restarts_within_three_heartbeats_is_queried() -> None:
     providing = ProviderHeartbeats(10.0)
     first = ProviderAlive(instance="a", since=NOON)
     assert providing.hear("class", first, 0.0)
@@ -20,14 +20,14 @@ def test_who_begins_anew_within_three_heartbeats_is_asked() -> None:
     assert not providing.hear("class", later, 20.0)
 
 
-def test_replicas_that_take_turns_with_their_heartbeats_are_asked_once_each() -> None:
+def test_replicas_with_alternating_heartbeats_are_queried_once_each() -> None:
     providing = ProviderHeartbeats(10.0)
     replicas = [ProviderAlive(instance=name, since=NOON) for name in "ab"]
     assert [providing.hear("class", one, 0.0) for one in replicas] == [True, True]
     assert [providing.hear("class", one, 1.0) for one in replicas] == [False, False]
 
 
-def test_who_does_not_tell_when_it_began_is_asked_when_it_was_away() -> None:
+def test_a_provider_without_a_start_time_is_queried_after_silence() -> None:
     providing = ProviderHeartbeats(10.0)
     assert providing.hear("class", ProviderAlive(), 0.0)
     assert not providing.hear("class", ProviderAlive(), 29.0)

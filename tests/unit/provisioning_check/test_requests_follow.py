@@ -1,4 +1,4 @@
-"""Every reservation that needs capacity has one request, and nothing else has any."""
+"""Each reservation that needs capacity has exactly one request."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Story:
         return answer.state, answer.message, answer.after
 
 
-def test_nothing_is_asked_before_there_is_a_reservation() -> None:
+def test_no_capacity_is_requested_before_the_reservation() -> None:
     """E1."""
     story = Story()
     story.reserved()
@@ -188,7 +188,7 @@ def test_nothing_is_asked_before_there_is_a_reservation() -> None:
     assert not story.told
 
 
-def test_nothing_is_asked_where_no_managed_resource_is_used() -> None:
+def test_no_capacity_is_requested_without_a_managed_resource() -> None:
     """E1."""
     story = Story(managed_resources=("example.com/other",))
 
@@ -198,7 +198,7 @@ def test_nothing_is_asked_where_no_managed_resource_is_used() -> None:
     assert story.last == ("Ready", NOT_NEEDED, None)
 
 
-def test_a_reservation_is_asked_for_once_and_its_record_comes_first() -> None:
+def test_a_request_is_stored_before_it_is_sent_and_sent_once() -> None:
     story = Story(parameters={"zone": "a"})
 
     story.reserved()
@@ -210,7 +210,7 @@ def test_a_reservation_is_asked_for_once_and_its_record_comes_first() -> None:
     assert list(story.bucket) == ["train-capacity-1"]
 
 
-def test_what_is_open_is_said_again_after_a_restart_and_nothing_else_is() -> None:
+def test_only_open_requests_are_sent_again_after_a_restart() -> None:
     """E14: the provider acts once for each id."""
     story = Story()
     story.reserved()
@@ -237,7 +237,7 @@ def test_provisioned_capacity_makes_the_check_ready() -> None:
     assert [one.name for one in story.told[-1].verdict.updates] == ["main"]
 
 
-def test_a_failure_asks_for_a_retry_and_frees_what_was_asked() -> None:
+def test_a_failure_reports_retry_and_cancels_the_request() -> None:
     """E3: the next attempt has the next number."""
     story = Story()
     story.reserved()
@@ -255,8 +255,8 @@ def test_a_failure_asks_for_a_retry_and_frees_what_was_asked() -> None:
     assert story.last[0] == "Ready"
 
 
-def test_what_was_told_before_something_of_unknown_fate_is_told_again() -> None:
-    """The row may show what nobody knows to be there."""
+def test_a_verdict_is_reported_again_after_a_failed_report() -> None:
+    """The row may already show the verdict of the failed report."""
     story = Story()
     story.reserved()
     story.says(facts.Accepted, message="soon")
@@ -284,7 +284,7 @@ def test_the_last_failure_rejects() -> None:
     assert story.last == ("Rejected", "none", None)
 
 
-def test_a_running_workload_keeps_its_booking_but_for_a_revocation() -> None:
+def test_only_a_revocation_ends_the_booking_of_a_running_workload() -> None:
     """E6, E7."""
     story = Story()
     story.reserved()
@@ -299,7 +299,7 @@ def test_a_running_workload_keeps_its_booking_but_for_a_revocation() -> None:
     assert story.last == ("Rejected", "sold", None)
 
 
-def test_other_parameters_replace_a_request_that_is_open() -> None:
+def test_changed_parameters_replace_an_open_request() -> None:
     """E8: the same attempt, another id."""
     story = Story(parameters={"zone": "a"})
     story.reserved()
@@ -327,7 +327,7 @@ def named(story: Story, config: str, **spec: Any) -> None:
     story.settle()
 
 
-def test_another_config_that_the_check_names_replaces_a_request_that_is_open() -> None:
+def test_another_config_of_the_check_replaces_an_open_request() -> None:
     """E8."""
     story = Story()
     story.reserved()
@@ -339,7 +339,7 @@ def test_another_config_that_the_check_names_replaces_a_request_that_is_open() -
     assert (second.attempt, second.provisioning_class) == (1, "rack")
 
 
-def test_what_is_ready_stays_whatever_config_the_check_names() -> None:
+def test_another_config_of_the_check_keeps_a_provisioned_request() -> None:
     """E8."""
     story = Story()
     story.reserved()
@@ -352,7 +352,7 @@ def test_what_is_ready_stays_whatever_config_the_check_names() -> None:
     assert not story.freed
 
 
-def test_a_missing_config_ends_the_request_and_says_so() -> None:
+def test_a_missing_config_cancels_the_request_with_a_message() -> None:
     """E8: and when it comes back, capacity is asked for again."""
     story = Story()
     story.reserved()
@@ -368,7 +368,7 @@ def test_a_missing_config_ends_the_request_and_says_so() -> None:
     assert story.asked[0].id != story.asked[1].id
 
 
-def test_a_provider_that_is_down_takes_nothing_back_and_the_row_stays() -> None:
+def test_a_provider_that_is_down_changes_no_request_and_no_row() -> None:
     """E14: the AdmissionCheck says so, once for all who wait."""
     story = Story()
     story.reserved()
@@ -386,8 +386,8 @@ def test_a_provider_that_is_down_takes_nothing_back_and_the_row_stays() -> None:
     assert len(story.told) == 1
 
 
-def test_a_request_deleted_by_hand_is_not_made_anew_once_it_is_ready() -> None:
-    """E9: what it had booked is freed, since nobody would know of it later."""
+def test_a_record_deleted_by_hand_is_cancelled_when_the_check_is_ready() -> None:
+    """E9: its booking is freed, because no record of it is left."""
     story = Story()
     story.reserved()
     story.says(facts.Provisioned)
@@ -402,7 +402,7 @@ def test_a_request_deleted_by_hand_is_not_made_anew_once_it_is_ready() -> None:
     assert not story.bucket
 
 
-def test_a_request_deleted_by_hand_is_written_again_while_it_is_waited_for() -> None:
+def test_a_record_deleted_by_hand_is_written_again_while_it_is_needed() -> None:
     story = Story()
     story.reserved()
     story.says(facts.Accepted, message="soon")
@@ -419,7 +419,7 @@ def test_a_request_deleted_by_hand_is_written_again_while_it_is_waited_for() -> 
     assert not story.freed
 
 
-def test_whatever_ends_the_reservation_ends_the_request() -> None:
+def test_a_request_ends_with_its_reservation() -> None:
     """E10."""
     for end in ("Evicted", "Finished", "gone"):
         story = Story()
@@ -435,8 +435,8 @@ def test_whatever_ends_the_reservation_ends_the_request() -> None:
         assert not story.bucket, end
 
 
-def test_a_crash_between_the_steps_leaves_nothing_booked() -> None:
-    """Whoever takes over finds the record that is taken back, and tells the provider."""
+def test_a_crash_between_two_steps_leaks_no_booking() -> None:
+    """The next leader finds the cancelled record and sends the cancellation."""
     story = Story()
     story.reserved()
     record, revision = story.bucket["train-capacity-1"]
@@ -450,7 +450,7 @@ def test_a_crash_between_the_steps_leaves_nothing_booked() -> None:
     assert not story.bucket
 
 
-def test_silence_until_the_deadline_counts_as_a_failure() -> None:
+def test_no_answer_until_the_deadline_is_a_failure() -> None:
     story = Story(patience=30)
     story.reserved()
     assert story.core.next_deadline() == NOON + timedelta(seconds=30)
@@ -467,7 +467,7 @@ def test_silence_until_the_deadline_counts_as_a_failure() -> None:
     )
 
 
-def test_the_parameters_may_tell_how_long_a_provider_may_try() -> None:
+def test_a_parameter_sets_the_deadline() -> None:
     story = Story(parameters={"ValidUntilSeconds": "7"})
 
     story.reserved()
@@ -475,7 +475,7 @@ def test_the_parameters_may_tell_how_long_a_provider_may_try() -> None:
     assert story.asked[0].deadline == NOON + timedelta(seconds=7)
 
 
-def test_an_answer_about_nothing_of_ours_is_told_so() -> None:
+def test_an_answer_to_an_unknown_request_is_ignored() -> None:
     story = Story()
     story.reserved()
 
@@ -483,7 +483,7 @@ def test_an_answer_about_nothing_of_ours_is_told_so() -> None:
     assert not story.told
 
 
-def test_a_request_that_nobody_knows_any_more_is_asked_again() -> None:
+def test_a_request_that_its_provider_does_not_know_is_sent_again() -> None:
     story = Story()
     story.reserved()
 
@@ -493,8 +493,8 @@ def test_a_request_that_nobody_knows_any_more_is_asked_again() -> None:
     assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
 
 
-def test_a_name_that_was_deleted_is_taken_again() -> None:
-    """Preempted, and reserved again: the same attempt once more, over the marker of the first."""
+def test_the_name_of_a_deleted_record_is_used_again() -> None:
+    """After a preemption the same attempt has the same name, where a delete marker is."""
     story = Story()
     story.reserved()
     story.condition("Evicted", "Preempted")
@@ -511,7 +511,7 @@ def notes(story: Story) -> list[str]:
     return [one.text for one in kept[0].status.notes]
 
 
-def test_what_a_provider_said_and_does_not_count_is_noted_once() -> None:
+def test_an_answer_that_does_not_count_is_noted_once() -> None:
     story = Story()
     story.reserved()
     open_ = story.asked[-1].id
@@ -526,7 +526,7 @@ def test_what_a_provider_said_and_does_not_count_is_noted_once() -> None:
     assert not story.told
 
 
-def test_a_status_that_contradicts_an_earlier_one_is_noted_and_one_that_is_late_is_not() -> None:
+def test_a_contradicting_status_is_noted_and_a_late_one_is_not() -> None:
     story = Story()
     story.reserved()
     story.says(facts.ProvisioningFailed, message="none")
@@ -538,7 +538,7 @@ def test_a_status_that_contradicts_an_earlier_one_is_noted_and_one_that_is_late_
     assert "Provisioned of class class does not count: the request is Failed already" in note
 
 
-def test_an_answer_that_nobody_can_read_is_noted_where_it_was_asked() -> None:
+def test_an_undecodable_answer_is_noted_on_the_request() -> None:
     story = Story()
     story.reserved()
 
@@ -561,7 +561,7 @@ def test_an_answer_that_nobody_can_read_is_noted_where_it_was_asked() -> None:
     assert notes(story) == ["an answer of class class cannot be decoded: no Provisioned: odd"]
 
 
-def test_a_failure_said_of_a_running_job_is_noted_and_ends_nothing() -> None:
+def test_a_failure_of_a_running_job_is_noted_and_changes_nothing() -> None:
     story = Story()
     story.reserved()
     story.says(facts.Provisioned)
@@ -580,7 +580,7 @@ def test_a_failure_said_of_a_running_job_is_noted_and_ends_nothing() -> None:
     assert story.last[0] == "Rejected"
 
 
-def test_a_booking_that_ends_under_a_running_job_is_nothing_to_note() -> None:
+def test_an_expired_booking_of_a_running_job_is_not_noted() -> None:
     """E6."""
     story = Story()
     story.reserved()
@@ -592,7 +592,7 @@ def test_a_booking_that_ends_under_a_running_job_is_nothing_to_note() -> None:
     assert notes(story) == []
 
 
-def test_a_detail_that_was_not_told_is_left_out_and_noted() -> None:
+def test_a_missing_detail_is_left_out_and_noted() -> None:
     """E2."""
     selector = NodeSelectorUpdate(key="rack", value_from_provisioning_class_detail="Rack")
     updates = ProvisioningPodSetUpdates(node_selector=(selector,))
@@ -605,7 +605,7 @@ def test_a_detail_that_was_not_told_is_left_out_and_noted() -> None:
     assert story.last[0] == "Ready"
 
 
-def test_only_so_many_notes_are_kept() -> None:
+def test_the_number_of_notes_is_limited() -> None:
     story = Story()
     story.reserved()
     for number in range(100):
@@ -613,8 +613,8 @@ def test_only_so_many_notes_are_kept() -> None:
     assert len(notes(story)) == NOTES_MAX
 
 
-def test_what_fits_into_no_message_rejects_and_nothing_is_asked() -> None:
-    """Limits are asked for as requests, too: what the door let in may get twice as long."""
+def test_a_request_that_is_too_large_rejects_the_workload() -> None:
+    """Limits are copied into requests, so a valid workload may become twice as large."""
     story = Story()
     story.reserved()
     assert story.work is not None
@@ -642,7 +642,7 @@ def test_what_fits_into_no_message_rejects_and_nothing_is_asked() -> None:
         pytest.param({"": "x"}, "does not name a parameter", id="one without a name"),
     ],
 )
-def test_annotations_beyond_the_limits_reject_and_nothing_is_asked(
+def test_annotations_beyond_the_limits_reject_the_workload(
     annotations: dict[str, str], told: str
 ) -> None:
     story = Story()

@@ -1,4 +1,4 @@
-"""A provider is told, and people read, why a request is taken back."""
+"""The reason of a cancellation, for the provider and for users."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _loses_its_config(story: Story) -> None:
     ],
 )
 @pytest.mark.parametrize("restarted", [False, True], ids=["at once", "by whoever takes over"])
-def test_the_reason_is_what_happened(
+def test_a_cancellation_has_the_reason(
     happens: Callable[[Story], None], told: str, restarted: bool
 ) -> None:
     story = Story()
@@ -113,7 +113,7 @@ def test_the_reason_is_what_happened(
     assert [(one.id, one.reason) for one in ended][:1] == [("u/capacity/1/1", told)]
 
 
-def test_a_finished_workload_is_remembered_only_while_it_is_there() -> None:
+def test_a_finished_workload_is_known_until_it_is_deleted() -> None:
     story = Story()
     story.reserved()
     story.condition("Finished", "Succeeded")
