@@ -195,7 +195,7 @@ def _rows(report: KitReport) -> list[tuple[str, str, str]]:
 
 
 def summary(report: KitReport) -> str:
-    """The last line."""
+    """One line with the number of passed, failed and other cases."""
     counts = ", ".join(
         f"{report.count(word)} {word}"
         for word in (PASSED, FAILED, NOT_APPLICABLE)

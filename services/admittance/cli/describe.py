@@ -17,7 +17,7 @@ from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.event_lines import EventLine
 from admittance.cli.show.families import Family, family_of, is_parent, is_variant, parent_of
 from admittance.cli.show.objects import Found, field
-from admittance.cli.show.tables import placed
+from admittance.cli.show.tables import admission_text
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
@@ -125,7 +125,7 @@ def _show_workload(
             ("Priority", str(spec.priority or 0)),
             ("Phase", shown_phase),
             ("Because", ": ".join(filter(None, because))),
-            ("Reserved in", placed(status.admission) if status.admission else ""),
+            ("Reserved in", admission_text(status.admission) if status.admission else ""),
             ("Preempted by", _preempted_by(status.preempted_by, now)),
             *variants.family_facts(workload, family, now),
             ("Flavors allowed", _allowed(workload)),

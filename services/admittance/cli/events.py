@@ -165,8 +165,8 @@ async def _entries(
 async def _notify_of_facts(
     bus: Link, namespace: str | None, workload: str | None, news: asyncio.Event
 ) -> None:
-    """Sets ``news`` whenever a fact of the workload is published. The fact itself is read from the
-    log: its sequence there makes sure that no fact is lost or printed twice."""
+    """Sets ``news`` whenever a fact of the workload is published. The fact is then read from the
+    log by its sequence, so that no fact is lost or printed twice."""
     where = "*" if namespace is None else token(namespace)
     name = "*" if workload is None else token(workload)
 

@@ -78,8 +78,8 @@ async def _capacity(
 
 
 def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
-    """Returns reply with what the stored workload says better: that it runs, and what a workload
-    waits for that does not compete for quota now.
+    """Returns reply with phase and reason of the stored workload, where these are more exact: if it
+    runs, or does not compete for quota now.
 
     The verdicts of its flavors stay: they say whether it would fit.
     """
@@ -133,7 +133,7 @@ def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
     reason, message = reply.reason, reply.message
     if not reason:
         reason, message = tables.reason_of(found.workload(), now)
-    because = because_of(shown_phase, reason, message)
+    because = reason_text(shown_phase, reason, message)
     output.say(
         f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
     )
@@ -237,7 +237,7 @@ def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
         yield f"next cycle: {outlook(reply.outlook)}"
 
 
-def because_of(phase: str, reason: str, message: str) -> str:
+def reason_text(phase: str, reason: str, message: str) -> str:
     """``reason: message``, without a reason that only repeats the phase."""
     return ": ".join(part for part in (reason if reason != phase else "", message) if part)
 
@@ -253,7 +253,7 @@ def variant(one: VariantVerdict) -> str:
     text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
     # For a deactivated variant, phase and reason would repeat this.
     if said.phase and (one.active or said.phase not in OFF):
-        reason = because_of(said.phase, said.reason, said.message)
+        reason = reason_text(said.phase, said.reason, said.message)
         text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
     if one.set_aside:
         text += f"; not tried now: {one.set_aside}"

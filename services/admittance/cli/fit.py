@@ -33,7 +33,7 @@ DOCKER: Final = "docker"
 _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, kinds.FLAVOR)
 
 
-async def why_never(bus: Link, workload: Workload) -> str:
+async def misfit_text(bus: Link, workload: Workload) -> str:
     """Why the workload could not start in an empty system, with numbers; "" if it could or if the
     scheduler does not answer."""
     reply = await _misfit(bus, workload)
@@ -41,7 +41,7 @@ async def why_never(bus: Link, workload: Workload) -> str:
 
 
 async def _misfit(bus: Link, workload: Workload) -> FitReply | None:
-    """The scheduler's answer that the workload could never start; None: `why_never` is empty."""
+    """The scheduler's answer that the workload could never start; None: `misfit_text` is empty."""
     namespace = workload.metadata.namespace
     request = Fit(workload=msgspec.Raw(encode(workload)))
     newest: int | None = None
@@ -74,7 +74,7 @@ def _has_no_queue(reply: FitReply) -> bool:
 
 
 def refusal(reply: FitReply) -> str:
-    """Says that a command is not submitted, and what it would wait for."""
+    """The error that a command is not submitted, with what it would wait for."""
     until = "the queue is created" if _has_no_queue(reply) else "the quota is raised"
     return f"not submitted: {_sentence(reply)}; --anyway submits it, and it waits until {until}"
 
@@ -86,7 +86,7 @@ async def _newest(bus: Link) -> int:
     return max((entry.revision for entries in each for entry in entries), default=0)
 
 
-async def refuse_hopeless(bus: Link, workload: Workload) -> None:
+async def refuse_misfit(bus: Link, workload: Workload) -> None:
     """Raises AnswerIsNo if the queue does not exist or can never hold the workload."""
     namespace, queue = workload.metadata.namespace, workload.spec.queue_name
     if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
@@ -98,14 +98,14 @@ async def refuse_hopeless(bus: Link, workload: Workload) -> None:
         raise AnswerIsNo(refusal(reply))
 
 
-async def warn_of_hopeless(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
+async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
     """Warns about each subject that its existing queue can never hold."""
     asked: dict[tuple[str, bytes], list[tuple[str, Workload]]] = {}
     for subject, workload in workloads:
         key = workload.metadata.namespace, msgspec.json.encode(workload.spec)
         asked.setdefault(key, []).append((subject, workload))
     groups = list(asked.values())[:ASKED_MAX]
-    answers = await asyncio.gather(*(why_never(bus, group[0][1]) for group in groups))
+    answers = await asyncio.gather(*(misfit_text(bus, group[0][1]) for group in groups))
     for group, why in zip(groups, answers, strict=True):
         # A missing queue has its own warning, once for all its workloads.
         if why and "does not exist" not in why:
@@ -144,8 +144,8 @@ def _is_runner(one: object) -> bool:
 
 
 def images(workload: Workload) -> Iterator[tuple[str, bool]]:
-    """Images of the workload's containers, each once, and whether a command is given with it. A
-    container without a command beside one that has one is left out, as the local runner does."""
+    """Images of the workload's containers, each once, and whether the container has a command. If
+    one container of a pod has a command, those without are left out, as the local runner does."""
     seen: dict[tuple[str, bool], None] = {}
     for pods in workload.spec.pod_sets:
         main = pods.template.spec.containers

@@ -218,7 +218,8 @@ def show(
     reasons: tables.Reasons = tables.NO_REASONS,
     filtered: bool = False,
 ) -> None:
-    """Prints objects in the output format of the call. ``filtered``: the filters left some out."""
+    """Prints objects in the output format of the call. ``filtered``: there are objects that do not
+    match."""
     match call.output:
         case Output.NAME:
             for one in found:

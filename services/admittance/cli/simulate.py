@@ -78,7 +78,7 @@ async def simulate(
 
 
 def _objects(documents: Sequence[Document]) -> tuple[msgspec.Raw, ...]:
-    """In the order of `apply`: workloads after the other objects."""
+    """The manifests in the order of `apply`: workloads after all other objects."""
     for document in documents:
         for warning in document.warnings:
             output.warn(f"{document.source}, {document.place}: {warning}")
@@ -127,8 +127,8 @@ def show(reply: SimulateReply, *, wide: bool) -> None:
         output.say(line)
     counts = reply.counts
     differs = counts.evictions or counts.starts or counts.waits or counts.gone
-    output.say(in_sum(counts) if differs else NO_DIFFERENCE)
-    output.say(as_they_are(counts))
+    output.say(difference_text(counts) if differs else NO_DIFFERENCE)
+    output.say(unaffected_text(counts))
     _show_list("Would be evicted", evicted(reply.evictions), counts.evictions, wide=wide)
     _show_list("Would start", starting(reply.starts), counts.starts, wide=wide)
     _show_list("Would wait", waiting(reply.waits), counts.waits, wide=wide)
@@ -149,7 +149,7 @@ def results(rows: Sequence[Applied]) -> Iterator[str]:
         yield f"{same:,} {'object is' if same == 1 else 'objects are'} unchanged"
 
 
-def in_sum(counts: Counts) -> str:
+def difference_text(counts: Counts) -> str:
     """Counts of the differences."""
     gone = f", {counts.gone:,} deleted" if counts.gone else ""
     return (
@@ -158,7 +158,7 @@ def in_sum(counts: Counts) -> str:
     )
 
 
-def as_they_are(counts: Counts) -> str:
+def unaffected_text(counts: Counts) -> str:
     """Counts of unaffected workloads."""
     reserved = f"{counts.reserved:,} wait for checks, " if counts.reserved else ""
     off = f", {counts.off:,} are off" if counts.off else ""
@@ -190,7 +190,7 @@ def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
                 "its job" if one.ran else "its reservation",
                 when(one.after),
                 _cause(one),
-                stands(one.then, gone="gone"),
+                standing_text(one.then, gone="gone"),
                 one.message or NOTHING,
             )
             for one in rows
@@ -219,7 +219,7 @@ def starting(rows: Sequence[WouldStart]) -> Table:
                 flavors(one.admission),
                 when(one.after),
                 _note(one),
-                stands(one.otherwise, gone="is not there"),
+                standing_text(one.otherwise, gone="is not there"),
                 str(one.priority),
             )
             for one in rows
@@ -253,7 +253,7 @@ def waiting(rows: Sequence[WouldWait]) -> Table:
                 one.cluster_queue or NOTHING,
                 str(one.position) if one.position else NOTHING,
                 ": ".join(part for part in (one.reason, one.message) if part),
-                stands(one.otherwise, gone="is not there"),
+                standing_text(one.otherwise, gone="is not there"),
                 str(one.priority),
             )
             for one in rows
@@ -262,13 +262,13 @@ def waiting(rows: Sequence[WouldWait]) -> Table:
 
 
 def when(after: int) -> str:
-    """``now``, or once evicted jobs have stopped."""
+    """``now``, or after how many rounds of stopping jobs."""
     if not after:
         return "now"
     return "once jobs have stopped" if after == 1 else f"after {after} rounds of stopping"
 
 
-def stands(standing: SimulatedState | None, *, gone: str) -> str:
+def standing_text(standing: SimulatedState | None, *, gone: str) -> str:
     """The state of a workload in a few words."""
     if standing is None:
         return gone

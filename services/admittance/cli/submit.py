@@ -73,7 +73,7 @@ async def submit(
         if wish is not None:
             workload = await workload_of_command(bus, wish)
             if not anyway:
-                await fit.refuse_hopeless(bus, workload)
+                await fit.refuse_misfit(bus, workload)
             submissions.append(Submission(COMMAND_LINE, workload))
         if not submissions:
             raise BadInput("nothing to submit: name a command after --, or a file with -f")
@@ -167,7 +167,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
     await _warn_of_missing_queues(bus, submissions)
     await _warn_of_min_counts(bus, submissions)
     files_alone = [one for one in submissions if one.source != COMMAND_LINE]
-    await fit.warn_of_hopeless(bus, [(one.subject, one.workload) for one in files_alone])
+    await fit.warn_of_misfits(bus, [(one.subject, one.workload) for one in files_alone])
     await fit.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
     return status
 
@@ -203,7 +203,7 @@ async def _warn_of_missing_queues(bus: Link, submissions: Sequence[Submission]) 
 
 
 async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Warns that a workload with a minCount has no variants: these are admitted whole."""
+    """Warns about workloads with a minCount in a queue with variants: they get no variants."""
     known: dict[tuple[str, str], bool] = {}
     for one in submissions:
         meta, spec = one.workload.metadata, one.workload.spec

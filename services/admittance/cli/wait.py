@@ -111,7 +111,7 @@ async def reach(
                 last = str(now)
                 if is_reached(workload, now, wanted):
                     return workload
-                if why := hopeless(workload, now, wanted):
+                if why := why_unreachable(workload, now, wanted):
                     raise AnswerIsNo(f'workload "{name}" will not be {wanted}: {why}')
     except TimeoutError:
         raise AnswerIsNo(
@@ -122,7 +122,7 @@ async def reach(
 
 
 async def _ticking(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
-    """`follow`, repeating the last state every second, because Backoff ends by time."""
+    """Like `follow`, but repeats the last state every second, because Backoff ends by time."""
     changes: asyncio.Queue[Found | BaseException | None] = asyncio.Queue()
 
     async def pump() -> None:
@@ -175,7 +175,7 @@ def _was(workload: StoredWorkload, wanted: Phase) -> bool:
     return is_true(workload, kind)
 
 
-def hopeless(workload: StoredWorkload, now: Phase, wanted: Goal) -> str:
+def why_unreachable(workload: StoredWorkload, now: Phase, wanted: Goal) -> str:
     """Why ``wanted`` can no longer be reached; empty while it can.
 
     Deactivated and Rejected end only when a user activates the workload, so a wait would not end.

@@ -5,7 +5,7 @@ import pytest
 
 from admittance.cli.submit import exit_status
 from admittance.cli.support.errors import BadInput
-from admittance.cli.wait import End, goal_named, hopeless, is_failure, is_reached
+from admittance.cli.wait import End, goal_named, is_failure, is_reached, why_unreachable
 from admittance.workload import stored
 from admittance.workload.phase import Phase
 
@@ -73,7 +73,7 @@ def test_what_ran_to_its_end_was_admitted_on_the_way(wanted: Phase) -> None:
 def test_waiting_ends_when_a_phase_can_no_longer_come(
     now: Phase, wanted: Phase, want: bool
 ) -> None:
-    assert bool(hopeless(a_workload(), now, wanted)) is want
+    assert bool(why_unreachable(a_workload(), now, wanted)) is want
 
 
 def test_why_a_job_failed_does_not_say_failed_twice() -> None:
@@ -102,12 +102,12 @@ def test_the_other_end_of_a_job_can_no_longer_come(
     assert goal_named(came.lower()) is came
     assert is_reached(workload, Phase.FINISHED, came)
     assert not is_reached(workload, Phase.FINISHED, other)
-    assert f"has finished and {came.lower()}" in hopeless(workload, Phase.FINISHED, other)
+    assert f"has finished and {came.lower()}" in why_unreachable(workload, Phase.FINISHED, other)
 
 
 def test_an_end_can_still_come_to_what_runs() -> None:
     assert not is_reached(a_workload(), Phase.RUNNING, End.FAILED)
-    assert not hopeless(a_workload(), Phase.RUNNING, End.FAILED)
+    assert not why_unreachable(a_workload(), Phase.RUNNING, End.FAILED)
 
 
 @pytest.mark.parametrize(

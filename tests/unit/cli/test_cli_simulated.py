@@ -68,7 +68,7 @@ def test_flavors(admission: Admission, said: str) -> None:
     ],
 )
 def test_how_a_workload_stands(standing: SimulatedState | None, said: str) -> None:
-    assert simulate.stands(standing, gone="is not there") == said
+    assert simulate.standing_text(standing, gone="is not there") == said
 
 
 def test_the_numbers_come_first_and_lists_say_what_they_leave_out(

@@ -161,6 +161,6 @@ def workload_options_with_output(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> Target:
-    """The same, with an output format."""
+    """``workload NAME``, the global options, and the output format."""
     call, found = workload_options(ctx, kind, name, nats, namespace)
     return Target(replace(call, output=output or call.output), found)

@@ -60,7 +60,8 @@ class _Conversion:
 
 
 class _QuickParameters:
-    """A typer that does not know `_runtime_param` converts by itself, only slower."""
+    """Gives each parameter a `_Conversion`. If typer ignores `_runtime_param`, it converts values
+    by itself, which is slower."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -71,7 +72,7 @@ class _QuickParameters:
 
 
 class Command(_QuickParameters, TyperCommand):
-    """A command of ``admit``."""
+    """Any command of ``admit``."""
 
 
 class Group(_QuickParameters, TyperGroup):

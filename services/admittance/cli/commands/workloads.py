@@ -127,9 +127,9 @@ def submit(
 def wait(on: Target, phase: PhaseOption, timeout: Timeout = None) -> None:
     """Wait until a workload is in a phase, or has Succeeded or Failed.
 
-    A later phase counts as well: Running for Admitted, both for QuotaReserved, and a workload that
-    ran to its end. The status is 1 when the phase can no longer come, and for Finished when the job
-    failed.
+    A later phase counts too: Running for Admitted, both for QuotaReserved, and a workload that ran
+    to its end for all three. The status is 1 if the phase can no longer be reached, and for
+    Finished if the job failed.
     """
     from admittance.cli import wait
 
@@ -202,8 +202,8 @@ def logs(
 ) -> None:
     """Show the output of a workload's pods.
 
-    That of its newest run, or with --previous of an earlier one, which had another admission.
-    Runners delete the output of old runs.
+    Shows the newest run, with --previous an earlier run, which had another admission. Runners
+    delete the output of old runs.
     """
     from admittance.cli import logs
 

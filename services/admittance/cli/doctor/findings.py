@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 def finding(fine: bool, what: str, found: str, *, otherwise: str = WRONG) -> Finding:
-    """``otherwise``: the state if it is not fine."""
+    """A finding with the state ok if ``fine``, else ``otherwise``."""
     return Finding(OK if fine else otherwise, what, found)
 
 
@@ -189,8 +189,8 @@ UNACKNOWLEDGED: Final = (
 
 
 async def writes_found(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Finding]:
-    """One line for each stream that refuses a probe write; one line if all take it. Streams that do
-    not exist have no line: `streams.check` names them."""
+    """A finding for each stream that refuses a probe write; a single one if all streams take it.
+    Missing streams are left out: `streams.check` names them."""
     refused = await write_refusals(bus, seconds=seconds)
     missing = [name for name in refused if await _is_missing(bus, name)]
     for name in missing:
@@ -228,7 +228,7 @@ OLD_SECONDS: Final = 600.0
 
 
 async def timers_found(bus: Bus) -> list[Finding]:
-    """Empty if the streams are missing."""
+    """Checks of the schedules. Empty if the streams are missing."""
     try:
         found = await bus.api(
             f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": f"{subjects.TIMER_AT}>"}
@@ -262,7 +262,8 @@ def _compared(reply: TimersReply) -> Finding:
 
 
 async def families_found(bus: Bus) -> list[Finding]:
-    """Empty if the variant-controller does not answer: the line of the service says so."""
+    """The check of families. Empty if the variant-controller does not answer: another check says
+    so."""
     try:
         data = await bus.request("admit.api.families", msgspec.json.encode(Families()))
     except Unavailable:
@@ -271,7 +272,7 @@ async def families_found(bus: Bus) -> list[Finding]:
 
 
 def families_finding(reply: FamiliesReply) -> Finding:
-    """The answer of the leader as a sentence."""
+    """The answer of the variant-controller as a finding."""
     gates = sum(reply.gates_open.values())
     text = (
         f"{reply.families:,} families, {reply.pending:,} changes pending, "

@@ -37,7 +37,7 @@ def state_of(record: Record) -> str:
 
 
 def row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
-    """One row of the table."""
+    """A row of `get provisioningrequests`."""
     record = record_of(found)
     if record is None:
         return (found.name, *(UNKNOWN,) * 7)
@@ -151,12 +151,12 @@ def _pods(one: PodSetToProvision) -> tuple[str, ...]:
 
 
 def notes_of(record: Record) -> list[str]:
-    """Answers that did not count."""
+    """The provider's answers that did not count, with their times."""
     return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
 
 
 def show(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
-    """Prints the whole request, indented."""
+    """Prints a request for capacity with its pod sets."""
     output.say(f"\nRequest for capacity {record.metadata.name}")
     shown = [(title, text) for title, text in facts_of(record, now, silent) if text][1:]
     width = max(len(title) for title, _ in shown) + 1
@@ -175,7 +175,7 @@ def show_notes(record: Record) -> None:
 
 
 def waits_for(records: Sequence[Record], now: datetime) -> Iterator[str]:
-    """One sentence for each open request."""
+    """One sentence for each request that has no final answer yet."""
     for record in records:
         if record.status.state not in WAITING or record.status.cancelled:
             continue

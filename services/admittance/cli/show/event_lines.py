@@ -12,7 +12,7 @@ import msgspec
 from admittance.api.units import render
 from admittance.cli.show import variants
 from admittance.cli.show.objects import field
-from admittance.cli.show.tables import placed
+from admittance.cli.show.tables import admission_text
 from admittance.cli.support.times import span, stamp
 from admittance.events import codec, facts, provisioning
 from admittance.events.base import Fact
@@ -36,9 +36,9 @@ UNKNOWN_REQUEST = "this workload has no such request"
 
 
 class OpenRequests:
-    """Follows the requests to providers and check controllers, and their answers, in log order.
+    """Requests to providers and check controllers that are open, followed in log order.
 
-    Facts before the first one read are unknown, and not guessed."""
+    Facts before the first entry are unknown."""
 
     def __init__(self) -> None:
         self._cycles: dict[tuple[str, str, str], int] = {}
@@ -46,7 +46,7 @@ class OpenRequests:
         self._over: dict[str, str] = {}
 
     def remark(self, fact: Fact) -> str:
-        """Why the next fact does not count; "" if it counts or that is unknown."""
+        """Why an answer does not count; "" if it counts or that is unknown."""
         match fact:
             case facts.CheckRequested(check=check, cycle=cycle):
                 self._cycles[fact.namespace, fact.name, check] = cycle
@@ -129,7 +129,7 @@ def is_summary_refresh(entry: LogEntry) -> bool:
 def line_of(
     entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, requests: OpenRequests | None = None
 ) -> EventLine:
-    """The entry in words. An entry about another object is described by its subject alone.
+    """One line for an entry of the log. A message of unknown shape is described by its subject.
 
     ``tags``: variant by workload name, for workloads known to be variants. ``requests``: passed
     when all entries are described in log order."""
@@ -173,7 +173,7 @@ def variant_reason(fact: Fact, tag: str) -> tuple[str, str] | None:
         case facts.Ungated():
             return UNGATED, f"{tag} may preempt" if tag else "it may preempt"
         case facts.Assigned(migrates_from=HandedOn() as left):
-            numbered = "; ".join(filter(None, (placed(fact.admission), numbers(fact))))
+            numbered = "; ".join(filter(None, (admission_text(fact.admission), numbers(fact))))
             return "", f"{numbered}; takes over from {left.name} once its job has stopped"
         case facts.Evicted(reason="VariantEvicted", underlying_cause="FlavorMigration"):
             return fact.reason, fact.message or "moves to a better variant"
@@ -190,7 +190,9 @@ def reason_of(fact: Fact) -> tuple[str, str]:
         case facts.Submitted():
             return "", _submitted(fact)
         case facts.Assigned(admission=admission):
-            return "", "; ".join(filter(None, (fact.message or placed(admission), numbers(fact))))
+            return "", "; ".join(
+                filter(None, (fact.message or admission_text(admission), numbers(fact)))
+            )
         case facts.Refused(refusal=refusal):
             return refusal.reason, refusal.message
         case facts.Planned(pending_preemption=plan):

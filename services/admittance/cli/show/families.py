@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Member(NamedTuple):
-    """A variant, as found and decoded."""
+    """A variant: its object and the decoded workload."""
 
     found: Found
     workload: StoredWorkload
@@ -40,13 +40,13 @@ class Family(NamedTuple):
 
     @property
     def state(self) -> ParentState:
-        """What policy asks of the parent."""
+        """The parent as the policy functions need it."""
         from admittance.workload.family_info import parent_state
 
         return parent_state(self.parent)
 
     def wishes(self, now: datetime) -> Mapping[str, DesiredState]:
-        """What policy wants of each variant, by its name."""
+        """The state that the policy wants for each variant, by workload name."""
         from admittance.family.policy import desired_variants
         from admittance.workload.family_info import variant_state
 

@@ -102,7 +102,7 @@ class Found(NamedTuple):
         return True
 
     def is_workload(self) -> bool:
-        """The object can be read as a workload."""
+        """Whether the object can be read as a workload."""
         try:
             self.workload()
         except AnswerIsNo:

@@ -102,7 +102,7 @@ def flavors_of(workload: StoredWorkload) -> str:
     return ",".join(names) or NOTHING
 
 
-def placed(admission: Admission) -> str:
+def admission_text(admission: Admission) -> str:
     """``cluster-queue: main on spot``."""
     pods = ", ".join(
         f"{one.name} on {'+'.join(dict.fromkeys(one.flavors.values())) or 'nothing'}"

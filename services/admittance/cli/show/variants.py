@@ -9,7 +9,7 @@ from typing import Final
 from admittance.api.workload import FAMILY_GATE
 from admittance.cli.show import check_rows, tables
 from admittance.cli.show.families import Family, Member, is_parent, is_variant
-from admittance.cli.show.tables import placed
+from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of
 from admittance.cli.support.times import age, span, stamp
 from admittance.family.policy import (
@@ -142,14 +142,14 @@ def activity_text(family: Family, one: Member, wish: DesiredState | None, now: d
 def reserved_text(workload: StoredWorkload) -> str:
     """The admission of the variant, or the one promised to it."""
     if workload.status.admission is not None:
-        return placed(workload.status.admission)
+        return admission_text(workload.status.admission)
     if workload.status.promised is not None:
-        return f"promised: {placed(workload.status.promised)}"
+        return f"promised: {admission_text(workload.status.promised)}"
     return NOTHING
 
 
 def gate_text(workload: StoredWorkload, now: datetime) -> str:
-    """State of its preemption gate."""
+    """The state of the variant's preemption gate."""
     row = next((r for r in workload.status.preemption_gates if r.name == FAMILY_GATE), None)
     if row is not None and row.position == "Open":
         return f"open for {age(row.last_transition_time, now)}"
@@ -234,7 +234,7 @@ def migrations(parent: StoredWorkload) -> int:
 
 
 def next_change(family: Family, now: datetime) -> str:
-    """The next change that only needs time to pass, and when; "" if there is none."""
+    """The next change that comes by time alone, and when it comes; "" if there is none."""
     states = [variant_state(one.workload) for one in family.variants]
     moment = changes_next(family.state, states, family.rules, now)
     if moment is None:
@@ -268,7 +268,7 @@ def variant_facts(
         yield "Place", f"{place} of {len(family.variants)}, 1 is the best"
         yield "Why", activity_text(family, own, family.wishes(now).get(own.found.name), now)
     if variant.status.promised is not None:
-        yield "Promised", placed(variant.status.promised)
+        yield "Promised", admission_text(variant.status.promised)
     yield "Gate", gate_text(variant, now)
     yield "Job", f"that of workload {parent}: `admit describe workload {parent}`"
 

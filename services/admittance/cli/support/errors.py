@@ -30,13 +30,13 @@ class BadInput(CliError):
 
 
 class AnswerIsNo(CliError):
-    """The question was understood, and the answer is no."""
+    """Not found, refused, failed, or no answer."""
 
     status = 1
 
 
 def one_line(text: str) -> str:
-    """text without line breaks, so that grep finds an error as one line."""
+    """text without line breaks, so that grep finds the whole error."""
     return " ".join(text.split())
 
 

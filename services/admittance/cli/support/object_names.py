@@ -39,7 +39,7 @@ def names(url: str, kind: Kind, namespace: str, start: str) -> list[str]:
 
 
 class _Wire:
-    """One connection for one request."""
+    """A connection that sends one request."""
 
     def __init__(self, url: str) -> None:
         one = url.split(",")[0]

@@ -24,7 +24,7 @@ DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 PATIENCE: Final = 5.0
 
 
-async def ill(
+async def why_not_ready(
     service: str, url: str, *, host: str, instance: str = "", creds: str | None = None
 ) -> str:
     """Why the service's instance on host is not ready; "" if it is. Raises SetupError.
@@ -47,16 +47,16 @@ async def ill(
 
 
 async def _ignored(*_: object) -> None:
-    """A single request does not wait for a reconnect."""
+    """Does nothing: a single request does not wait for a reconnect."""
 
 
 def main() -> None:
-    """The command. Exit status 0: ready."""
+    """Runs the check; the exit status is 0 if the service is ready."""
     if len(sys.argv) != 2:
         raise SystemExit("give one argument: the name of the service")
     service = sys.argv[1]
     named = os.environ.get("ADMIT_INSTANCE")
-    asking = ill(
+    asking = why_not_ready(
         service,
         os.environ.get("ADMIT_NATS_URL") or DEFAULT_URL,
         host=socket.gethostname(),

@@ -77,8 +77,8 @@ class Options(NamedTuple):
 
 
 def refuse_wrong(data_dir: Path, executor: str | None, metrics: str | None) -> None:
-    """Raises BadInput for options that would end a service later. ``executor``: None without a
-    runner."""
+    """Raises BadInput for options that would end a service after its start. ``executor``: None if
+    no runner starts."""
     if data_dir.exists() and not data_dir.is_dir():
         raise BadInput(f"--data-dir {data_dir} is not a folder")
     if executor is not None and executor not in EXECUTORS:
@@ -182,8 +182,8 @@ def _task(settings: Settings, executor: str, detach_jobs: bool) -> ServiceTask:
 def embeds(call: Call, options: Options) -> bool:
     """Whether ``up`` starts its own server.
 
-    It does unless --nats is given. With a URL from the environment it does if --port or --data-dir
-    is given: the variable mostly tells other commands where that server is."""
+    It does unless --nats is given. If the environment has a URL, it does only with --port or
+    --data-dir: the variable is often set for other commands."""
     match call.url_from:
         case UrlFrom.OPTION:
             return False
