@@ -176,7 +176,7 @@ class CheckService(Worker[AdmissionCheckController]):
         self._judging = Judge(
             self._consumer,
             judge=self._judge,
-            publish=self.say,
+            publish=self.publish,
             release=controller.free if controller.release is not None else None,
             concurrency=controller.concurrency,
         )
@@ -203,11 +203,11 @@ class CheckService(Worker[AdmissionCheckController]):
             request = request_of(fact, message.headers, shape)
         except BadParameters as error:
             request = bare_request_of(fact, message.headers)
-            request.attach(self, self._loop)
+            request.attach(self.publish, self._loop)
             self._controller.activity.bad_parameters(fact.check, str(error))
             self._judging.bad_parameters(identity, request, message.reply, str(error))
             return
-        request.attach(self, self._loop)
+        request.attach(self.publish, self._loop)
         self._controller.activity.good_parameters(fact.check)
         self._judging.good_parameters(
             fact.check,
@@ -226,19 +226,19 @@ class CheckService(Worker[AdmissionCheckController]):
 
     # Verdicts. ----------------------------------------------------------------------------
 
-    async def say(self, request: Request, verdict: Verdict) -> bool:
+    async def publish(self, request: Request, verdict: Verdict) -> bool:
         """Publishes a verdict. False if it comes too late to count."""
         if is_too_late(request, verdict):
             return False
-        request.said += 1
-        # The revision tells a request with new parameters, which may get the same verdict again.
-        await self._put(request.reference, verdict, (request.revision << 20) + request.said)
+        request.published += 1
+        # With the revision: a request with new parameters may get the same verdict again.
+        await self._put(request.reference, verdict, (request.revision << 20) + request.published)
         return True
 
     async def report(self, about: Request | Reference, answer: Verdict) -> bool:
-        """`say`, also for a request that this process never received."""
+        """`publish`, also for a request that this process never received."""
         if isinstance(about, Request):
-            return await self.say(about, answer)
+            return await self.publish(about, answer)
         # Earlier verdicts are unknown here: a random ordinal is never taken for a duplicate.
         await self._put(about, answer, chance.bits(62))
         return True

@@ -223,7 +223,7 @@ class Judge:
                 raise
             raise RuntimeError("something that the check awaited was cancelled") from None
         self._release_slot(judgement)
-        if verdict is None and not (request.said or request.later):
+        if verdict is None and not (request.published or request.later):
             raise TypeError("the check answered None: return Pending, Ready, Retry or Rejected")
         return verdict
 
@@ -266,7 +266,7 @@ class Judge:
         self._deliveries.let_wait(judgement.reply)
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
-        if judgement.attempts == 1 and not request.said:
+        if judgement.attempts == 1 and not request.published:
             # Only the type of the error: its text may contain secrets.
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -76,12 +76,6 @@ class Workload:
         return str(self.spec.get("queueName", ""))
 
 
-class Speaker(Protocol):
-    """Publishes verdicts on the bus."""
-
-    async def say(self, request: Request, verdict: Verdict) -> bool: ...
-
-
 class Request:
     """One workload to judge, for one check, in one cycle of its admission.
 
@@ -95,7 +89,7 @@ class Request:
     __slots__ = (
         "__weakref__",
         "_loop",
-        "_speaker",
+        "_publish",
         "admission",
         "check",
         "cycle",
@@ -103,11 +97,11 @@ class Request:
         "name",
         "namespace",
         "parameters",
+        "published",
         "raw",
         "reported",
         "retry_count",
         "revision",
-        "said",
         "superseded",
         "traceparent",
         "uid",
@@ -152,9 +146,9 @@ class Request:
         """The verdicts of `report`, without a bus."""
         self.later = False
         """The check has answered `Later`."""
-        self.said = 0
+        self.published = 0
         """The number of verdicts published."""
-        self._speaker: Speaker | None = None
+        self._publish: Callable[[Request, Verdict], Awaitable[bool]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -176,10 +170,10 @@ class Request:
 
         Returns when the log has it. Raises admittance.runtime.errors.Refused if the log refuses it.
         """
-        if self._speaker is None:
+        if self._publish is None:
             self.reported.append(verdict)
             return not self.withdrawn
-        return await self._speaker.say(self, verdict)
+        return await self._publish(self, verdict)
 
     def report_from_thread(self, verdict: Verdict) -> bool:
         """`report` for a check that is a plain function, which runs in a thread."""
@@ -188,9 +182,13 @@ class Request:
             return not self.withdrawn
         return from_thread(self.report(verdict), self._loop)
 
-    def attach(self, speaker: Speaker, loop: asyncio.AbstractEventLoop) -> None:
+    def attach(
+        self,
+        publish: Callable[[Request, Verdict], Awaitable[bool]],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """Connects `report` to the bus. Only for the SDK itself."""
-        self._speaker = speaker
+        self._publish = publish
         self._loop = loop
 
     def __repr__(self) -> str:

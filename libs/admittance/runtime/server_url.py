@@ -63,10 +63,10 @@ def _split(text: str) -> SplitResult:
     except ValueError as error:
         # The error may quote a part of a password that looks like a port.
         reason = "" if "@" in text else f": {error}"
-        raise BadUrl(f'"{quoted}" is no address{reason}') from None
+        raise BadUrl(f'"{quoted}" is not a server address{reason}') from None
     bad_path = bool(parts.path.strip("/")) and "@" in parts.path
     if parts.scheme not in SCHEMES or not parts.hostname or port == 0 or bad_path:
-        raise BadUrl(f'"{quoted}" is no address')
+        raise BadUrl(f'"{quoted}" is not a server address')
     return parts
 
 

@@ -135,7 +135,7 @@ class Program(ABC):
             raise RuntimeError(self._without_main())
         if creds is not None:
             settings = msgspec.structs.replace(settings, creds=creds)
-        told = LogThrottle()
+        throttle = LogThrottle()
         while (bus := await self._connected(settings, stop)) is not None:
             try:
                 await self._work(bus, settings, stop)
@@ -143,7 +143,7 @@ class Program(ABC):
             except Exception as error:
                 if not passes(error):
                     raise
-                if told.due(clock.monotonic()):
+                if throttle.due(clock.monotonic()):
                     log.warning("begins_anew", **{self.log_field: self.name}, reason=str(error))
             finally:
                 await bus.close()
@@ -152,14 +152,14 @@ class Program(ABC):
     async def _connected(self, settings: Settings, stop: asyncio.Event) -> Bus | None:
         """A connection; None if stop was set first."""
         pause = CONNECT_PAUSE_MIN
-        told = LogThrottle()
+        throttle = LogThrottle()
         while not stop.is_set():
             try:
                 return await Bus.connect(
                     settings.url, name=f"{self.kind} {self.name}", creds=settings.creds
                 )
             except (SetupError, Unavailable) as error:
-                if told.due(clock.monotonic()):
+                if throttle.due(clock.monotonic()):
                     log.warning(
                         "not_connected_yet", **{self.log_field: self.name}, reason=str(error)
                     )

@@ -145,7 +145,7 @@ class Journal:
 
     async def run(self) -> None:
         """Publishes the added commits, until cancelled."""
-        told = LogThrottle()
+        throttle = LogThrottle()
         while True:
             await self._wake.wait()
             await asyncio.sleep(GATHER_SECONDS)
@@ -153,7 +153,7 @@ class Journal:
             try:
                 await self.flush()
             except (Refused, Unavailable) as error:
-                if told.due(clock.monotonic()):
+                if throttle.due(clock.monotonic()):
                     log.warning("commits_wait", error=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._wake.set()

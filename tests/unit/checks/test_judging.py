@@ -45,7 +45,7 @@ class Room:
     async def _say(self, request: Request, verdict: Verdict) -> bool:
         if is_too_late(request, verdict):
             return False
-        request.said += 1
+        request.published += 1
         await asyncio.sleep(0)
         self.story.append(f"{verdict.state} {request.name} {request.cycle}")
         return True

@@ -45,6 +45,6 @@ def test_a_url_is_shown_without_its_secret(text: str, told: str) -> None:
     "text", ["nats://", "http://h", "nats://h:0", "nats://h:x", "", "nats://a:sec/ret@h:1"]
 )
 def test_a_wrong_address_is_refused_without_its_secret(text: str) -> None:
-    with pytest.raises(BadUrl, match="is no address") as caught:
+    with pytest.raises(BadUrl, match="is not a server address") as caught:
         read_urls(text)
     assert "sec" not in str(caught.value)

@@ -39,7 +39,7 @@ from admittance.runtime import tasks as ending
 from admittance.runtime.server_url import Login
 
 CLOSE_SECONDS: Final = 2.0
-"""How long `close` waits for a server to read what is still to be written."""
+"""How long `close` waits until the server has read unwritten data."""
 
 
 _DENIED_ACTION: Final = {"publish": "publish to", "subscription": "subscribe to"}

@@ -90,7 +90,7 @@ async def supervise(
 
 async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
     crashes = interruptions = 0
-    told = LogThrottle()
+    throttle = LogThrottle()
     while True:
         began = clock.monotonic()
         bug = True
@@ -103,13 +103,13 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
             bug = not passes(error)
             if not isinstance(error, AdmittanceError):
                 log.exception("service_crashed", service=task.name)
-            elif bug or told.due(clock.monotonic()):
+            elif bug or throttle.due(clock.monotonic()):
                 log.warning("service_interrupted", service=task.name, reason=str(error))
         # A failure while the service is being ended must not restart it.
         raise_if_cancelled()
         if clock.monotonic() - began > CALM:
             crashes = interruptions = 0
-            told = LogThrottle()
+            throttle = LogThrottle()
         if bug:
             crashes += 1
         else:

@@ -138,7 +138,7 @@ async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
     """Creates the streams once JetStream has a leader; False if stop was set before.
 
     Raises SetupError, NoServer if no server answers, AccessDenied if it refuses the login."""
-    told = LogThrottle()
+    throttle = LogThrottle()
     while not stop.is_set():
         bus = None
         try:
@@ -150,7 +150,7 @@ async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
         except (Unavailable, Refused) as error:
             if not passes(error):
                 raise
-            if told.due(clock.monotonic()):
+            if throttle.due(clock.monotonic()):
                 log.warning("waits_for_the_bus", reason=str(error))
         finally:
             if bus is not None:
