@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 WAIT_ONCE = {
     "libs/admittance/sdk/worker.py": "the end of a process",
     "services/admittance/scheduler/usage_keys.py": "the end of a leader",
-    "services/admittance/workload_controller/checkpoints.py": "the end of a leader",
+    "services/admittance/workload_controller/journal.py": "the end of a leader",
 }
 """Where it does no harm that a cancellation is lost which comes with what is waited for, as that is
 waited for once."""
