@@ -1,5 +1,5 @@
-"""A scheduler that is told stories of families, and a stand-in for those who write what it decides
-and who turn variants on and off: just as much of them as the scheduler can tell.
+"""A scheduler that is told stories of families, and a stand-in for the services that store its
+decisions and activate variants, as far as the scheduler can see them.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class FamilyStory(Story):
         self.change(parent, conditions={"Evicted": (True, "VariantEvicted")})
 
     def stops(self, parent: str) -> None:
-        """The job has stopped: whoever is to take over does, or all begins anew."""
+        """The job has stopped: its successor takes over, or the family competes again."""
         status = self.stored[parent].status
         self.release(status.admitted_variant)
         heir = status.migrating_to

@@ -55,10 +55,10 @@ def explicit(*tags: str, shared: str = "cpu-only", mode: str = "UpgradeOnly") ->
 
 
 class Kin(Story):
-    """Variants are named ``parent.tag``. Whoever has checks to pass stays reserved until they are
-    Ready (`says_ready`) and the scheduler confirms it; everybody else is admitted at once, or takes
-    over. ``stubborn``: told to go, jobs stop only when it is said (`stops`). ``revoked``: those
-    whose reservation was taken back; ``confirmed``: those that were let on."""
+    """Variants are named ``parent.tag``. A workload with checks stays reserved until they are
+    Ready (`says_ready`) and the scheduler confirms it. Without checks it is admitted at once, or
+    takes over. ``stubborn``: jobs of victims stop only by `stops`. ``revoked``: workloads with a
+    revoked reservation; ``confirmed``: workloads that were admitted."""
 
     def __init__(self, config: Config | None = None) -> None:
         self._config = config
@@ -258,7 +258,7 @@ class Kin(Story):
         )
 
     def reset(self, parent: str, reason: str = "Preempted") -> None:
-        """The admitted variant's job has stopped for somebody else: the family begins anew."""
+        """The admitted variant's job stopped for a preemptor: the family competes again."""
         for name in list(self.stored):
             if self.parent_of(name) == parent and self.holds(name):
                 self.lose(name, reason)
@@ -400,7 +400,7 @@ class Kin(Story):
             admission = _booked(stored.status)
             if admission is None or name in without or self._is_parent(name):
                 continue
-            whose = self.parent_of(name) or f"\0{name}"
+            holder = self.parent_of(name) or f"\0{name}"
             held: dict[tuple[str, str], int] = {}
             gone = {one.name: one.count for one in stored.status.reclaimable_pods}
             for row in admission.pod_set_assignments:
@@ -409,7 +409,7 @@ class Kin(Story):
                     much = amount(resource, row.resource_usage[resource]) // row.count * left
                     held[flavor, resource] = held.get((flavor, resource), 0) + much
             for (flavor, resource), much in held.items():
-                key = admission.cluster_queue, whose, flavor, resource
+                key = admission.cluster_queue, holder, flavor, resource
                 families[key] = max(families.get(key, 0), much)
         found: dict[str, dict[tuple[str, str], int]] = {}
         for (queue, _, flavor, resource), much in families.items():

@@ -43,8 +43,8 @@ def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
 class Story:
     """A scheduler that owns every domain, and a bucket that is only a revision.
 
-    ``decided`` and ``preempted``: of the last cycle; ``told``: everybody preempted so far;
-    ``waiting``: the preemptors that were told that they wait. ``admits``: who has quota is
+    ``decided`` and ``preempted``: of the last cycle; ``told``: all workloads preempted so far;
+    ``waiting``: the preemptors that were told that they wait. ``admits``: a workload with quota is
     admitted at once; else it stays reserved.
     """
 
@@ -208,8 +208,8 @@ class Story:
     # Decisions. -----------------------------------------------------------------------------
 
     def cycle(self, *, confirm: bool = True) -> list[str]:
-        """One cycle: the names of those that got quota. Unless said, that is written down, and who
-        is preempted has stopped at once."""
+        """Runs a cycle and returns the workloads that got quota. With ``confirm``, the decisions
+        are stored and the victims stop at once."""
         decisions = self.core.cycle(now=self.now)
         self.decided = [one for one in decisions if isinstance(one, Assigned)]
         self.preempted = [one for one in decisions if isinstance(one, Preempted)]
@@ -226,7 +226,7 @@ class Story:
         return [one.name for one in self.decided]
 
     def confirm(self, one: Assigned) -> None:
-        """The decision is applied: first to those who hand their quota on."""
+        """The decision is applied: first to the workloads that hand over their quota."""
         for giver in one.preempts:
             self.evict(giver.name, "Preempted")
         conditions = {"QuotaReserved": (True, "QuotaReserved")}

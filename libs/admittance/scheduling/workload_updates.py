@@ -99,7 +99,7 @@ def _apply(
     if workload.family is not None:
         charging.choose_counted(state, workload.family)
     if state.accounts is not None:
-        state.accounts.heard(workload, now)
+        state.accounts.update_bills(workload, now)
     if workload.preemptor_waits and view.state != "Evicting":
         workload.preemptor_waits = False
         state.schedule_cycle(domain)
@@ -130,7 +130,7 @@ def _apply(
     )
     if workload.charge is not None:
         if state.accounts is not None:
-            state.accounts.heard(workload, now)
+            state.accounts.update_bills(workload, now)
         if view.promised is None:
             state.add_candidate(workload, view.reserved_at or now)
         else:

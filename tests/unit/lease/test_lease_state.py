@@ -113,7 +113,7 @@ def test_a_takeover_that_failed_is_tried_again() -> None:
     assert me.wanted([D]) == [Takeover(D, 0)]
 
 
-def test_a_domain_whose_epoch_the_log_forgot_is_taken_as_one_that_nobody_ever_led() -> None:
+def test_a_domain_without_its_epoch_on_the_log_is_taken_as_a_new_domain() -> None:
     me = LeaseState("me")
     taken(me, 7)
     me.echoed(D, 7)

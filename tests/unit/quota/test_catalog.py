@@ -78,7 +78,7 @@ def test_newest_is_the_revision_of_what_a_decision_rests_on() -> None:
     assert not after("ResourceFlavor", "g", {})
     assert not after("Namespace", "elsewhere")
     assert not after("WorkloadPriorityClass", "p")
-    assert here.catalog.newest("queue-nobody") == 0
+    assert here.catalog.newest("queue-unknown") == 0
 
 
 def test_an_object_that_did_not_change_touches_all_the_same() -> None:

@@ -58,7 +58,7 @@ def test_tolerations(tolerations: tuple[Toleration, ...], tolerated: bool) -> No
     assert (untolerated((taint(),), (), tolerations) is None) is tolerated
 
 
-def test_what_a_taint_only_prefers_keeps_nobody_out() -> None:
+def test_a_taint_that_only_prefers_excludes_no_pod() -> None:
     assert untolerated((taint("PreferNoSchedule"),), ()) is None
 
 

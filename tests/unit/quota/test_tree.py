@@ -156,7 +156,7 @@ def test_a_queue_takes_its_usage_to_another_cohort() -> None:
     assert tree.cohorts["right"].cell(FR).usage == 10
 
 
-def test_cohorts_that_nobody_names_are_forgotten_with_their_flavors() -> None:
+def test_cohorts_without_references_are_forgotten_with_their_flavors() -> None:
     tree = Tree()
     tree.set_queue("a", "co", {FR: Quota(1), OTHER: Quota(1)})
     tree.set_queue("b", "co", one(1))

@@ -1,4 +1,4 @@
-"""Edits that nobody should make, and some that everybody makes, under running workloads.
+"""Mistaken and usual edits of the configuration while workloads run.
 
 The rows "Quota" of SCHEDULING 9 on the live core, and what is to come of bad input: never a crash,
 never a queue that is stuck.
@@ -250,7 +250,7 @@ def test_a_stopped_queue_lends_quota_and_none_of_it_is_preempted() -> None:
 
 
 def about_to_preempt() -> tuple[Life, facts.Decision]:
-    """high has chosen low; nobody has heard of it yet."""
+    """high preempts low; the decision is not stored yet."""
     life = a_life(admissionChecks=[])
     admitted(life, "low", cpu="8", priority=-1)
     life.submit("high", "cq", "8", priority=1)
@@ -294,19 +294,19 @@ def test_the_higher_priority_gets_the_quota_after_the_victim_stopped(low: int, h
     assert life.phase("low" if low > high else "high") == "Admitted"
 
 
-@pytest.mark.parametrize("who", ["low", "high"])
+@pytest.mark.parametrize("deleted", ["low", "high"])
 @pytest.mark.parametrize("how", [facts.Deleted, facts.Deactivated, facts.Finished])
-def test_no_workload_is_stuck_when_victim_or_preemptor_is_deleted(who: str, how: Any) -> None:
+def test_no_workload_is_stuck_when_victim_or_preemptor_is_deleted(deleted: str, how: Any) -> None:
     life, decision = about_to_preempt()
     life.stubborn.add("low")
     life.apply(decision)
-    life.say(how, who)
+    life.say(how, deleted)
     life.submit("next", "cq", "1", priority=-9)
     life.settle()
     if life.has("low") and life.phase("low") in ("Evicting", "Deactivated"):
         life.stop("low")
     life.settle()
-    other = "high" if who == "low" else "low"
+    other = "high" if deleted == "low" else "low"
     assert life.phases(other, "next") == ["Admitted", "Admitted"]
     assert usage(life, "cq") == 9
 

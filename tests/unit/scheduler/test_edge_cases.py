@@ -1,4 +1,4 @@
-"""The edge cases of SCHEDULING 9 that need nobody to be preempted, by their numbers."""
+"""The edge cases of `docs/spec/scheduling.md#9` without preemption, by their numbers."""
 
 from __future__ import annotations
 

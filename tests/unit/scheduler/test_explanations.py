@@ -38,7 +38,7 @@ def rules(why: ExplainReply) -> list[tuple[str, str]]:
     return [(bar.rule, bar.cluster_queue) for one in why.flavors for bar in one.barriers]
 
 
-# Whose policy leaves whom in place. ------------------------------------------------------------
+# Policies that protect holders. ----------------------------------------------------------------
 
 
 def never(story: Story) -> None:
@@ -130,8 +130,8 @@ def not_enough(story: Story) -> None:
 @pytest.mark.parametrize(
     ("tell", "want"),
     [
-        pytest.param(never, ("PolicyNever", "cq"), id="its own queue preempts nobody"),
-        pytest.param(not_lower, ("PriorityNotLower", "cq"), id="who runs has no lower priority"),
+        pytest.param(never, ("PolicyNever", "cq"), id="its own queue never preempts"),
+        pytest.param(not_lower, ("PriorityNotLower", "cq"), id="the holder has no lower priority"),
         pytest.param(no_reclaim, ("PolicyNever", ""), id="its queue takes nothing from the cohort"),
         pytest.param(
             lender_within_nominal, ("WithinNominal", "other"), id="the other queue has only its own"
@@ -142,12 +142,12 @@ def not_enough(story: Story) -> None:
         pytest.param(
             while_borrowing,
             ("WhileBorrowing", "other"),
-            id="it would borrow, and its queue preempts nobody then",
+            id="it would borrow, and its queue does not preempt then",
         ),
         pytest.param(
             above_threshold,
             ("AboveThreshold", "other"),
-            id="who runs is above the threshold for borrowers",
+            id="the holder is above the threshold for borrowers",
         ),
         pytest.param(inactive, ("Inactive", "other"), id="the other queue is stopped"),
         pytest.param(
@@ -370,7 +370,7 @@ def test_no_flavor_fits_a_workload_that_cannot_be_admitted(tell: Tell) -> None:
     assert all(one.message for one in why.flavors)
 
 
-# The numbers, and who else. --------------------------------------------------------------------
+# The numbers and the holders. --------------------------------------------------------------------
 
 
 def test_every_flavor_has_the_numbers_of_its_quota() -> None:

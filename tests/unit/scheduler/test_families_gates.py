@@ -159,7 +159,7 @@ def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> N
     story.opens("a-best")
     story.settle()
     assert story.told == []
-    assert story.admitted("a") == "mid", "its own gate is open, so nobody waits for it any more"
+    assert story.admitted("a") == "mid", "its own gate is open, so no sibling waits for it"
 
 
 @pytest.mark.parametrize("shares", [True, False])

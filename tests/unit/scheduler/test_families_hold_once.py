@@ -112,11 +112,11 @@ def test_a_variant_that_waits_is_looked_at_anew_when_its_family_gets_something()
     kin.family("k", "q", TAGS, PODS)
     kin.settle()
     assert kin.parked() == ["j", "k"]
-    # Written by whoever led before: 20 cpus of which one is too much.
+    # Stored by an earlier leader: 20 cpus, of which one is too many.
     kin.reserve("j.on-demand", "q", ON_DEMAND)
     kin.admit("j.on-demand")
     assert kin.settle() == ["j.reservation"]
-    assert kin.parked() == ["k"], "that was room for nobody else"
+    assert kin.parked() == ["k"], "no other workload had room"
 
 
 def test_pods_that_were_given_back_are_taken_off_a_promise_once() -> None:

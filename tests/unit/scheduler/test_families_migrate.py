@@ -49,7 +49,7 @@ def test_a_migration_without_checks_holds_quota_until_the_job_stopped() -> None:
     assert used(story) == {"best": 0, "mid": 4, "worst": 0}, "a promise is not shown as usage"
     story.submit("thief", "cq", "4", priority=9)
     story.settle()
-    assert story.flavors("thief") == [{"cpu": "worst"}], "nobody else gets what is promised"
+    assert story.flavors("thief") == [{"cpu": "worst"}], "no other workload gets promised quota"
     story.stops("a")
     story.settle()
     assert story.admitted("a") == "best"
@@ -182,7 +182,7 @@ def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
     story.change("a", conditions={"Requeued": (True, "BackoffFinished")})
     story.cycle()
     assert [one.name for one in story.preempted] == ["weak"]
-    assert story.decided == [], "its quota is not handed on to somebody whose sibling runs"
+    assert story.decided == [], "its quota is not handed to a variant with a running sibling"
     assert story.settle() == ["a-best"]
     assert story.stored["a"].status.migrating_to == "a-best"
 
@@ -211,9 +211,9 @@ def test_a_variant_waits_if_its_admitted_sibling_is_preempted() -> None:
     story.submit("mine", "owner", "4", priority=9)
     story.finish("r-best")
     story.cycle(confirm=False)
-    whom = {type(one).__name__: one.name for one in story.decisions}
+    decided = {type(one).__name__: one.name for one in story.decisions}
     both = {"Assigned", "Preempted"}
-    assert not both <= whom.keys(), "a job is stopped for one reason"
+    assert not both <= decided.keys(), "a job is stopped for one reason"
 
 
 def test_a_quota_cut_breaks_a_promise() -> None:

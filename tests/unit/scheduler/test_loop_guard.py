@@ -29,7 +29,7 @@ def life_of(*, fair: bool = False, rule: PreemptionLoops | None = PreemptionLoop
 
 
 def in_a_ring(life: Life) -> None:
-    """One takes from the next: by priority in its queue, as its due from who borrows, and by
+    """One takes from the next: by priority in its queue, as its due from a borrower, and by
     priority while borrowing."""
     life.queue("a", "co", resourceGroups=groups(default="2"), preemption={**LOWER, **BORROWS})
     life.queue("b", "co", resourceGroups=groups(default="1"))
@@ -49,7 +49,7 @@ def back_before_its_preemptor(life: Life) -> None:
 
 
 def among_equals(life: Life) -> None:
-    """Shares are compared before somebody is filled back."""
+    """Shares are compared before victims are spared."""
     shares = {"fairSharing": {"weight": 3}}
     life.queue("a", "co", resourceGroups=groups(default="3"), preemption={**NEWER, **BORROWS})
     life.queue("b", "co", resourceGroups=groups(default="3"), preemption={**NEWER, **ANY}, **shares)

@@ -1,4 +1,4 @@
-"""Searches for victims that leave out whoever would be spared in the end, or could not help."""
+"""Searches for victims that leave out victims that would be spared in the end or could not help."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(story: Story) -> set[tuple[str, str, str]]:
     return {(one.name, one.reason, one.by) for one in story.told}
 
 
-def nobody(*_: object) -> list[RemovedVictim]:
+def no_victims(*_: object) -> list[RemovedVictim]:
     return []
 
 
@@ -48,7 +48,7 @@ def test_the_short_search_finds_the_same_victims(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = told(a_crowd(seed))
-    monkeypatch.setattr(classical._Search, "come_within", nobody)
+    monkeypatch.setattr(classical._Search, "come_within", no_victims)
     assert told(a_crowd(seed)) == short
 
 

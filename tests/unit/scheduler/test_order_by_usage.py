@@ -1,4 +1,4 @@
-"""Usage-based admission fair sharing: what is consumed, who goes first, who goes last."""
+"""Usage-based admission fair sharing: consumption and the order of heads."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_equal_workloads_of_all_local_queues_are_parked_at_once() -> None:
     ("as_kueue", "first"),
     [
         pytest.param(False, "preemptor", id="ours gets the room that was made for it"),
-        pytest.param(True, "less", id="kueue's is overtaken by who used less"),
+        pytest.param(True, "less", id="kueue's preemptor is overtaken by a queue that used less"),
     ],
 )
 def test_a_preemptor_keeps_its_place(as_kueue: bool, first: str) -> None:

@@ -22,7 +22,7 @@ def a_check(life: Life, name: str, policy: str) -> None:
 
 
 def a_life(nominal: str = "10", config: Config | None = None, **checks: str) -> Life:
-    """One queue, whose checks are asked for from now on; before, nobody had to pass any."""
+    """One queue that requires these checks from now on and required none before."""
     life = Life(config)
     for name, policy in checks.items():
         a_check(life, name, policy)
@@ -37,7 +37,7 @@ def run(life: Life, name: str, cpu: str, *, queue: str = "cq", priority: int = 0
 
 
 def ask(life: Life, *checks: str, nominal: str = "10") -> None:
-    """From now on whoever is reserved has to pass these."""
+    """From now on reservations must pass these checks."""
     life.queue(
         "cq", resourceGroups=groups(default=nominal), preemption=LOWER, admissionChecks=list(checks)
     )

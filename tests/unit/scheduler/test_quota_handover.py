@@ -43,7 +43,7 @@ def reserved(story: Story, queue: str = "cq") -> int:
 
 
 def picture(story: Story) -> dict[str, Any]:
-    """All that is charged, and to whom, and who may be a victim in which order."""
+    """All charges by workload, and the candidates for preemption in order."""
     world = story.core._state
     cells = {
         (name, *fr): cell.usage

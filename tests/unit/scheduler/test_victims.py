@@ -1,4 +1,4 @@
-"""Who has to go, who is told so and how often, and whose place is kept meanwhile."""
+"""Victims: which workloads are preempted, how often, and which place is kept meanwhile."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_a_change_of_the_queue_voids_what_was_said_to_victims_before() -> None:
 @pytest.mark.parametrize(
     ("weights", "first"),
     [
-        pytest.param({}, "a", id="whoever borrows less goes first"),
+        pytest.param({}, "a", id="the queue that borrows less goes first"),
         pytest.param({"b": 4}, "b", id="a weight makes a share smaller"),
         pytest.param({"a": 0, "b": 4}, "b", id="without a weight a borrower goes last"),
     ],
@@ -231,7 +231,7 @@ def test_a_zero_request_of_an_overused_resource_needs_no_victim() -> None:
 @pytest.mark.parametrize(
     ("lowered", "goes"),
     [
-        pytest.param(1, ["runs"], id="below who waits it has to go"),
+        pytest.param(1, ["runs"], id="below the preemptor it is preempted"),
         pytest.param(4, [], id="still above it stays undisturbed"),
     ],
 )

@@ -62,7 +62,7 @@ class Row:
         self.base = LONG_AGO
         self.saved = LONG_AGO
 
-    def moved(self) -> None:
+    def update_lane(self) -> None:
         """Updates the place of its lane."""
         self.lanes.lane_changed(self.lane)
 
@@ -135,7 +135,7 @@ class Accounts:
         row = self._rows.get(key)
         if row is not None and row.lanes is not lanes:
             row.lane.account = None
-            row.moved()
+            row.update_lane()
             del self._rows[key]
             row = None
         if local is None:
@@ -148,7 +148,7 @@ class Accounts:
         if row is not None:
             row.account.weight = weight
             row.account.weigh()
-            row.moved()
+            row.update_lane()
             return
         lane = lanes.lane(key)
         account = lane.account = Account(self.config, weight, LONG_AGO)
@@ -160,24 +160,28 @@ class Accounts:
             if _is_billed(workload):
                 self._bill(row, workload)
         account.sample(self.sampled)
-        row.moved()
+        row.update_lane()
         self._moving = True
 
     # Workloads. -------------------------------------------------------------------------------
 
-    def heard(self, workload: WorkloadInfo, now: datetime, *, anew: bool = False) -> None:
+    def update_bills(
+        self, workload: WorkloadInfo, now: datetime, *, is_new_amount: bool = False
+    ) -> None:
         """Updates the bill of a workload after its quota or its admission may have changed.
 
-        ``anew``: it holds another amount from now on, and has paid its penalty if it is admitted.
-        Of a family only the variant that counts is billed.
+        ``is_new_amount``: it holds another amount from now on, and has paid its penalty if it is
+        admitted. Of a family only the variant that counts is billed.
         """
         row = self._rows.get(workload.local_queue)
         if row is None:
             return
         for one in [workload] if workload.family is None else (*workload.family.variants, workload):
-            self._heard(row, one, now, anew=anew and one is workload)
+            self._update_bill(row, one, now, is_new_amount=is_new_amount and one is workload)
 
-    def _heard(self, row: Row, workload: WorkloadInfo, now: datetime, *, anew: bool) -> None:
+    def _update_bill(
+        self, row: Row, workload: WorkloadInfo, now: datetime, *, is_new_amount: bool
+    ) -> None:
         bill = row.bills.get(workload)
         if not _is_billed(workload):
             if bill is None:
@@ -185,7 +189,7 @@ class Accounts:
             del row.bills[workload]
             self._cancel(row, bill, now)
         elif bill is None:
-            self._bill(row, workload, again=now if anew else None)
+            self._bill(row, workload, again=now if is_new_amount else None)
         elif (bill.started is None) is (workload.admitted_at is None):
             return
         elif workload.admitted_at is not None:
@@ -194,7 +198,7 @@ class Accounts:
         else:
             self._cancel(row, bill, now)
             bill.started, bill.penalty = None, {}
-        row.moved()
+        row.update_lane()
         self._moving = True
         self._unsaved.setdefault(workload.local_queue, now)
 
@@ -239,7 +243,7 @@ class Accounts:
                 continue
             self._moving = True
             row.account.sample(self.sampled)
-            row.moved()
+            row.update_lane()
             if row.account.rate:
                 self._unsaved.setdefault(key, now)
 
@@ -265,7 +269,7 @@ class Accounts:
             return False
         row.restore(record)
         row.account.sample(self.sampled)
-        row.moved()
+        row.update_lane()
         self._moving = True
         return True
 

@@ -118,7 +118,7 @@ def charge(
             planned.share_quota(state, domain)
     state.bump_version(domain)
     if state.accounts is not None:
-        state.accounts.heard(workload, state.now, anew=True)
+        state.accounts.update_bills(workload, state.now, is_new_amount=True)
 
 
 def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
@@ -145,7 +145,7 @@ def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
         held.queue.remove_candidate(workload)
     state.bump_version(held.queue.domain)
     if state.accounts is not None:
-        state.accounts.heard(workload, state.now)
+        state.accounts.update_bills(workload, state.now)
     return held.queue
 
 

@@ -34,7 +34,7 @@ from admittance.scheduling.state.workload_info import (
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 _MOVES_NOTHING = frozenset({InFlight.REFUSED, InFlight.CONFIRMED, InFlight.PLANNED})
-"""What a head would get is the same whether these are on their way or not."""
+"""Decisions in flight that do not change what a head would get."""
 
 
 class SchedulerState:

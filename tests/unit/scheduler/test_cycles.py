@@ -40,7 +40,7 @@ def test_a_stopped_queue_gives_no_cycle_anything_to_look_at() -> None:
 
 
 def test_a_cycle_without_heads_does_not_age_what_is_remembered_of_a_search() -> None:
-    """Where a scan stopped counts in the next cycle, and calls that look at nobody are none."""
+    """A saved cursor counts in the next cycle. Calls that look at no head are not cycles."""
     story = parked_story()
     number = story.core._cycle.number
     story.core.cycle(now=story.now)

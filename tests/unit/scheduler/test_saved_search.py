@@ -14,7 +14,7 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
 def a_story(monkeypatch: pytest.MonkeyPatch, **flavors: str) -> tuple[Story, list[str]]:
-    """One is told to go for another; and whom full searches are made for from then on."""
+    """One workload is preempted for another; returns the workloads that are searched for later."""
     story = Story()
     for flavor in flavors:
         story.flavor(flavor)

@@ -1,4 +1,4 @@
-"""For whom others were told to go is in their status, so that a new leader knows it, too."""
+"""A victim names its preemptor in its status, so that a new leader knows it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Heir(Story):
 
 
 def a_story(**config: int) -> Story:
-    """One runs and is told to go for another; somebody who matters more comes too late."""
+    """One workload is preempted for another; a third one with a higher priority comes too late."""
     story = Story(Config(**config))
     story.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER)
     story.submit("low", "cq", "5")
@@ -36,7 +36,7 @@ def a_story(**config: int) -> Story:
 
 
 def told(story: Story, victim: str, by: str) -> None:
-    """The victim's eviction is written, and by whom it was preempted."""
+    """The victim's eviction is stored, with its preemptor."""
     story.change(
         victim,
         conditions={"Evicted": (True, "Preempted")},
