@@ -198,7 +198,7 @@ class Household:
                 flavors = sorted({f for one in fact.pod_sets for f in one.flavors.values()})
                 self.starts.append((fact.name, ",".join(flavors)))
         for put in commit.puts:
-            self.controller.said(put.key)
+            self.controller.outbox_published(put.key)
 
     # What there is. -------------------------------------------------------------------------
 

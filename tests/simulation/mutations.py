@@ -52,7 +52,7 @@ class _Forgetful(Workloads):
 
 def _settle_load_in_silence(self: Controller, *args: Any, **named: Any) -> list[str]:
     for key in _settle_load(self, *args, **named):
-        self.said(key)
+        self.outbox_published(key)
     return []
 
 

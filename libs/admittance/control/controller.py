@@ -177,7 +177,7 @@ class Controller:
             self.unreadable[key] = f"status.log.says: {reason_of(error)}"
             return []
 
-    def said(self, key: str) -> None:
+    def outbox_published(self, key: str) -> None:
         """The bus has acknowledged the outbox of the workload at key."""
         self.workloads.let_go(key)
 

@@ -71,14 +71,14 @@ def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Comm
 
     The caller performs the commit in its order, and reports `Controller.committed` for every put
     that was stored, and `Controller.load` for every key that had another revision."""
-    careful: frozenset[str] = frozenset()
+    measured: frozenset[str] = frozenset()
     while True:
-        commit = _fold(BatchFold(controller, now, careful), batch, controller.read)
+        commit = _fold(BatchFold(controller, now, measured), batch, controller.read)
         long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
-        if long <= careful:
+        if long <= measured:
             return commit
         # Fold again and measure after each fact, to find the fact that makes the object too long.
-        careful |= long
+        measured |= long
 
 
 def _fold(folding: BatchFold, batch: list[LogMessage], read: int) -> Commit:
@@ -92,10 +92,10 @@ class BatchFold:
     """One batch on its way into a commit."""
 
     def __init__(
-        self, state: Controller, now: datetime, careful: frozenset[str] = frozenset()
+        self, state: Controller, now: datetime, measured: frozenset[str] = frozenset()
     ) -> None:
-        """``careful``: keys of objects that became too long; each of their facts is measured."""
-        self._careful = careful
+        """``measured``: keys of objects that became too long; they are measured after each fact."""
+        self._measured = measured
         self._state = state
         self._now = now
         self._working: dict[str, VersionedWorkload] = {}
@@ -357,7 +357,7 @@ class BatchFold:
 
     def _excess(self, key: str, change: Change, logged: LogMessage) -> int:
         """Length of the object with this fact if it is too long; otherwise 0."""
-        if key not in self._careful or change.workload is None or len(logged.data) <= SMALL:
+        if key not in self._measured or change.workload is None or len(logged.data) <= SMALL:
             return 0
         length = len(stored.encode(with_log(change.workload, logged.sequence, change.says)))
         return length if length > VALUE_MAX else 0

@@ -177,7 +177,7 @@ class BucketRebuild:
     def _keep(self, put: Put, revision: int) -> None:
         known = VersionedWorkload(put.workload, revision, put.fact, put.trace)
         self._controller.workloads.keep(put.key, known)
-        self._controller.said(put.key)
+        self._controller.outbox_published(put.key)
         if put.workload is not None and is_true(put.workload, Type.FINISHED):
             self._finished[put.key] = known
         else:

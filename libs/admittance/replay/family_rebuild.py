@@ -144,7 +144,7 @@ class FamilyRebuild:
         self.puts[put.key] = put
         known = VersionedWorkload(put.workload, revision, put.fact, put.trace)
         self._controller.workloads.keep(put.key, known)
-        self._controller.said(put.key)
+        self._controller.outbox_published(put.key)
 
     def _use_revision(self, key: str, revision: int) -> None:
         """The last write of ``key`` had this revision, if it can have had it."""

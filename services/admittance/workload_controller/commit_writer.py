@@ -46,7 +46,7 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
-"""Attempts to fold a batch again because another writer moved its workloads."""
+"""Most attempts to fold a batch again because another writer changed its workloads."""
 OUTCOMES_MAX: Final = 20_000
 
 log = structlog.get_logger()
@@ -91,17 +91,17 @@ class CommitWriter:
             bad = [UnusableDelivery(_delivery(one.logged), one.reason) for one in letters]
             await publish_dead_letters(self._bus, SERVICE, bad)
             await publish_messages(self._bus, commit.notes)
-            done, unsure = await self._put(commit, now)
+            messages, unsure = await self._put(commit, now)
             if unsure:
                 attempts += 1
                 if attempts > ATTEMPTS:
-                    raise RuntimeError(f"{len(unsure)} workloads keep moving under the batch")
+                    raise RuntimeError(f"{len(unsure)} workloads change whenever they are written")
                 loaded |= dict.fromkeys(unsure)
-                await publish_messages(self._bus, done)
+            await publish_messages(self._bus, messages)
+            if unsure:
                 continue
-            await publish_messages(self._bus, done)
             for key in (*loaded, *(put.key for put in commit.puts)):
-                controller.said(key)
+                controller.outbox_published(key)
             await with_retries(partial(write_echoes, self._bus, commit.echoes))
             self._note(commit)
             if self._metrics is not None:
@@ -178,8 +178,8 @@ def _log_write(put: Put, revision: int) -> None:
     says = put.workload.status.log.says if put.workload is not None else ()
     what = [say.what for say in says if not say.what.startswith("check_")]
     # A write without an outbox entry only repeats a fact of the log, so it is a debug line.
-    tell = log.info if what else log.debug
-    tell(
+    write = log.info if what else log.debug
+    write(
         f"workload_{what[-1]}" if what else "workload_written",
         namespace=namespace,
         workload=name,
@@ -213,7 +213,7 @@ class WorkloadWriter:
         alone, groups = parted(puts)
         outcomes = await self._alone(alone)
         for batch in packed(groups, BATCH_MAX):
-            outcomes += await self.together(batch)
+            outcomes += await self.write_groups(batch)
         return list(zip([*alone, *chain.from_iterable(groups)], outcomes, strict=True))
 
     async def _alone(self, puts: list[Put]) -> list[PutOutcome]:
@@ -226,7 +226,7 @@ class WorkloadWriter:
             log.warning("commit_unknown", error=str(error), puts=len(puts))
             return [None] * len(puts)
 
-    async def together(self, groups: list[list[Put]]) -> list[PutOutcome]:
+    async def write_groups(self, groups: list[list[Put]]) -> list[PutOutcome]:
         """Writes groups, each as a whole or not at all; returns the outcome of each put. Groups
         share a batch. If the server refuses it, each group is written alone, since the server does
         not say which key was stale."""
@@ -239,7 +239,7 @@ class WorkloadWriter:
         except Refused as refused:
             if len(groups) == 1:
                 return [refused] * len(puts)
-            return [one for group in groups for one in await self.together([group])]
+            return [one for group in groups for one in await self.write_groups([group])]
         return list(range(last - len(puts) + 1, last + 1))
 
     def _message(self, put: Put) -> Outgoing:

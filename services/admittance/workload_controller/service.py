@@ -135,7 +135,7 @@ class ActiveController:
         outboxes = [m for key in loaded.unpublished for m in controller.outbox(key, now)]
         await publish_messages(bus, outboxes)
         for key in loaded.unpublished:
-            controller.said(key)
+            controller.outbox_published(key)
         manifests = ManifestWriter(bus, controller, guard, durables, self._on_written)
         history = self._history = HistoryRecorder(
             bus,

@@ -36,7 +36,7 @@ async def test_a_stale_group_is_written_in_no_part_and_keeps_nobody_else_back(
         [a_put("a", at["a"], 1), a_put("b", at["b"], 1)],
         [a_put("c", at["c"], 2), a_put("d", at["d"] + 7, 2)],
     ]
-    outcomes = await WorkloadWriter(bus, finished_seconds=60.0).together(groups)
+    outcomes = await WorkloadWriter(bus, finished_seconds=60.0).write_groups(groups)
     first = [await revision(bus, name) for name in "ab"]
     assert outcomes[:2] == first == [first[0], first[0] + 1]
     assert all(isinstance(one, StaleRevision) for one in outcomes[2:])

@@ -92,7 +92,7 @@ class Active:
                 [m for key in unsaid for m in controller.outbox(key, now)]
             )
         for key in unsaid:
-            controller.said(key)
+            controller.outbox_published(key)
         self._server.endpoints[id(self)] = self._manifests.request
         self._manifests.look()
         service.tell(f"serves from {self._log.floor + 1}, {len(unsaid)} with something unsaid")

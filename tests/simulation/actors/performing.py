@@ -60,7 +60,7 @@ class Performing:
                 continue
             yield from self.say(done)
             for key in (*loaded, *(put.key for put in commit.puts)):
-                controller.said(key)
+                controller.outbox_published(key)
             yield from persist(partial(self._echo, commit))
             rest = commit.rest
 

@@ -175,7 +175,7 @@ class House:
                     continue
                 self.revision += 1
                 self.core.committed(put, self.revision, self.now)
-                self.core.said(put.key)
+                self.core.outbox_published(put.key)
                 self.wrote(put)
                 written.append((put.key, self.revision))
                 self.history.append(BucketEntry(put.key, put.value, self.revision))
