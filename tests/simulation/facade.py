@@ -132,6 +132,8 @@ class ServerView(Server):
         self.on_acknowledged: list[Callable[[int], None]] = []
         self.endpoints = {0: self._request}
         self._admin = _Admin(self.nats)
+        self.beating: set[str] = set()
+        """Controllers that send heartbeats themselves."""
         self._beats: dict[str, bytes] = {}
         self._late: list[Outgoing] = []
 
@@ -194,6 +196,8 @@ class ServerView(Server):
         found = self.bucket.last.get(f"admissioncheck.{check}")
         if found is not None and not found.gone:
             controller = msgspec.json.decode(found.data)["spec"]["controllerName"]
+            if controller in self.beating:
+                return
             began = controller not in self._beats
             self._beats[controller] = _encode(CheckAlive(active=active))
             if began:

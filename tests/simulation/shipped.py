@@ -35,7 +35,9 @@ from admittance.scheduler import service as scheduler
 from admittance.scheduling.scheduler import Scheduler
 from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
+from simulation import helped
 from simulation.facade import LoopKernel, ServerView
+from simulation.helped import HelpedCheck
 from simulation.kernel import Kernel
 from simulation.loop import Process, VirtualLoop
 from simulation.mutations import mutated
@@ -47,6 +49,8 @@ from simulation.stream import Stored
 
 SPARED: Final = 3
 """In every third seed the server has faults, too."""
+UNHELPED: Final = 5
+"""In every fifth seed one check controller is written with the helper that ships."""
 LOUD: Final = 4
 """Every fourth seed has real heartbeats."""
 URL: Final = "nats://127.0.0.1:4222"
@@ -146,6 +150,7 @@ class ShippedWorld(World):
         server = ServerView(kernel, self.mechanisms, "workload-controller-")
         self.network = Network(self.loop, server.nats, self.rng)
         self.lives: dict[str, Life] = {}
+        self.helped: HelpedCheck | None = None
         self._active_at = self._stored_at = 0.0
         return kernel, server
 
@@ -182,9 +187,23 @@ class ShippedWorld(World):
         super().begin()
         for stream in (self.server.log, self.server.bucket):
             stream.on_stored.append(self._on_stored)
-        if self.seed % SPARED:
-            return
         rng = Random(self.seed)
+        if self.seed % UNHELPED == 1:
+            self._begin_helped(rng)
+        if self.seed % SPARED == 0:
+            self._begin_server_faults(rng)
+
+    def _begin_helped(self, rng: Random) -> None:
+        self.helped = HelpedCheck(self.rng)
+        self.checks.others.add(helped.CONTROLLER)
+        self.server.beating.add(helped.CONTROLLER)
+        for name in helped.REPLICAS:
+            self._start(name)
+            after, what = rng.randint(10, 200), rng.choice(("kill", "kill", "pause", "mute"))
+            self._faults.append(Fault(after, name, what, rng.choice((0.5, 9.0, 40.0)), 0.0))
+        self._faults.sort()
+
+    def _begin_server_faults(self, rng: Random) -> None:
         for _ in range(rng.randint(1, 3)):
             strike = rng.choice((self._restart_server, self._restart_server, self._fill_log))
             self.loop.at(2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
@@ -212,6 +231,8 @@ class ShippedWorld(World):
 
     def _calm(self) -> None:
         super()._calm()
+        if self.helped is not None:
+            self.helped.calm = True
         self.kernel.at_rest = self._is_at_rest
 
     def _is_at_rest(self) -> bool:
@@ -227,7 +248,8 @@ class ShippedWorld(World):
     # Lives. -----------------------------------------------------------------------------
 
     def _start(self, name: str) -> None:
-        kind = KINDS.get(name.partition("-")[0])
+        letter = name.partition("-")[0]
+        kind: Any = self.helped if letter == "k" else KINDS.get(letter)
         if kind is None:
             super()._start(name)
             return
@@ -242,7 +264,7 @@ class ShippedWorld(World):
         process.on_end = ended
         process.start(self._run(kind, name))
 
-    async def _run(self, kind: ModuleType, name: str) -> None:
+    async def _run(self, kind: Any, name: str) -> None:
         settings = Settings(
             service=kind.SERVICE,
             instance=name,

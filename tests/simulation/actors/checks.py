@@ -87,6 +87,8 @@ class Checks:
         self._gone: set[int] = set()
         self.open: dict[Open, CheckRequested] = {}
         self.calm = False
+        self.others = {CONTROLLER}
+        """Controllers that are services, and no actors."""
         server.log.on_stored.append(self._hear)
         for outage in outages:
             kernel.at(outage.at, lambda outage=outage: self._die(outage))  # type: ignore[misc]
@@ -101,8 +103,8 @@ class Checks:
     def _hear(self, stored: Stored) -> None:
         if stored.subject.startswith(REQUESTED):
             request = _requested.decode(stored.data)
-            if request.controller == CONTROLLER:
-                return  # Judged by the provisioning check itself.
+            if request.controller in self.others:
+                return
             self.open[_key(request)] = request
             rng = self._kernel.rng
             here = [one for one in (0, 1) if one not in self._gone]
