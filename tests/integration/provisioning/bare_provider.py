@@ -1,4 +1,4 @@
-"""A provider of capacity without any helper: what it is asked is noted, and it answers by hand."""
+"""A provider without the helper: it stores requests, and tests give its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services that most tests need, and EC2 for the tests of its provider: one server for all."""
+"""The services that most tests need, and one server of EC2 for all tests of its provider."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def so(claim: Callable[[], bool]) -> None:
     await eventually(holds)
 
 
-async def test_instances_are_reserved_for_a_job_which_stops_when_they_go_and_given_back_after_it(
+async def test_instances_are_reserved_and_their_loss_stops_the_job(
     fleet: Fleet, bus: Bus, ec2: Ec2Server
 ) -> None:
     zone = "topology.kubernetes.io/zone"
@@ -97,7 +97,7 @@ async def test_instances_are_reserved_for_a_job_which_stops_when_they_go_and_giv
     await so(lambda: not ec2.alive())
 
 
-async def test_the_sample_s_jobs_fall_to_instances_that_are_reserved_for_them(
+async def test_jobs_of_the_sample_run_on_reserved_instances(
     fleet: Fleet, bus: Bus, ec2: Ec2Server
 ) -> None:
     samples = SAMPLE.read_text().replace("namespace: default", "namespace: ns")
@@ -113,7 +113,7 @@ async def test_the_sample_s_jobs_fall_to_instances_that_are_reserved_for_them(
     assert (made["type"], made["total"]) == ("g5.xlarge", 2)
 
 
-async def test_it_keeps_the_protocol_as_the_kit_has_it(
+async def test_provider_aws_passes_the_conformance_kit(
     bus: Bus, nats_server: TestServer, ec2: Ec2Server, tmp_path: Path
 ) -> None:
     ec2.set(capacity=3)

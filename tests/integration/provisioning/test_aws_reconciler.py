@@ -131,7 +131,7 @@ async def a_process(fleet: Fleet, ec2: Ec2Server) -> ServiceProcess:
 # Obtaining. ----------------------------------------------------------------------------------
 
 
-async def test_what_is_not_active_yet_nor_listed_nor_answered_is_waited_for(
+async def test_a_request_waits_for_a_reservation_that_is_not_active(
     running: Running, asker: Asker, ec2: Ec2Server
 ) -> None:
     ec2.set(pending=0.8, hidden=0.5)
@@ -148,7 +148,7 @@ async def test_what_is_not_active_yet_nor_listed_nor_answered_is_waited_for(
     assert "not yet active" in pending.message
 
 
-async def test_without_capacity_it_fails_and_may_be_had_another_time(
+async def test_a_request_without_capacity_fails_and_may_be_retried(
     running: Running, asker: Asker, ec2: Ec2Server
 ) -> None:
     ec2.set(capacity=0)
@@ -179,7 +179,7 @@ async def test_without_capacity_it_fails_and_may_be_had_another_time(
         pytest.param("a pod of main needs", {"InstanceType": "t2.nano"}, id="too small a type"),
     ],
 )
-async def test_what_can_never_be_had_fails_for_good(
+async def test_an_impossible_request_fails_permanently(
     running: Running, asker: Asker, ec2: Ec2Server, reason: str, parameters: dict[str, str]
 ) -> None:
     containers = [{"name": "c", "resources": {"requests": {"memory": "4Gi"}}}]
@@ -211,7 +211,7 @@ def pod_sets(*sets: dict[str, Any]) -> dict[str, Any]:
         pytest.param("IdempotentParameterMismatch", id="by its tag, when we count otherwise now"),
     ],
 )
-async def test_one_killed_before_it_hears_the_answer_finds_its_reservation_again(
+async def test_a_provider_killed_before_the_answer_finds_its_reservation(
     fleet: Fleet, bus: Bus, asker: Asker, ec2: Ec2Server, refused: str
 ) -> None:
     ec2.hold(CREATE)
@@ -234,10 +234,10 @@ async def test_one_killed_before_it_hears_the_answer_finds_its_reservation_again
 # Freeing. ------------------------------------------------------------------------------------
 
 
-async def test_what_nobody_knows_to_have_made_is_cancelled_once_ec2_shows_it(
+async def test_an_unknown_reservation_of_a_cancelled_request_is_cancelled(
     fleet: Fleet, asker: Asker, ec2: Ec2Server
 ) -> None:
-    """Also when that is later than it is looked for often."""
+    """Also if EC2 lists the reservation late."""
     ec2.set(hidden=5)
     ec2.hold(CREATE)
     first = await a_process(fleet, ec2)
@@ -252,7 +252,7 @@ async def test_what_nobody_knows_to_have_made_is_cancelled_once_ec2_shows_it(
     assert len(ec2.reservations()) == 1
 
 
-async def test_what_is_made_for_a_job_that_has_gone_meanwhile_is_cancelled(
+async def test_a_reservation_for_a_cancelled_request_is_cancelled(
     running: Running, bus: Bus, asker: Asker, ec2: Ec2Server
 ) -> None:
     async def heard() -> bool:
@@ -271,7 +271,7 @@ async def test_what_is_made_for_a_job_that_has_gone_meanwhile_is_cancelled(
     assert asker.words() == []
 
 
-async def test_capacity_that_is_taken_away_is_told_also_by_one_that_has_only_heard_of_it(
+async def test_a_new_leader_reports_revoked_capacity(
     running: Running, asker: Asker, ec2: Ec2Server
 ) -> None:
     ways = {
@@ -297,7 +297,7 @@ async def test_capacity_that_is_taken_away_is_told_also_by_one_that_has_only_hea
 # Rights. -------------------------------------------------------------------------------------
 
 
-async def test_wrong_credentials_are_nobodys_fault_and_make_the_class_inactive(
+async def test_wrong_credentials_make_the_class_inactive(
     running: Running, asker: Asker, ec2: Ec2Server
 ) -> None:
     for action in (CREATE, DESCRIBE, "DescribeInstanceTypes"):
@@ -311,7 +311,7 @@ async def test_wrong_credentials_are_nobodys_fault_and_make_the_class_inactive(
     await until(lambda: not running.trouble)
 
 
-async def test_who_may_not_cancel_makes_no_more(
+async def test_a_provider_that_may_not_cancel_reserves_no_more(
     running: Running, asker: Asker, ec2: Ec2Server
 ) -> None:
     await asks(asker)
@@ -326,10 +326,10 @@ async def test_who_may_not_cancel_makes_no_more(
     await until(lambda: not running.trouble)
 
 
-async def test_what_a_policy_forbids_to_one_is_forbidden_to_nobody_else(
+async def test_a_reservation_forbidden_by_a_policy_fails_alone(
     running: Running, asker: Asker, ec2: Ec2Server
 ) -> None:
-    """It is known by what was allowed before, and still is."""
+    """The provider tries a reservation that was allowed before."""
     await asks(asker)
     await until_provisioned(asker)
     ec2.refuse(CREATE, "UnauthorizedOperation", status=403, having="m5.xlarge")
@@ -351,7 +351,7 @@ async def test_what_a_policy_forbids_to_one_is_forbidden_to_nobody_else(
         pytest.param("DescribeInstanceTypes", False, id="to ask what machines there are"),
     ],
 )
-async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
+async def test_a_missing_right_makes_the_class_inactive_and_requests_wait(
     running: Running, asker: Asker, ec2: Ec2Server, action: str, before: bool
 ) -> None:
     if before:
@@ -369,10 +369,10 @@ async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
 
 
 @pytest.mark.parametrize("before", [False, True])
-async def test_a_right_that_nobody_waits_for_is_missed_as_long_as_it_can_be_tried_out(
+async def test_a_missing_right_without_a_waiting_request_is_probed(
     running: Running, asker: Asker, ec2: Ec2Server, before: bool
 ) -> None:
-    """Where nothing was ever allowed, only who asks can tell whether it is."""
+    """If no reservation was ever allowed, only a request can find out."""
     if before:
         await asks(asker, "v/c/1/1")
         await until_provisioned(asker, "v/c/1/1")
@@ -393,7 +393,7 @@ async def test_a_right_that_nobody_waits_for_is_missed_as_long_as_it_can_be_trie
 
 
 @pytest.mark.parametrize("count", [3, 24])
-async def test_calls_are_as_many_as_requests_and_looks_are_for_all_of_them(
+async def test_one_listing_serves_all_requests(
     running: Running, asker: Asker, ec2: Ec2Server, count: int
 ) -> None:
     ec2.set(pending=60)
@@ -413,7 +413,7 @@ async def test_calls_are_as_many_as_requests_and_looks_are_for_all_of_them(
     assert after[CREATE] == count
 
 
-async def test_a_look_that_hangs_does_not_hold_up_the_end(fleet: Fleet, ec2: Ec2Server) -> None:
+async def test_a_hanging_listing_does_not_delay_the_end(fleet: Fleet, ec2: Ec2Server) -> None:
     process = await a_process(fleet, ec2)
     await so(lambda: ec2.calls()[DESCRIBE] > 0)
     ec2.hold(DESCRIBE)

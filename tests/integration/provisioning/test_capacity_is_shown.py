@@ -1,4 +1,4 @@
-"""What is wrong with capacity is seen by the people who can mend it, and nothing is stuck."""
+"""Commands show what is wrong with capacity, and no workload is stuck."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def admit(server: TestServer, *arguments: str) -> str:
 
 
 async def active(bus: Bus) -> tuple[str, str, str]:
-    """Status, reason and message of what the AdmissionCheck says of itself."""
+    """Status, reason and message of the Active condition of the AdmissionCheck."""
     entry = await get(bus, "admissioncheck.capacity")
     assert entry is not None
     assert entry.value is not None
@@ -73,7 +73,7 @@ def a_check(**parameters: str) -> dict[str, Any]:
         pytest.param(a_check(name="nowhere"), "nowhere doesn't exist", id="one that is missing"),
     ],
 )
-async def test_a_check_with_the_wrong_parameters_says_so_and_goes_on_when_they_are_right(
+async def test_a_check_with_wrong_parameters_is_inactive_until_corrected(
     fleet: Fleet, bus: Bus, wrong: dict[str, Any], told: str
 ) -> None:
     provider = await BareProvider(bus).start()
@@ -91,7 +91,7 @@ async def test_a_check_with_the_wrong_parameters_says_so_and_goes_on_when_they_a
     await until_phase(bus, Phase.ADMITTED)
 
 
-async def test_who_waits_in_an_inactive_queue_is_told_which_check_is_why(
+async def test_a_workload_in_an_inactive_queue_names_the_check(
     fleet: Fleet, bus: Bus, nats_server: TestServer
 ) -> None:
     await apply(bus, a_check(), a_config(), *queues("cq", admissionChecks=["capacity"]))
@@ -110,7 +110,7 @@ async def test_who_waits_in_an_inactive_queue_is_told_which_check_is_why(
     assert "BadParametersRef" in await admit(nats_server, "get", "admissionchecks")
 
 
-async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing_is_stuck(
+async def test_wrong_answers_are_shown_below_the_check(
     fleet: Fleet, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = await BareProvider(bus).start()
@@ -158,7 +158,7 @@ async def test_what_a_provider_says_wrongly_stands_beneath_the_check_and_nothing
 
 
 @pytest.mark.skipif(not SETUP.exists(), reason=f"{SETUP} is not there")
-async def test_the_setup_that_people_have_applies_as_it_is(fleet: Fleet, bus: Bus) -> None:
+async def test_an_existing_setup_of_kueue_is_applied_unchanged(fleet: Fleet, bus: Bus) -> None:
     provider = await BareProvider(bus, "check-capacity_autoscaling_x-k8s_io").start()
     text = SETUP.read_text()
     await apply(bus, *yaml.safe_load_all(text))

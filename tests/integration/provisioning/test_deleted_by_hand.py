@@ -1,4 +1,4 @@
-"""Records that somebody deletes in the bucket while nobody leads: no booking is lost with them."""
+"""Records that are deleted by hand while no leader is active leak no booking."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("done", "runs", "waits")
 
 
 @pytest.mark.scenario("E9", "E14")
-async def test_what_was_booked_is_freed_and_what_is_waited_for_is_written_again(
+async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     fleet: Fleet, bus: Bus
 ) -> None:
     provider = await BareProvider(bus).start()
@@ -68,7 +68,7 @@ async def test_what_was_booked_is_freed_and_what_is_waited_for_is_written_again(
 
 
 async def test_a_booking_is_freed_although_no_check_is_left(fleet: Fleet, bus: Bus) -> None:
-    """Nothing but the deleted record tells that somebody ever asked for capacity."""
+    """Only the deleted record shows that there was a request."""
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])

@@ -121,7 +121,7 @@ async def books(asker: Asker, count: int) -> set[str]:
 
 
 @pytest.mark.parametrize("count", [5, 40])
-async def test_calls_are_as_many_as_requests_and_no_more(
+async def test_the_number_of_calls_is_that_of_the_requests(
     reconciler: DockerReconciler, engine: CountingEngine, asker: Asker, count: int
 ) -> None:
     before = engine.calls["workers"]
@@ -143,7 +143,7 @@ async def test_calls_are_as_many_as_requests_and_no_more(
     assert engine.calls["workers"] <= 2 + (now() - began) / GATHER_SECONDS
 
 
-async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
+async def test_workers_lost_at_once_are_reported_by_one_comparison(
     reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     ids = await books(asker, 30)
@@ -155,7 +155,7 @@ async def test_workers_that_are_lost_at_once_are_told_of_in_one_look(
     assert engine.calls["workers"] <= 2
 
 
-async def test_an_engine_that_is_away_is_asked_once_for_all_who_wait_for_it(
+async def test_an_unreachable_engine_is_tried_once_for_all_requests(
     reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
 ) -> None:
     engine.away = True
@@ -185,7 +185,7 @@ async def test_containers_of_another_installation_are_left_alone(
     assert "theirs" in engine.there
 
 
-async def test_neither_a_word_nobody_can_read_nor_a_worker_that_stays_holds_up_what_is_compared(
+async def test_one_unreadable_status_or_worker_does_not_stop_the_comparison(
     bus: Bus, reconciler: DockerReconciler, engine: CountingEngine
 ) -> None:
     unreadable = put_message(f"{token(CLASS)}.x", b"{", expected=None, bucket=PROVIDERS)

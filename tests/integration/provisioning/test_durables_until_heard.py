@@ -1,4 +1,4 @@
-"""What a provider has to hear reaches it, also when no manifest names its class any more."""
+"""A provider gets its messages, also when no manifest names its class any more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def delete_config(bus: Bus, name: str) -> None:
     assert reply.outcome == "deleted"
 
 
-async def test_what_is_booked_is_freed_though_its_configuration_was_deleted_while_it_ran(
+async def test_a_booking_is_freed_after_its_configuration_was_deleted(
     fleet: Fleet, bus: Bus
 ) -> None:
     other = {**a_config(provisioningClassName="other"), "metadata": {"name": "other"}}

@@ -39,7 +39,7 @@ async def cluster(kubernetes: Kubernetes, tmp_path: Path) -> AsyncIterator[Clust
 
 
 class Following:
-    """A follower at work, and what it told."""
+    """A running watch, and its calls."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.listings = 0
@@ -100,7 +100,7 @@ def a_request(number: int = 1, **more: Any) -> Request:
     return Request(fact)
 
 
-async def test_a_listing_of_many_pages_is_complete_and_leaves_out_other_peoples(
+async def test_a_listing_of_many_pages_has_only_our_objects(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
     for number in range(1, 6):
@@ -115,7 +115,7 @@ async def test_a_listing_of_many_pages_is_complete_and_leaves_out_other_peoples(
     assert set(found.follower.seen) == {f"u/c/1/{number}" for number in range(1, 6)}
 
 
-async def test_bookmarks_spare_a_watch_that_saw_nothing_for_long_a_new_listing(
+async def test_bookmarks_avoid_a_new_listing_after_a_quiet_watch(
     kubernetes: Kubernetes, cluster: Cluster, following: Following
 ) -> None:
     await until(lambda: following.listings == 1)
@@ -130,7 +130,7 @@ async def test_bookmarks_spare_a_watch_that_saw_nothing_for_long_a_new_listing(
     assert following.listings == 1
 
 
-async def test_a_place_that_is_forgotten_is_listed_anew_with_what_went_meanwhile(
+async def test_an_expired_version_is_listed_again_with_deletions(
     kubernetes: Kubernetes, cluster: Cluster, following: Following
 ) -> None:
     for number in (1, 2):
@@ -147,7 +147,7 @@ async def test_a_place_that_is_forgotten_is_listed_anew_with_what_went_meanwhile
     assert following.changes.count("u/c/1/1") >= 2
 
 
-async def test_a_silence_is_told_when_it_lasts_and_so_is_its_end(
+async def test_a_long_silence_of_the_server_is_reported_and_its_end(
     kubernetes: Kubernetes, following: Following
 ) -> None:
     await until(lambda: following.listings == 1)
@@ -157,7 +157,7 @@ async def test_a_silence_is_told_when_it_lasts_and_so_is_its_end(
     await until(lambda: following.healths[-1] == "")
 
 
-async def test_a_right_that_is_lacking_is_told_at_once(
+async def test_a_missing_right_is_reported_at_once(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
     kubernetes.fail(403, 1, method="GET", reason="Forbidden", message="may not list")
@@ -169,10 +169,10 @@ async def test_a_right_that_is_lacking_is_told_at_once(
     assert "may not list" in found.healths[0]
 
 
-async def test_what_is_made_is_made_to_its_end_though_nobody_waits_for_it_any_more(
+async def test_a_creation_completes_although_its_caller_was_cancelled(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
-    """Else it would come to be after everything was deleted."""
+    """Otherwise the object could be made after the deletion of all others."""
     kubernetes.slow_seconds = 0.3
     maker = a_maker(cluster)
     making = asyncio.create_task(maker.make(asked(), a_request()))
@@ -187,7 +187,9 @@ async def test_what_is_made_is_made_to_its_end_though_nobody_waits_for_it_any_mo
     assert not kubernetes.templates()
 
 
-async def test_making_twice_makes_once(kubernetes: Kubernetes, cluster: Cluster) -> None:
+async def test_making_an_object_twice_makes_it_once(
+    kubernetes: Kubernetes, cluster: Cluster
+) -> None:
     maker = a_maker(cluster)
     first = await maker.make(asked(), a_request())
     again = await maker.make(asked(), a_request())
@@ -207,7 +209,7 @@ async def test_making_twice_makes_once(kubernetes: Kubernetes, cluster: Cluster)
         ),
     ],
 )
-async def test_what_the_schema_forbids_fails_for_good_with_its_words(
+async def test_a_violation_of_the_schema_fails_permanently(
     kubernetes: Kubernetes, cluster: Cluster, more: dict[str, Any], words: str
 ) -> None:
     found = await a_maker(cluster).make(asked(), a_request(**more))
@@ -217,7 +219,7 @@ async def test_what_the_schema_forbids_fails_for_good_with_its_words(
     assert words in found.message
 
 
-async def test_a_namespace_that_is_not_there_fails_for_good(
+async def test_a_missing_namespace_fails_permanently(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
     kubernetes.namespaces = {"other"}
@@ -240,7 +242,7 @@ HOOK = 'admission webhook "size.example.com" denied the request: no more than 8 
         pytest.param(HOOK, False, id="what a webhook does not want"),
     ],
 )
-async def test_what_is_refused_now_may_be_allowed_another_time(
+async def test_a_temporary_refusal_may_be_retried(
     kubernetes: Kubernetes, cluster: Cluster, message: str, retryable: bool
 ) -> None:
     kubernetes.fail(403, reason="Forbidden", message=message)

@@ -89,7 +89,7 @@ def a_job(name: str) -> dict[str, Any]:
     return a_manifest(name, queue="lq-cq", podSets=pod_sets)
 
 
-async def test_a_job_starts_once_the_cluster_has_provisioned_it_and_nothing_stays_when_it_has_gone(
+async def test_a_job_starts_when_provisioned_and_leaves_no_objects(
     world: World,
 ) -> None:
     await world.provider()
@@ -140,7 +140,7 @@ async def test_a_job_stops_when_its_capacity_is_revoked(world: World) -> None:
     await world.until_nothing_is_left()
 
 
-async def test_while_the_cluster_is_away_the_check_is_inactive_and_then_goes_on(
+async def test_the_check_is_inactive_while_the_cluster_is_away(
     world: World,
 ) -> None:
     provider = await world.provider()

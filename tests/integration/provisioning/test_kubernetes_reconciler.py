@@ -48,7 +48,7 @@ async def asker(bus: Bus) -> Asker:
 
 
 class Running:
-    """A reconciler in this process, which may end and begin anew."""
+    """A reconciler in this process, which can be restarted."""
 
     def __init__(self, bus: Bus, kubernetes: Kubernetes, folder: Path) -> None:
         self._bus = bus
@@ -140,7 +140,7 @@ async def test_another_attempt_is_another_object(
     assert second["metadata"]["annotations"]["admittance.dev/request"] == "u/c/2/2"
 
 
-async def test_a_revocation_during_a_restart_is_told_afterwards(
+async def test_a_revocation_during_a_restart_is_reported_afterwards(
     kubernetes: Kubernetes, running: Running, asker: Asker
 ) -> None:
     provision(kubernetes)
@@ -154,7 +154,7 @@ async def test_a_revocation_during_a_restart_is_told_afterwards(
         await until(lambda: said(asker, "CapacityRevoked") == {ONE})
 
 
-async def test_a_kill_between_making_and_answering_makes_nothing_twice(
+async def test_a_kill_before_the_answer_makes_no_second_object(
     kubernetes: Kubernetes, asker: Asker, nats_server: TestServer, tmp_path: Path
 ) -> None:
     env = {
@@ -182,7 +182,7 @@ async def test_a_kill_between_making_and_answering_makes_nothing_twice(
     await fleet.stop()
 
 
-async def test_nothing_leaks_of_what_was_taken_back_while_nobody_was_there(
+async def test_requests_cancelled_without_a_provider_leave_no_objects(
     kubernetes: Kubernetes, running: Running, asker: Asker
 ) -> None:
     async with running():
@@ -203,7 +203,7 @@ async def test_nothing_leaks_of_what_was_taken_back_while_nobody_was_there(
         await until_nothing_is_left(kubernetes)
 
 
-async def test_what_is_left_of_a_forgotten_request_is_swept_and_other_peoples_is_not(
+async def test_only_our_orphans_are_swept(
     kubernetes: Kubernetes, running: Running, asker: Asker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running():
@@ -249,7 +249,7 @@ async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
     assert not said(asker, "CapacityRevoked")
 
 
-async def test_what_the_server_refuses_for_good_fails_for_good_with_its_words(
+async def test_a_permanent_refusal_fails_permanently_with_its_message(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     kubernetes.fail(403, reason="Forbidden", message="a webhook does not want that")
@@ -263,7 +263,7 @@ async def test_what_the_server_refuses_for_good_fails_for_good_with_its_words(
     await until_nothing_is_left(kubernetes)
 
 
-async def test_a_server_with_too_much_to_do_is_asked_again_when_it_says(
+async def test_a_busy_server_is_called_again_after_its_delay(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
@@ -276,7 +276,7 @@ async def test_a_server_with_too_much_to_do_is_asked_again_when_it_says(
     assert posted == [429, 500, 201]
 
 
-async def test_an_object_of_the_same_name_that_is_somebody_elses_fails_the_attempt(
+async def test_an_object_with_another_owner_fails_the_attempt(
     kubernetes: Kubernetes, running: Running, asker: Asker
 ) -> None:
     async with running():
@@ -300,7 +300,7 @@ async def test_an_object_of_the_same_name_that_is_somebody_elses_fails_the_attem
     assert name in names(kubernetes)
 
 
-async def test_watches_that_end_and_places_that_are_forgotten_lose_nothing(
+async def test_ended_watches_and_expired_versions_lose_no_change(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     ids = [f"{one}/c/1/1" for one in "uvw"]
@@ -321,7 +321,7 @@ async def test_watches_that_end_and_places_that_are_forgotten_lose_nothing(
     await until(lambda: said(asker, "Provisioned") == set(ids))
 
 
-async def test_names_at_the_limit_of_their_length_are_cut_and_stay_apart(
+async def test_long_names_are_cut_and_stay_different(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
@@ -334,7 +334,7 @@ async def test_names_at_the_limit_of_their_length_are_cut_and_stay_apart(
     assert all(len(name) <= 253 for name in names(kubernetes))
 
 
-async def test_two_instances_make_one_object_and_say_everything_once(
+async def test_two_instances_make_one_object_and_answer_once(
     kubernetes: Kubernetes, running: Running, asker: Asker
 ) -> None:
     ids = {f"{one}/c/1/1" for one in "uvw"}
@@ -367,7 +367,7 @@ def forget_us(kubernetes: Kubernetes) -> None:
         pytest.param(forget_us, "HTTP 401", id="a token that is not taken any more"),
     ],
 )
-async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
+async def test_a_missing_right_makes_the_class_inactive_and_requests_wait(
     kubernetes: Kubernetes,
     reconciler: KubernetesReconciler,
     asker: Asker,
@@ -386,7 +386,7 @@ async def test_a_right_that_is_lost_fails_nobody_and_makes_the_class_inactive(
     assert not said(asker, "ProvisioningFailed")
 
 
-async def test_whoever_waits_for_a_right_is_told_which(
+async def test_a_request_that_waits_for_a_right_names_it(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     kubernetes.forbidden.add(("create", "*"))
@@ -394,10 +394,10 @@ async def test_whoever_waits_for_a_right_is_told_which(
     await until(lambda: any("cannot create resource" in one.message for one in asker.said))
 
 
-async def test_a_right_that_nobody_waits_for_any_more_is_missed_until_it_is_there(
+async def test_a_missing_right_is_probed_without_a_waiting_request(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
-    """Else every job of the night would find out by itself, and use up its attempts."""
+    """Otherwise each job would find out by itself and use up its attempts."""
     kubernetes.forbidden.add(("create", "*"))
     await asks(asker, "u/c/1/1")
     await until(lambda: bool(reconciler.trouble))
@@ -410,7 +410,7 @@ async def test_a_right_that_nobody_waits_for_any_more_is_missed_until_it_is_ther
     await until(lambda: not reconciler.trouble)
 
 
-async def test_a_right_that_lacks_in_one_namespace_stops_nobody_in_others(
+async def test_a_right_missing_in_one_namespace_stops_only_that_namespace(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
@@ -429,7 +429,7 @@ async def test_a_right_that_lacks_in_one_namespace_stops_nobody_in_others(
     await until(lambda: bool(reconciler.trouble))
 
 
-async def test_who_may_not_delete_makes_no_more(
+async def test_a_provider_that_may_not_delete_makes_no_objects(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     provision(kubernetes)
@@ -443,7 +443,7 @@ async def test_who_may_not_delete_makes_no_more(
     await until(lambda: not kubernetes.all() and not reconciler.trouble)
 
 
-async def test_what_went_before_a_watch_could_tell_of_it_is_made_again(
+async def test_an_object_deleted_before_the_watch_is_made_again(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
 ) -> None:
     await asks(asker, "u/c/1/1")
@@ -459,10 +459,10 @@ async def test_what_went_before_a_watch_could_tell_of_it_is_made_again(
 
 
 @pytest.mark.parametrize("count", [5, 40])
-async def test_calls_are_as_many_as_requests_and_no_more(
+async def test_the_number_of_calls_is_that_of_the_requests(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker, count: int
 ) -> None:
-    """One watch for all of them, and each sweep lists them once, however many wait."""
+    """There is one watch for all objects, and each sweep lists them once."""
     kubernetes.page = count
     ids = [f"u{number}/c/1/1" for number in range(count)]
     await asks(asker, *ids)

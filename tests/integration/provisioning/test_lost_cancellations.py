@@ -1,4 +1,4 @@
-"""What is taken back ends what is under way, also where a cancellation gets lost on the way."""
+"""A cancellation stops the work on a request, even if the message is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from servers import TestServer, until, within
 pytestmark = pytest.mark.bus
 
 
-async def test_who_loses_a_cancellation_hears_of_it_with_the_next_word(
+async def test_a_lost_cancellation_is_found_with_the_next_status(
     bus: Bus, nats_server: TestServer
 ) -> None:
     asker = await Asker(bus).start()
@@ -46,7 +46,7 @@ async def test_who_loses_a_cancellation_hears_of_it_with_the_next_word(
         await within(freed.wait(), 5)
 
 
-async def test_a_replica_that_ends_leaves_nobody_behind_who_lost_that(
+async def test_requests_are_handed_back_when_a_replica_ends(
     bus: Bus, nats_server: TestServer
 ) -> None:
     asker = await Asker(bus).start()
@@ -68,7 +68,7 @@ async def test_a_replica_that_ends_leaves_nobody_behind_who_lost_that(
     assert asyncio.get_running_loop().time() - ended < 5
 
 
-async def test_what_nobody_can_read_in_the_store_keeps_nothing_from_being_freed(
+async def test_an_unreadable_status_does_not_prevent_a_release(
     bus: Bus, nats_server: TestServer
 ) -> None:
     asker = await Asker(bus).start()

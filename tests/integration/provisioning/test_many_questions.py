@@ -1,4 +1,4 @@
-"""A provider that has come back is asked about all its requests, many of them at once."""
+"""A provider that has restarted is queried for all its requests, many at once."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def beat(bus: Bus) -> None:
     await bus.nc.publish(f"{ALIVE_PROVISIONING}class", encode(ProviderAlive()))
 
 
-async def test_a_thousand_requests_are_asked_about_in_a_second_and_taken_in_their_order(
+async def test_a_thousand_requests_are_queried_and_applied_in_order(
     bus: Bus, ears: Ears, listening: None
 ) -> None:
     desk = Desk(bus)
@@ -151,7 +151,7 @@ async def test_a_thousand_requests_are_asked_about_in_a_second_and_taken_in_thei
     assert 1 < desk.most <= AT_ONCE
 
 
-async def test_one_that_answers_nonsense_is_not_asked_a_thousand_times(
+async def test_a_provider_with_unreadable_replies_is_not_queried_further(
     bus: Bus, ears: Ears, listening: None
 ) -> None:
     desk = Desk(bus)
@@ -167,7 +167,7 @@ async def test_one_that_answers_nonsense_is_not_asked_a_thousand_times(
     assert not ears.lost
 
 
-async def test_what_it_answers_of_one_request_is_in_nobody_elses_way(
+async def test_one_unreadable_reply_does_not_block_others(
     bus: Bus, ears: Ears, listening: None
 ) -> None:
     desk = Desk(bus)

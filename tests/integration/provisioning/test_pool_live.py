@@ -1,4 +1,4 @@
-"""The pool of machines beside all services: booked, freed, taken away, and kills of everybody."""
+"""The pool with all services: bookings, releases, removed machines, and kills of services."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ async def finish(bus: Bus, name: str) -> None:
     await bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
 
-async def test_machines_are_booked_for_a_job_and_free_when_it_has_gone(
-    fleet: Fleet, bus: Bus
-) -> None:
+async def test_machines_are_booked_for_a_job_and_freed_afterwards(fleet: Fleet, bus: Bus) -> None:
     await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await until_phase(bus, Phase.ADMITTED)
@@ -64,7 +62,7 @@ async def test_machines_are_booked_for_a_job_and_free_when_it_has_gone(
     await eventually(nothing)
 
 
-async def test_a_job_stops_when_its_machines_are_taken_away(fleet: Fleet, bus: Bus) -> None:
+async def test_a_job_stops_when_its_machines_are_removed(fleet: Fleet, bus: Bus) -> None:
     await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await until_phase(bus, Phase.ADMITTED)
@@ -74,9 +72,7 @@ async def test_a_job_stops_when_its_machines_are_taken_away(fleet: Fleet, bus: B
     await until_phase(bus, Phase.REJECTED)
 
 
-async def test_nothing_is_booked_twice_and_nothing_leaks_when_everybody_is_killed(
-    fleet: Fleet, bus: Bus
-) -> None:
+async def test_kills_of_all_services_leak_no_booking(fleet: Fleet, bus: Bus) -> None:
     await apply(
         bus, a_pool(3, boot=1), CHECK, a_config(9), *queues("cq", admissionChecks=["capacity"])
     )
@@ -103,7 +99,7 @@ async def test_nothing_is_booked_twice_and_nothing_leaks_when_everybody_is_kille
     await eventually(two)
 
 
-async def test_a_job_stops_when_its_pool_was_deleted_while_nobody_was_there(
+async def test_a_job_stops_when_its_pool_was_deleted_without_a_leader(
     fleet: Fleet, bus: Bus
 ) -> None:
     await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))

@@ -1,4 +1,4 @@
-"""What the pool of machines does about what has changed while nobody kept it."""
+"""The pool after changes that were made while no leader was active."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def said(asker: Asker, word: str) -> set[str]:
 
 
 async def booking(bus: Bus, asker: Asker, *ids: str) -> None:
-    """Each has a machine, in that order, and then nobody is there."""
+    """Books a machine for each request, in this order, and ends the leader."""
     async with kept(bus):
         for request_id in ids:
             heard = len(asker.said)
@@ -93,10 +93,8 @@ async def until_booked(bus: Bus, wanted: set[str]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_what_was_booked_in_a_pool_that_has_gone_meanwhile_is_revoked(
-    bus: Bus, asker: Asker
-) -> None:
-    """Also where no other pool is of that class."""
+async def test_bookings_of_a_deleted_pool_are_revoked(bus: Bus, asker: Asker) -> None:
+    """Also if no other pool has that class."""
     await a_pool(bus)
     await booking(bus, asker, "u/c/1/1")
     await no_pool(bus)
@@ -106,9 +104,7 @@ async def test_what_was_booked_in_a_pool_that_has_gone_meanwhile_is_revoked(
         await until_booked(bus, set())
 
 
-async def test_what_was_booked_on_machines_that_have_gone_meanwhile_is_revoked(
-    bus: Bus, asker: Asker
-) -> None:
+async def test_bookings_on_removed_machines_are_revoked(bus: Bus, asker: Asker) -> None:
     await a_pool(bus, 2)
     await booking(bus, asker, "u/c/1/1", "v/c/1/1")
     await a_pool(bus, 1)
@@ -120,9 +116,7 @@ async def test_what_was_booked_on_machines_that_have_gone_meanwhile_is_revoked(
     assert said(asker, "CapacityRevoked") == {"v/c/1/1"}
 
 
-async def test_what_was_booked_in_a_pool_that_is_of_another_class_meanwhile_is_revoked(
-    bus: Bus, asker: Asker
-) -> None:
+async def test_bookings_of_a_pool_with_another_class_are_revoked(bus: Bus, asker: Asker) -> None:
     await a_pool(bus)
     await booking(bus, asker, "u/c/1/1")
     await a_pool(bus, provisioningClassName="other")
@@ -132,7 +126,7 @@ async def test_what_was_booked_in_a_pool_that_is_of_another_class_meanwhile_is_r
         await until_booked(bus, set())
 
 
-async def test_who_had_no_machine_yet_in_a_pool_that_has_gone_gets_one_elsewhere(
+async def test_a_waiting_request_of_a_deleted_pool_is_booked_elsewhere(
     bus: Bus, asker: Asker
 ) -> None:
     await a_pool(bus, boot=60)
@@ -150,10 +144,8 @@ async def test_who_had_no_machine_yet_in_a_pool_that_has_gone_gets_one_elsewhere
     assert not said(asker, "CapacityRevoked")
 
 
-async def test_who_waits_for_machines_that_are_taken_away_fails_and_is_not_revoked(
-    bus: Bus, asker: Asker
-) -> None:
-    """A failure is tried again; who is revoked is rejected."""
+async def test_a_request_waiting_for_removed_machines_fails(bus: Bus, asker: Asker) -> None:
+    """A failure is retried, but a revocation would reject the workload."""
     await a_pool(bus, boot=60)
     async with kept(bus):
         await asker.asks("u/c/1/1", **pods(1))
@@ -165,9 +157,7 @@ async def test_who_waits_for_machines_that_are_taken_away_fails_and_is_not_revok
     assert not said(asker, "CapacityRevoked")
 
 
-async def test_what_is_booked_in_a_pool_that_nobody_can_read_stays_and_is_booked_nowhere_else(
-    bus: Bus, asker: Asker
-) -> None:
+async def test_bookings_of_an_unreadable_pool_stay(bus: Bus, asker: Asker) -> None:
     await a_pool(bus)
     await a_pool(bus, name="other")
     await booking(bus, asker, "u/c/1/1")
@@ -187,8 +177,8 @@ async def test_what_is_booked_in_a_pool_that_nobody_can_read_stays_and_is_booked
     assert not said(asker, "CapacityRevoked")
 
 
-async def test_a_pool_under_a_key_that_no_pool_has_is_no_pool(bus: Bus, asker: Asker) -> None:
-    """In a namespace, or of no name: it would take the place of the one that has its name."""
+async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, asker: Asker) -> None:
+    """With a namespace, or without a name, it would replace the pool of that name."""
     kind = token("machinepool.admittance.dev")
     stray = [f"{kind}.team.rack", f"{kind}.=GG"]
     manifest = {
@@ -218,7 +208,7 @@ async def test_a_pool_under_a_key_that_no_pool_has_is_no_pool(bus: Bus, asker: A
     assert not said(asker, "CapacityRevoked")
 
 
-async def test_who_has_which_machines_is_told_while_nobody_keeps_the_pool(
+async def test_bookings_are_shown_while_the_provider_is_down(
     bus: Bus, asker: Asker, nats_server: TestServer
 ) -> None:
     await a_pool(bus, 3)
@@ -232,9 +222,7 @@ async def test_who_has_which_machines_is_told_while_nobody_keeps_the_pool(
     assert " ".join(told.split()).find("ns w 1 m-0 cpu=500m yes - u/c/1/1") > 0
 
 
-async def test_why_nothing_is_booked_in_a_pool_that_makes_no_sense_is_told(
-    bus: Bus, nats_server: TestServer
-) -> None:
+async def test_an_invalid_pool_shows_the_reason(bus: Bus, nats_server: TestServer) -> None:
     await a_pool(bus, -1)
 
     shown = (await admit(nats_server, "get", "mp")).splitlines()

@@ -1,4 +1,4 @@
-"""A pool tells of nothing that it has not kept, and who kept it before changes nothing."""
+"""A booking is stored before it is reported, and a stale leader changes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def free(reconciler: PoolReconciler, request_id: str) -> None:
     await reconciler.free(Cancellation(id=request_id, namespace="ns", name="w"))
 
 
-async def test_a_booking_that_did_not_reach_the_bucket_is_kept_before_it_is_told(bus: Bus) -> None:
+async def test_a_booking_is_stored_before_it_is_reported(bus: Bus) -> None:
     await a_pool(bus)
     async with kept(bus) as reconciler:
         info = await bus.api(f"STREAM.INFO.KV_{PROVIDERS}")
@@ -58,7 +58,7 @@ async def test_a_booking_that_did_not_reach_the_bucket_is_kept_before_it_is_told
     assert await booked(bus) == {"u/c/1/1"}
 
 
-async def test_who_was_paused_while_somebody_took_over_changes_nothing_and_gives_way(
+async def test_a_stale_leader_changes_nothing_and_ends(
     bus: Bus,
 ) -> None:
     await a_pool(bus, 2)
@@ -83,7 +83,7 @@ async def test_who_was_paused_while_somebody_took_over_changes_nothing_and_gives
             await asyncio.sleep(0.1)
 
 
-async def test_what_is_no_booking_keeps_nobody_from_machines(bus: Bus) -> None:
+async def test_an_unreadable_booking_takes_no_machine(bus: Bus) -> None:
     await a_pool(bus)
     await bus.publish(put_message("_pool.rack.x", b"{}", expected=None, bucket=PROVIDERS))
     async with kept(bus) as reconciler:
@@ -92,10 +92,10 @@ async def test_what_is_no_booking_keeps_nobody_from_machines(bus: Bus) -> None:
     assert isinstance(answer, Provisioned)
 
 
-async def test_what_is_left_booked_for_who_was_taken_back_is_freed_by_whoever_takes_over(
+async def test_a_new_leader_frees_bookings_of_cancelled_requests(
     bus: Bus,
 ) -> None:
-    """However it was left: nobody will say again that it was taken back."""
+    """No further message will cancel the request."""
     await a_pool(bus)
     async with kept(bus) as reconciler:
         await reconciler.obtain(a_request("u/c/1/1"))

@@ -1,4 +1,4 @@
-"""The conformance kit against providers that do well, and others that do wrong."""
+"""The conformance kit against correct and faulty providers."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_the_pool_of_machines_does_everything_right(
 
 
 @pytest.mark.parametrize("make", [StrayProvider, strays.Plain], ids=["durable", "subscription"])
-async def test_a_provider_without_the_helper_may_do_right_too(
+async def test_a_provider_without_the_helper_passes(
     bus: Bus, nats_server: TestServer, make: Callable[[Bus], StrayProvider]
 ) -> None:
     async with at_work(make, nats_server.url):
@@ -185,7 +185,7 @@ async def test_a_provider_without_the_helper_may_do_right_too(
         pytest.param(strays.Lying, "query", "known: true", id="knowing what nobody asked"),
     ],
 )
-async def test_what_a_provider_does_wrong_is_named(
+async def test_a_fault_of_a_provider_is_named(
     bus: Bus,
     nats_server: TestServer,
     make: Callable[[Bus], StrayProvider],
@@ -243,7 +243,7 @@ def test_the_command_starts_kills_and_restarts_everything_and_tells_all(
         pytest.param("bare", 1, "capacity for more than 1", id="the same without the helper"),
     ],
 )
-async def test_a_provider_that_does_not_know_its_bookings_after_a_crash_is_told(
+async def test_a_provider_that_forgets_its_bookings_is_named(
     bus: Bus,
     nats_server: TestServer,
     tmp_path: Path,

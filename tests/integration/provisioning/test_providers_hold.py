@@ -1,4 +1,4 @@
-"""What the helper for providers holds when replicas die, fill up, or are late."""
+"""The guarantees of the helper when replicas die, are full, or are late."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ async def until_all_acknowledged(bus: Bus) -> None:
     await within(poll())
 
 
-async def test_requests_that_wait_for_capacity_keep_nobody_else_from_being_heard(
-    asker: Asker, nats_server: TestServer
-) -> None:
+async def test_waiting_requests_do_not_block_others(asker: Asker, nats_server: TestServer) -> None:
     provider = Provider(CLASS, concurrency=1)
     provider.requested(lambda _: Accepted("in an hour"))
     async with running(provider, nats_server):
@@ -70,7 +68,7 @@ async def test_requests_that_wait_for_capacity_keep_nobody_else_from_being_heard
         await until(lambda: len(asker.said) == 12)
 
 
-async def test_one_that_raises_keeps_nobody_else_from_being_served(
+async def test_a_request_whose_function_raises_does_not_block_others(
     asker: Asker, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS, concurrency=1)
@@ -87,7 +85,7 @@ async def test_one_that_raises_keeps_nobody_else_from_being_served(
         await until(lambda: provisioned(asker) == {"u/c/1/2"})
 
 
-async def test_a_cancellation_is_heard_where_all_wait_for_what_it_frees(
+async def test_a_cancellation_is_received_while_all_requests_wait(
     asker: Asker, nats_server: TestServer
 ) -> None:
     pool = Pool(size=0)
@@ -109,10 +107,10 @@ async def test_a_cancellation_is_heard_where_all_wait_for_what_it_frees(
         room.set()
 
 
-async def test_what_is_said_after_a_crash_counts_beside_what_was_said_before(
+async def test_a_status_after_a_crash_has_a_higher_number(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed in between of the log and the store: no number is given twice."""
+    """A kill between store and log must not give a number twice."""
     provider = Provider(CLASS, grace_seconds=0.1)
     provider.requested(lambda _: Accepted("soon"))
 
@@ -134,7 +132,7 @@ async def test_what_is_said_after_a_crash_counts_beside_what_was_said_before(
     assert numbers == sorted(set(numbers))
 
 
-async def test_what_was_kept_and_never_said_is_said_when_it_is_heard_again(
+async def test_a_stored_status_is_published_when_the_request_comes_again(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
     said = StoredStatus(
@@ -148,7 +146,7 @@ async def test_what_was_kept_and_never_said_is_said_when_it_is_heard_again(
     assert not pool.calls
 
 
-async def test_a_revocation_that_was_kept_and_never_said_is_said_when_it_is_reported_again(
+async def test_a_stored_revocation_is_published_when_reported_again(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
     said = StoredStatus(
@@ -169,10 +167,10 @@ async def test_a_revocation_that_was_kept_and_never_said_is_said_when_it_is_repo
         await until(lambda: asker.words() == ["CapacityRevoked"])
 
 
-async def test_what_a_dead_replica_has_booked_for_what_was_taken_back_is_freed(
+async def test_a_booking_of_a_dead_replica_is_freed_after_a_cancellation(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
-    """Its request comes again, to one that has heard of the cancellation only."""
+    """A replica that knows only the cancellation gets the request again."""
     pool = Pool()
     async with running(pool.provider(), nats_server):
         await asker.takes_back()
@@ -185,7 +183,7 @@ async def test_what_a_dead_replica_has_booked_for_what_was_taken_back_is_freed(
     assert not asker.said
 
 
-async def test_what_is_provisioned_by_report_after_it_was_taken_back_is_freed(
+async def test_capacity_reported_after_the_cancellation_is_freed(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS)
@@ -206,7 +204,7 @@ async def test_what_is_provisioned_by_report_after_it_was_taken_back_is_freed(
         await until(lambda: len(freed) > before)
 
 
-async def test_what_another_replica_has_ended_is_acknowledged_by_the_one_that_holds_it(
+async def test_a_request_finished_by_another_replica_is_acknowledged(
     asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.providers.request_worker.LOOK_SECONDS", 0.1)
@@ -222,10 +220,10 @@ async def test_what_another_replica_has_ended_is_acknowledged_by_the_one_that_ho
             await until_all_acknowledged(bus)
 
 
-async def test_a_cancellation_that_is_heard_twice_at_once_frees_once(
+async def test_a_cancellation_that_arrives_twice_frees_once(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
-    """By the durable, and by the way, as every replica does that holds the request."""
+    """From the durable, and directly, like each replica with the request."""
     provider = Provider(CLASS)
     freed: list[str] = []
     go = asyncio.Event()
@@ -247,10 +245,10 @@ async def test_a_cancellation_that_is_heard_twice_at_once_frees_once(
     assert freed == ["u/c/1/1"]
 
 
-async def test_what_one_replica_works_on_is_known_to_all_of_them(
+async def test_all_replicas_know_a_request_in_progress(
     asker: Asker, nats_server: TestServer
 ) -> None:
-    """Else the check would ask for it again, and another one would book beside the first."""
+    """Otherwise the check would send it again, and another replica would book it as well."""
     go = asyncio.Event()
     pools = [Pool(), Pool()]
 
@@ -272,7 +270,7 @@ async def test_what_one_replica_works_on_is_known_to_all_of_them(
     assert asker.said[0].seq == 1
 
 
-async def test_what_was_not_freed_in_time_is_given_back_at_once_when_it_ends(
+async def test_an_unfinished_release_is_handed_back_at_the_end(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS, grace_seconds=0.1)
@@ -295,7 +293,7 @@ async def test_what_was_not_freed_in_time_is_given_back_at_once_when_it_ends(
         await until(lambda: not pool.booked, 4.0)
 
 
-async def test_a_plain_function_is_let_end_when_its_request_is_taken_back_and_freed_after(
+async def test_a_plain_function_ends_before_its_request_is_freed(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS)
@@ -328,7 +326,7 @@ async def test_a_plain_function_is_let_end_when_its_request_is_taken_back_and_fr
     assert not asker.said
 
 
-async def test_a_cancellation_that_we_stumble_over_comes_again(
+async def test_a_cancellation_that_hits_a_bug_is_redelivered(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.providers.request_worker.AGAIN_SECONDS", 0.05)
@@ -349,7 +347,7 @@ async def test_a_cancellation_that_we_stumble_over_comes_again(
         await until(lambda: not pool.booked, 4.0)
 
 
-async def test_what_is_no_record_is_written_over(
+async def test_an_unreadable_status_is_overwritten(
     asker: Asker, bus: Bus, nats_server: TestServer
 ) -> None:
     key = StatusStore(bus, CLASS)._key("u/c/1/1")
@@ -363,7 +361,7 @@ async def test_what_is_no_record_is_written_over(
 
 
 class Log:
-    """In place of the outbox: what would be on the log."""
+    """Stores messages in place of the outbox."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -409,7 +407,7 @@ class Log:
         ),
     ],
 )
-async def test_what_may_be_said_after_what(
+async def test_which_status_may_follow_which(
     bus: Bus, statuses: list[Any], counts: list[bool], said: list[str]
 ) -> None:
     log: Any = Log()
@@ -419,8 +417,8 @@ async def test_what_may_be_said_after_what(
     assert log.said == said
 
 
-async def test_the_id_of_a_status_is_the_same_for_all_who_share_the_secret(bus: Bus) -> None:
-    """Nobody else can guess it, and publish something under it first: the status would be lost."""
+async def test_replicas_with_one_secret_give_a_status_one_message_id(bus: Bus) -> None:
+    """A foreign message with a guessed id would suppress the status."""
     log: Any = Log()
     about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
     for secret in (b"a", b"a", b"b"):
@@ -431,7 +429,7 @@ async def test_the_id_of_a_status_is_the_same_for_all_who_share_the_secret(bus: 
     assert first == again != other
 
 
-async def test_a_message_of_any_length_is_said(asker: Asker, nats_server: TestServer) -> None:
+async def test_a_message_of_any_length_is_published(asker: Asker, nats_server: TestServer) -> None:
     provider = Provider(CLASS)
     provider.requested(lambda _: Failed("x" * 2_000_000))
     async with running(provider, nats_server):

@@ -1,4 +1,4 @@
-"""Providers made with the helper: what they are asked they do once, and free what is taken back."""
+"""Providers with the helper obtain each request once and free cancelled ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CLASS = "check-capacity.autoscaling.x-k8s.io"
 
 
 class Asker:
-    """What the provisioning check says and hears. ``said``: every status, in the log's order."""
+    """Plays the provisioning check. ``said``: all statuses, in the order of the log."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -138,7 +138,7 @@ def pods(count: int) -> dict[str, Any]:
     return {"pod_sets": ({"name": "main", "count": count, "template": template},)}
 
 
-async def test_what_is_asked_before_anybody_is_there_is_obtained_when_somebody_is(
+async def test_requests_sent_before_the_provider_starts_are_obtained(
     asker: Asker, nats_server: TestServer
 ) -> None:
     await asker.asks()
@@ -151,7 +151,7 @@ async def test_what_is_asked_before_anybody_is_there_is_obtained_when_somebody_i
     assert (asker.said[0].seq, asker.said[0].details) == (1, {"pool": "a"})
 
 
-async def test_a_failure_is_said_with_all_that_is_known_of_it(
+async def test_a_failure_is_published_with_all_its_fields(
     asker: Asker, nats_server: TestServer
 ) -> None:
     pool = Pool(size=-1)
@@ -164,7 +164,7 @@ async def test_a_failure_is_said_with_all_that_is_known_of_it(
     assert (found["message"], found["retryAfter"]) == ("0 pods, and no room", 30)
 
 
-async def test_a_request_heard_again_is_answered_the_same_and_obtained_once(
+async def test_a_redelivered_request_gets_the_same_status(
     asker: Asker, nats_server: TestServer
 ) -> None:
     pool = Pool()
@@ -179,7 +179,7 @@ async def test_a_request_heard_again_is_answered_the_same_and_obtained_once(
     assert {one.seq for one in asker.said} == {1}
 
 
-async def test_what_is_taken_back_is_freed_and_so_is_what_nobody_knows(
+async def test_cancelled_and_unknown_requests_are_freed(
     asker: Asker, nats_server: TestServer
 ) -> None:
     pool = Pool()
@@ -194,7 +194,7 @@ async def test_what_is_taken_back_is_freed_and_so_is_what_nobody_knows(
         assert (await asker.query("u/c/1/1")).status == "cancelled"
 
 
-async def test_a_cancellation_ends_what_is_under_way(asker: Asker, nats_server: TestServer) -> None:
+async def test_a_cancellation_cancels_the_function(asker: Asker, nats_server: TestServer) -> None:
     pool = Pool()
     ended: list[str] = []
 
@@ -215,10 +215,10 @@ async def test_a_cancellation_ends_what_is_under_way(asker: Asker, nats_server: 
     assert not asker.said
 
 
-async def test_what_is_obtained_after_it_was_taken_back_elsewhere_is_freed(
+async def test_capacity_obtained_after_the_cancellation_is_freed(
     asker: Asker, nats_server: TestServer
 ) -> None:
-    """The cancellation is acknowledged by a replica that never heard of the request."""
+    """A replica that does not know the request acknowledges the cancellation."""
     first, second = Pool(), Pool()
     go = asyncio.Event()
 
@@ -265,7 +265,7 @@ async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
     assert [one.seq for one in asker.said] == [1, 2, 3]
 
 
-async def test_a_plain_function_says_meanwhile_what_it_does_and_whether_it_can(
+async def test_a_plain_function_can_publish_statuses(
     bus: Bus, asker: Asker, nats_server: TestServer
 ) -> None:
     beats = await beats_of(bus)
@@ -307,7 +307,7 @@ async def until_cancelled(asker: Asker, request_id: str = "u/c/1/1") -> None:
     await within(poll())
 
 
-async def test_one_that_raises_is_called_again(
+async def test_a_function_that_raises_is_called_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.01)
@@ -343,7 +343,7 @@ async def test_one_that_raises_is_called_again(
         pytest.param([Accepted("booting")], "accepted", id="that its author had accepted"),
     ],
 )
-async def test_a_request_is_as_new_after_a_crash_as_its_author_left_it_when_it_raised(
+async def test_a_request_without_a_status_of_the_provider_counts_as_new(
     asker: Asker, nats_server: TestServer, says: list[Accepted], last: str | None
 ) -> None:
     pool = Pool()
@@ -370,7 +370,7 @@ async def test_a_request_is_as_new_after_a_crash_as_its_author_left_it_when_it_r
     assert seen == [last]
 
 
-async def test_what_was_taken_back_when_its_function_raises_is_freed_and_not_called_again(
+async def test_a_cancelled_request_is_not_called_again_after_an_error(
     bus: Bus, asker: Asker, nats_server: TestServer
 ) -> None:
     pool = Pool()
@@ -406,7 +406,7 @@ class Wanted(msgspec.Struct):
     size: int = 1
 
 
-async def test_parameters_become_the_struct_and_wrong_ones_fail_for_good(
+async def test_parameters_become_the_struct_and_wrong_ones_fail_permanently(
     asker: Asker, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS, parameters=Wanted)

@@ -123,7 +123,7 @@ def test_the_manifests_of_page_and_samples_are_valid() -> None:
     assert [document.manifest for document in sample][1].metadata.name == "rack"
 
 
-def test_the_page_tells_every_status_and_how_long_a_delivery_waits() -> None:
+def test_the_page_has_all_statuses_and_the_time_of_redelivery() -> None:
     page = PAGE.read_text()
     for word, kind in PROVISIONING_FACTS.items():
         if word not in ASKED:

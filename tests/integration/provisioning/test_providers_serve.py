@@ -1,4 +1,4 @@
-"""The providers that need more than a bus are services like the others: `admit serve` has them."""
+"""`admit serve` runs the providers that need a further package."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def serving(service: str, server: TestServer, **env: str) -> AsyncIterator
         ("provider-docker", "docker"),
     ],
 )
-async def test_without_its_package_one_says_what_to_install_and_nothing_else(
+async def test_a_provider_without_its_package_names_it(
     nats_server: TestServer, tmp_path: Path, service: str, package: str
 ) -> None:
     (tmp_path / f"{package}.py").write_text(f'raise ImportError("no {package}")')
@@ -59,7 +59,7 @@ async def test_without_its_package_one_says_what_to_install_and_nothing_else(
     assert f"pip install 'admittance[{service.removeprefix('provider-')}]'" in line
 
 
-async def test_with_it_one_serves_and_ends_when_it_is_asked_to(
+async def test_a_provider_with_its_package_serves_and_stops(
     bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
     kubernetes = Kubernetes()

@@ -1,4 +1,4 @@
-"""The provisioning check beside real services: capacity is there before anything starts."""
+"""The provisioning check with real services: capacity is ready before a workload starts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def _nothing_booked(bus: Bus, provider: BareProvider) -> bool:
 
 
 @pytest.mark.scenario("E8")
-async def test_without_its_config_the_check_says_why_and_goes_on_when_it_comes(
+async def test_the_check_waits_for_a_missing_config_with_a_reason(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
@@ -95,7 +95,7 @@ async def test_without_its_config_the_check_says_why_and_goes_on_when_it_comes(
 
 
 @pytest.mark.scenario("E14")
-async def test_one_that_takes_over_goes_on_where_the_other_was_killed(
+async def test_a_new_leader_continues_after_a_kill(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))

@@ -211,7 +211,7 @@ LOCAL = {
 
 @pytest.mark.scenario("E13")
 @pytest.mark.parametrize("checked", [False, True], ids=["without a check", "with another check"])
-async def test_what_leaves_the_flavor_with_the_check_takes_its_request_back(
+async def test_a_request_is_cancelled_when_the_workload_changes_its_flavor(
     checked: bool, fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     more = {**CHECK, "metadata": {"name": "more"}}
@@ -292,7 +292,7 @@ async def test_a_provider_that_misses_three_beats_makes_the_check_inactive_until
 
 
 @pytest.mark.scenario("E14")
-async def test_answers_said_twice_and_out_of_order_count_once(
+async def test_repeated_and_disordered_answers_count_once(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)
@@ -312,7 +312,7 @@ async def test_answers_said_twice_and_out_of_order_count_once(
 
 
 @pytest.mark.scenario("E14", "E10")
-async def test_kills_between_record_and_request_book_once_and_leave_nothing_behind(
+async def test_kills_between_record_and_request_book_once(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(9), *queues("cq", cpu=40, admissionChecks=["capacity"]))

@@ -1,4 +1,4 @@
-"""`admit delete provisioningrequest` takes it back, tells what follows, and outlives who leads."""
+"""`admit delete provisioningrequest` cancels a request, also without an active leader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def admit(server: TestServer, *arguments: str) -> tuple[int | None, str]:
     return process.returncode, out.decode()
 
 
-async def test_a_request_is_deleted_with_a_word_on_what_follows_while_it_waits_and_while_it_runs(
+async def test_deleting_a_request_prints_what_follows(
     fleet: Fleet, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = await BareProvider(bus).start()
@@ -71,7 +71,7 @@ async def test_a_request_is_deleted_with_a_word_on_what_follows_while_it_waits_a
     await until_phase(bus, Phase.ADMITTED)
 
 
-async def test_a_deletion_that_nobody_was_there_for_is_finished_by_whoever_comes(
+async def test_a_deletion_without_a_leader_is_finished_by_the_next_one(
     fleet: Fleet, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = await BareProvider(bus).start()

@@ -1,4 +1,4 @@
-"""One request that somebody spoils is nobody else's trouble; what was answered in time counts."""
+"""A spoilt request does not disturb others, and an answer in time counts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def large(name: str) -> dict[str, Any]:
     return manifest
 
 
-async def test_what_is_too_large_to_be_kept_is_noted_and_holds_up_nobody(
+async def test_a_request_that_is_too_large_is_noted_and_blocks_no_other(
     fleet: Fleet, bus: Bus
 ) -> None:
     provider = await BareProvider(bus).start()
@@ -61,7 +61,7 @@ async def test_what_is_too_large_to_be_kept_is_noted_and_holds_up_nobody(
     await until_phase(bus, Phase.ADMITTED)
 
 
-async def test_what_is_no_record_is_written_over_and_ends_nobody(fleet: Fleet, bus: Bus) -> None:
+async def test_an_unreadable_record_is_overwritten(fleet: Fleet, bus: Bus) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", cpu=9, admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -89,9 +89,7 @@ async def test_what_is_no_record_is_written_over_and_ends_nobody(fleet: Fleet, b
     await until_phase(bus, Phase.ADMITTED)
 
 
-async def test_an_answer_given_in_time_counts_though_nobody_heard_it_before_the_deadline(
-    fleet: Fleet, bus: Bus
-) -> None:
+async def test_an_answer_in_time_counts_although_it_is_read_late(fleet: Fleet, bus: Bus) -> None:
     provider = await BareProvider(bus).start()
     in_time = a_config(parameters={"ValidUntilSeconds": "2"})
     await apply(bus, CHECK, in_time, *queues("cq", admissionChecks=["capacity"]))

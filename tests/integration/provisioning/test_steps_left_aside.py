@@ -1,4 +1,4 @@
-"""Steps on the bus: what can never be done for one request fails alone."""
+"""A step that can never succeed fails alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def tell(number: int, answer: CheckVerdict) -> Step:
     return Step(slot, report=VerdictReport(ReservationRef(f"u{number:04}", 0), answer))
 
 
-async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: Bus) -> None:
+async def test_a_step_that_cannot_succeed_does_not_block_others(bus: Bus) -> None:
     core, told = Core(), Told()
     controller = AdmissionCheckController(CONTROLLER)
     controller.report_through(told)
@@ -94,7 +94,7 @@ async def test_what_nobody_can_ever_do_is_left_aside_and_the_rest_is_done(bus: B
     assert await bucket.get(bus, object_key(CAPACITY, "ns", good.metadata.name)) is not None
 
 
-async def test_an_answer_that_leads_to_an_error_is_buried_and_the_next_one_counts(
+async def test_an_answer_that_raises_becomes_a_dead_letter(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reconciler = ProvisioningReconciler(

@@ -23,7 +23,7 @@ from servers import TestServer
 pytestmark = pytest.mark.bus
 
 
-async def test_a_revocation_that_was_kept_and_not_said_is_heard_of_when_the_provider_is_back(
+async def test_a_stored_revocation_arrives_when_the_provider_is_back(
     fleet: Fleet, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ADMIT_INSTANCE", "the-same-as-before")
@@ -53,9 +53,7 @@ async def test_a_revocation_that_was_kept_and_not_said_is_heard_of_when_the_prov
         await until_phase(bus, Phase.REJECTED)
 
 
-async def test_a_verdict_that_a_full_log_refused_is_said_once_there_is_room(
-    fleet: Fleet, bus: Bus
-) -> None:
+async def test_a_verdict_refused_by_a_full_log_is_published_later(fleet: Fleet, bus: Bus) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
