@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import Deleted, Submitted
-from admittance.family.gates import Opening, Sibling
+from admittance.family.gates import GateOpening, Sibling
 from admittance.scheduling import families as family_rules
 from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.variants import required_acts
@@ -28,7 +28,7 @@ LIMIT = 800
 Plot = Callable[[Random], Scenario]
 
 
-def _opens_every_gate(known: Iterable[Sibling], held: Opening | None, now: datetime) -> str:
+def _opens_every_gate(known: Iterable[Sibling], held: GateOpening | None, now: datetime) -> str:
     del held, now
     return next((one.name for one in known if one.blocked and not one.open), "")
 

@@ -28,7 +28,7 @@ class Sibling(NamedTuple):
     took: bool = False
 
 
-class Opening(NamedTuple):
+class GateOpening(NamedTuple):
     """The variant of a family with an open gate, and when the gate opened."""
 
     holder: str
@@ -36,7 +36,7 @@ class Opening(NamedTuple):
 
 
 def holder_of(
-    siblings: Iterable[Sibling], held: Opening | None, now: datetime
+    siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
     """The sibling with the open gate, and whether all other gates stay closed. They do when
     workloads were preempted for its reservation, and until PREEMPTION_TIMEOUT is over."""
@@ -48,7 +48,7 @@ def holder_of(
     return holder, holder.took or now < held.since + PREEMPTION_TIMEOUT
 
 
-def to_open(siblings: Iterable[Sibling], held: Opening | None, now: datetime) -> str:
+def to_open(siblings: Iterable[Sibling], held: GateOpening | None, now: datetime) -> str:
     """The name of the sibling that gets an open gate now; "": no gate opens.
 
     ``siblings``: all active ones. A holder that is not among them (deleted, deactivated or

@@ -11,7 +11,7 @@ from hashlib import sha1
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from admittance.api.queues import ClusterQueueSpec
-from admittance.family.gates import Opening
+from admittance.family.gates import GateOpening
 
 NAME_MAX: Final = 253
 """Characters of an object's name."""
@@ -260,7 +260,7 @@ class ParentState(NamedTuple):
     first_admitted: datetime | None = None
     stopping: bool = False
     allowed: frozenset[str] | None = None
-    gate: Opening | None = None
+    gate: GateOpening | None = None
 
 
 class VariantState(NamedTuple):

@@ -44,7 +44,7 @@ class CannotRebuild(Exception):
     """Something needed was not recorded or has expired; the text names it."""
 
 
-class Start(NamedTuple):
+class RebuildStart(NamedTuple):
     """Where folding begins: a checkpoint at ``revision``, or (0) an empty bucket. ``floor``: the
     controller's `manifests_floor` there."""
 
@@ -61,7 +61,7 @@ class BucketRebuild:
 
     def __init__(
         self,
-        start: Start,
+        start: RebuildStart,
         rows: Iterable[CheckpointRow],
         objects: Iterable[LogMessage],
         *,

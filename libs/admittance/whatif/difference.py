@@ -265,7 +265,7 @@ class Difference:
         )
 
 
-class Health(NamedTuple):
+class QueueProblems(NamedTuple):
     """Problems by object, a sentence each: ``inactive`` ClusterQueues, ``orphaned`` LocalQueues
     without a ClusterQueue, and nodes ``over`` their limit. ``queues``: all ClusterQueues."""
 
@@ -275,7 +275,7 @@ class Health(NamedTuple):
     over: dict[tuple[str, str, str], str]
 
 
-def health(copy: BucketCopy) -> Health:
+def queue_problems(copy: BucketCopy) -> QueueProblems:
     """The problems in the copy as it is now."""
     catalog = copy.core.catalog
     inactive = {}
@@ -290,7 +290,7 @@ def health(copy: BucketCopy) -> Health:
         found = catalog.local_queue_activity(*key)
         if found.reason == "ClusterQueueDoesNotExist":
             orphaned[key] = found.message
-    return Health(frozenset(catalog.cluster_queues), inactive, orphaned, dict(_over(copy)))
+    return QueueProblems(frozenset(catalog.cluster_queues), inactive, orphaned, dict(_over(copy)))
 
 
 def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
@@ -312,9 +312,9 @@ def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
             )
 
 
-def new_problems(copy: BucketCopy, before: Health) -> Iterator[str]:
+def new_problems(copy: BucketCopy, before: QueueProblems) -> Iterator[str]:
     """Problems that exist with the change and not without it."""
-    now = health(copy)
+    now = queue_problems(copy)
     for name, message in now.inactive.items():
         if name not in before.inactive:
             what = "becomes" if name in before.queues else "would be"

@@ -37,7 +37,7 @@ from admittance.events.subjects import object_key
 from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
-from admittance.whatif.difference import Difference, baseline, health, new_problems
+from admittance.whatif.difference import Difference, baseline, new_problems, queue_problems
 from admittance.workload.limits import Limits
 
 PART_BYTES: Final = 500_000
@@ -68,7 +68,7 @@ def simulate(
 
 def _try(
     entries: Sequence[BucketEntry],
-    change: Change,
+    change: SimulatedChange,
     config: Config,
     limits: Limits | None,
     now: datetime,
@@ -78,7 +78,7 @@ def _try(
     copy = BucketCopy(entries, config, now, limits)
     revision = copy.revision
     copy.settle()
-    without, before = baseline(copy), health(copy)
+    without, before = baseline(copy), queue_problems(copy)
     if copy.before:
         # Settling has written to this copy, so the change needs a fresh one.
         copy = BucketCopy(entries, config, now, limits)
@@ -143,7 +143,7 @@ class InvalidChange(Exception):
         self.problems = problems
 
 
-class Change(NamedTuple):
+class SimulatedChange(NamedTuple):
     """``objects``: all manifests except workloads; ``submissions``: the workloads."""
 
     objects: Proposal
@@ -155,7 +155,7 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def change_of(request: Simulate, namespace: str = "") -> Change:
+def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
     """The change in the request. ``namespace``: all objects must be in it; "": any. Raises
     InvalidChange."""
     objects: list[tuple[int, msgspec.Raw]] = []
@@ -189,7 +189,7 @@ def change_of(request: Simulate, namespace: str = "") -> Change:
             problems.append(f"{one.kind} {one.name}: is not in the namespace {namespace}")
     if problems:
         raise InvalidChange(*problems)
-    return Change(proposed, submissions, request.deletes)
+    return SimulatedChange(proposed, submissions, request.deletes)
 
 
 def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
@@ -201,7 +201,7 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
     return replace(manifest, metadata=named(manifest.metadata, SUFFIX))
 
 
-def perform(copy: BucketCopy, change: Change) -> list[Applied]:
+def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
     """Applies the change to the copy; returns the outcomes in this order: manifests, submissions,
     deletions. Raises InvalidChange; the copy must not be used after that."""
     results = list(_apply(copy, change.objects))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GatePosition
 from admittance.events import facts
-from admittance.family.gates import Opening, Sibling
+from admittance.family.gates import GateOpening, Sibling
 from admittance.family.policy import ParentState, VariantState
 from admittance.workload.conditions import Type, find, gated_by, is_false, is_held, is_true
 from admittance.workload.phase import is_reserved, is_stopping
@@ -52,7 +52,7 @@ def parent_state(parent: StoredWorkload) -> ParentState:
         first_admitted=status.first_admitted_at,
         stopping=is_stopping(parent),
         allowed=allowed_flavors(parent),
-        gate=Opening(gate.holder, gate.since) if gate is not None else None,
+        gate=GateOpening(gate.holder, gate.since) if gate is not None else None,
     )
 
 

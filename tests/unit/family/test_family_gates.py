@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.family.gates import PREEMPTION_TIMEOUT, Opening, Sibling, first_choice, to_open
+from admittance.family.gates import PREEMPTION_TIMEOUT, GateOpening, Sibling, first_choice, to_open
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BLOCKED = {"evaluated": True, "blocked": True}
@@ -53,7 +53,7 @@ def test_gates_stay_closed_with_a_holder(
     holder: Sibling | None, waited: timedelta, expected: str
 ) -> None:
     siblings = [one for one in (holder, sibling(1, **BLOCKED)) if one is not None]
-    assert to_open(siblings, Opening("v0", NOON - waited), NOON) == expected
+    assert to_open(siblings, GateOpening("v0", NOON - waited), NOON) == expected
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.family.gates import PREEMPTION_TIMEOUT, Opening, Sibling, to_open
+from admittance.family.gates import PREEMPTION_TIMEOUT, GateOpening, Sibling, to_open
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_gates_open_one_after_the_other_and_then_from_the_best_again(count: int) -> None:
-    held: Opening | None = None
+    held: GateOpening | None = None
     now = NOON
     turns = []
     for _ in range(2 * count):
@@ -24,14 +24,14 @@ def test_gates_open_one_after_the_other_and_then_from_the_best_again(count: int)
         name = to_open(siblings, held, now)
         if name:
             turns.append(name)
-            held = Opening(name, now)
+            held = GateOpening(name, now)
         now += PREEMPTION_TIMEOUT + timedelta(seconds=1)
     # A single one keeps its open gate.
     every = [f"v{place}" for place in range(count)]
     assert turns == (every * 2 if count > 1 else every)
 
 
-def _holds(held: Opening | None, place: int) -> bool:
+def _holds(held: GateOpening | None, place: int) -> bool:
     return held is not None and held.holder == f"v{place}"
 
 
@@ -42,4 +42,4 @@ def test_gates_wait_for_better_variants_that_are_not_evaluated() -> None:
         Sibling("v2", 2, evaluated=True, blocked=True),
     ]
     later = NOON + PREEMPTION_TIMEOUT
-    assert to_open(siblings, Opening("v1", NOON), later) == ""
+    assert to_open(siblings, GateOpening("v1", NOON), later) == ""

@@ -29,12 +29,7 @@ from admittance.events.system import (
     ObjectApplied,
     runs_of,
 )
-from admittance.replay.bucket_rebuild import (
-    BucketRebuild,
-    CannotRebuild,
-    Start,
-    manifest_of,
-)
+from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart, manifest_of
 from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
@@ -228,7 +223,7 @@ def rebuilt(
 ) -> BucketRebuild:
     """The past of the house, from its first fact, or from a checkpoint."""
     through = taken.through if taken is not None else 0
-    start = Start(taken.revision, taken.floor) if taken is not None else Start()
+    start = RebuildStart(taken.revision, taken.floor) if taken is not None else RebuildStart()
     kept: list[CheckpointRow] = list(rows(taken)) if taken is not None else []
     behind = [one for one in house.log if one.sequence > through]
     objects = [one for one in behind if one.subject.startswith("admit.object.")]

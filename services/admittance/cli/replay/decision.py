@@ -19,7 +19,7 @@ from admittance.control.commit import LogMessage
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, BucketEntry, Unreadable
 from admittance.events.system import CheckpointMade, Commits, Committed, Epoch
-from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, Start
+from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart
 from admittance.replay.decision import (
     CannotRepeat,
     LoggedDecision,
@@ -186,7 +186,7 @@ async def _rebuild(
     if (made is None and not records[0].begins) or any(one.gap for one in records):
         raise CannotRebuild("some commits before it were not recorded by their leader")
     through = made.through if made is not None else 0
-    start = Start(made.revision, made.floor) if made is not None else Start()
+    start = RebuildStart(made.revision, made.floor) if made is not None else RebuildStart()
     objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
     past = BucketRebuild(start, rows, objects, seen=seen)
     limits = {epoch: await _limits(bus, epoch) for epoch in {one.epoch for one in records}}
