@@ -90,8 +90,8 @@ class Up:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        # The URL stands for a user who has exported it for the other commands. The lease is longer
-        # than any test: whoever waits for the leases of the dead does not get ready in time.
+        # A user has exported the URL for the other commands. The lease is longer than any test: a
+        # service that waits for leases of a dead process would not be ready in time.
         environ = {
             **os.environ,
             "ADMIT_NATS_URL": "nats://127.0.0.1:1",
@@ -161,7 +161,7 @@ def test_applying_twice_changes_nothing(admit: Up) -> None:
     ]
 
 
-def test_what_apply_reports_the_next_get_sees(admit: Up) -> None:
+def test_get_sees_what_apply_has_reported(admit: Up) -> None:
     manifest = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-x, labels: {a: b}}\n"
     assert admit.ok("apply", "-f", "-", stdin=manifest).lines == ["namespace/team-x created"]
     assert admit.ok("get", "ns", "team-x", "-o", "json").json()["metadata"]["labels"] == {"a": "b"}
@@ -198,7 +198,7 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     ("script", "status"),
     [pytest.param("exit 3", 3, id="exit code"), pytest.param("kill -9 $$", 137, id="signal")],
 )
-def test_submit_and_wait_passes_the_exit_status_of_the_job_on(
+def test_submit_with_wait_returns_the_exit_status_of_the_job(
     admit: Up, script: str, status: int
 ) -> None:
     name = f"bad-{status}"
@@ -230,7 +230,7 @@ def test_a_job_is_submitted_once(admit: Up) -> None:
     assert admit.ok("logs", "wl", "two-pods", "--pod", "1", "--tail", "0").out == ""
 
 
-def test_a_name_that_is_taken_is_refused(admit: Up) -> None:
+def test_a_taken_name_is_refused(admit: Up) -> None:
     admit.ok("submit", "--name", "taken", "--", "true")
     again = admit("submit", "--name", "taken", "--", "false")
     assert (again.status, again.out) == (1, "")
@@ -262,7 +262,7 @@ def test_a_command_that_its_queue_can_never_hold_is_refused(admit: Up) -> None:
     admit.ok("delete", "workload", "big")
 
 
-def test_a_job_of_an_image_alone_warns_where_no_runner_has_an_engine(admit: Up) -> None:
+def test_a_job_of_an_image_only_warns_without_a_container_engine(admit: Up) -> None:
     manifest = JOB.replace("two-pods", "image").replace("command: [sh, -c]", "image: example/x")
     manifest = "".join(line for line in manifest.splitlines(True) if "args:" not in line)
     assert "image example/x cannot run" in admit.ok("submit", "-f", "-", stdin=manifest).err
@@ -270,7 +270,7 @@ def test_a_job_of_an_image_alone_warns_where_no_runner_has_an_engine(admit: Up) 
     assert (waited.status, "FailedToStart" in waited.err) == (1, True)
 
 
-def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
+def test_pending_workloads_are_listed_in_order_and_explained(admit: Up) -> None:
     admit.ok(
         "submit", "--name", "huge", "--anyway", "--cpu", "100", "--priority", "5", "--", "true"
     )
@@ -289,7 +289,7 @@ def test_who_waits_is_told_why_and_in_order(admit: Up) -> None:
     assert admit("get", "wl", "huge").status == 1
 
 
-def test_the_story_of_one_that_comes_again_under_its_name_begins_anew(admit: Up) -> None:
+def test_events_of_a_recreated_workload_begin_anew(admit: Up) -> None:
     for priority in ("1", "2"):
         admit.ok(*("submit", "--name", "twice", "--anyway", "--cpu", "100"), *("--", "true"))
         admit.ok("priority", "workload", "twice", priority)
@@ -367,7 +367,7 @@ def test_a_job_too_big_for_the_bus_is_named_by_its_file(admit: Up) -> None:
     assert "more than the bus takes" in answer.err
 
 
-def test_a_wait_that_takes_too_long_is_an_answer(admit: Up) -> None:
+def test_a_wait_that_times_out_is_an_answer(admit: Up) -> None:
     admit.ok("submit", "--name", "never", "--anyway", "--cpu", "100", "--", "true")
     waited = admit("wait", "workload", "never", "--for", "Admitted", "--timeout", "0.2s")
     assert waited.status == 1
@@ -423,7 +423,7 @@ def test_events_are_followed_as_they_happen(admit: Up) -> None:
         following.stdout.close()
 
 
-def test_an_interrupted_wait_says_that_the_job_goes_on(admit: Up) -> None:
+def test_an_interrupted_wait_says_that_the_job_continues(admit: Up) -> None:
     waiting = subprocess.Popen(
         [ADMIT, "submit", "-q", "main", "--name", "long", "--wait", "--", "sleep", "300"],
         stdout=subprocess.PIPE,
@@ -462,7 +462,7 @@ def test_objects_of_a_foreign_kind_are_named_as_parameters(admit: Up) -> None:
     admit.ok("delete", "budget.example.com/weekly")
 
 
-def test_a_past_decision_comes_out_the_same(admit: Up) -> None:
+def test_a_repeated_decision_is_the_same(admit: Up) -> None:
     admit.ok("submit", "-q", "main", "--name", "decided", "--wait", "--", "true")
     told = [
         json.loads(line) for line in admit.ok("events", "--workload", "decided", "-o", "json").lines

@@ -1,4 +1,4 @@
-"""What the command tells of who waits, who was preempted, and what a cohort has: a whole system."""
+"""Explanations, preemptions and cohorts, shown by the command against a whole system."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_pending_workloads_are_listed_with_numbers_flavors_and_a_limit(admit: Up
     assert len(admit.ok("get", "wl", "--limit", "1").lines) == 2
 
 
-def test_the_tree_of_a_cohort_tells_quota_usage_and_what_is_borrowed(admit: Up) -> None:
+def test_the_tree_of_a_cohort_shows_quota_usage_and_borrowing(admit: Up) -> None:
     told = [" ".join(line.split()) for line in admit.ok("describe", "cohort", "research").lines]
     assert "Object: none: other objects name it" in told
     assert "ClusterQueues below: team-a, team-b" in told
@@ -165,14 +165,14 @@ def test_the_tree_of_a_cohort_tells_quota_usage_and_what_is_borrowed(admit: Up) 
     assert (missing.status, missing.out) == (1, "")
 
 
-def test_a_local_queue_tells_the_usage_of_its_own_workloads(admit: Up) -> None:
+def test_a_local_queue_shows_the_usage_of_its_own_workloads(admit: Up) -> None:
     status = admit.ok("get", "lq", "b", "-o", "json").json()["status"]
     spot = {"name": "spot", "resources": [{"name": "cpu", "total": "4"}]}
     assert status["flavorsUsage"] == [spot]
     assert status["flavorsReservation"] == [spot]
 
 
-def test_who_was_preempted_is_told_by_whom_and_why_on_both_sides(admit: Up) -> None:
+def test_victim_and_preempting_workload_both_show_the_preemption(admit: Up) -> None:
     submit(admit, "boss", "a", "1", "8")
     admit.ok("wait", "workload", "boss", "--for", "Running", "--timeout", "50s")
     why = admit.ok("explain", "workload", "small", "-o", "json").json()

@@ -1,4 +1,4 @@
-"""Which check a person means who approves or denies, and what is in the way."""
+"""`admit approve` and `deny`: which check a verdict is for, and when it is refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows(**states: str) -> list[CheckState]:
             {"budget": "Pending", "approval": "Ready"},
             None,
             "budget",
-            id="the only pending one, whoever its controller is",
+            id="the only pending one, of any controller",
         ),
         pytest.param(
             {"budget": "Pending", "approval": "Pending"}, "budget", "budget", id="the named one"
@@ -51,7 +51,7 @@ def rows(**states: str) -> list[CheckState]:
         ),
     ],
 )
-def test_the_check_that_is_meant(states: dict[str, str], check: str | None, want: str) -> None:
+def test_a_verdict_chooses_its_check(states: dict[str, str], check: str | None, want: str) -> None:
     assert chosen_row("w", rows(**states), CONTROLLERS, check, "Ready").name == want
 
 
@@ -91,25 +91,27 @@ def test_the_check_that_is_meant(states: dict[str, str], check: str | None, want
         ),
     ],
 )
-def test_what_is_in_the_way_is_told(states: dict[str, str], check: str | None, why: str) -> None:
+def test_a_verdict_that_fits_no_check_is_refused_with_the_reason(
+    states: dict[str, str], check: str | None, why: str
+) -> None:
     with pytest.raises(AnswerIsNo) as caught:
         chosen_row("w", rows(**states), CONTROLLERS, check, "Ready")
     assert why in str(caught.value)
 
 
-def test_a_workload_without_a_reservation_waits_for_no_verdict() -> None:
+def test_a_verdict_on_a_workload_without_quota_is_refused() -> None:
     workload = StoredWorkload(api_version="v", kind="Workload")
     workload = replace(workload, status=WorkloadStatus(admission_checks=tuple(rows(a="Pending"))))
     with pytest.raises(AnswerIsNo, match="has no quota reserved"):
         refuse_without_quota(workload, NOON)
 
 
-def test_the_message_says_who_and_when() -> None:
+def test_the_message_of_a_verdict_has_user_and_time() -> None:
     assert verdict_message("approved", "ada", "", NOON) == "approved by ada at 2026-01-01T12:00:00Z"
     assert verdict_message("denied", "ada", "too big", NOON).endswith("Z: too big")
 
 
-def test_who_speaks_can_be_said(monkeypatch: Any) -> None:
+def test_the_user_of_a_verdict_can_be_named(monkeypatch: Any) -> None:
     monkeypatch.setenv("ADMIT_USER", "grace")
     assert user_of(None) == "grace"
     assert user_of("ada") == "ada"

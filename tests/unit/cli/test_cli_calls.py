@@ -1,4 +1,4 @@
-"""The command line as it is typed: what is wrong with it is one line, and the status is 2."""
+"""The command line: wrong input is one line and status 2."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("get wl -l a=b,,c", "is not a selector", id="an empty part of a selector"),
         pytest.param("get pending --state Done", '--state "Done"', id="no state of what waits"),
         pytest.param("get pending -w", "cannot be watched", id="what waits, watched"),
-        pytest.param("describe wl w -o json", "use `admit get`", id="a story as JSON"),
-        pytest.param("get pending x", "takes no name", id="a name for who waits"),
+        pytest.param("describe wl w -o json", "use `admit get`", id="a description as JSON"),
+        pytest.param("get pending x", "takes no name", id="a name of a pending workload"),
         pytest.param("wait wl w --for Done", "is not a phase", id="an unknown phase"),
         pytest.param("wait wl w", "--for", id="no phase"),
         pytest.param("wait wl w --for Pending --timeout x", "--timeout", id="a bad timeout"),
@@ -142,7 +142,7 @@ def test_without_a_server_there_is_one_line_that_says_what_to_do(
     ]
 
 
-def test_everything_wrong_in_all_files_is_told_before_anything_is_applied(
+def test_all_problems_of_all_files_are_shown_before_any_apply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.yaml").write_text(f"{FLAVOR}---\n---\n{QUEUE}")
@@ -158,7 +158,7 @@ def test_everything_wrong_in_all_files_is_told_before_anything_is_applied(
     assert f"{tmp_path}/b.yaml" in yaml
 
 
-def test_thousands_of_errors_are_counted_and_not_all_told(
+def test_thousands_of_errors_are_counted_and_not_all_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "many.yaml").write_text("---\n".join(["{kind: Oops}\n"] * (ERRORS_MAX + 1_234)))
@@ -177,7 +177,7 @@ def test_an_object_in_two_files_is_refused(
     assert "the same object is in" in capsys.readouterr().err
 
 
-def test_a_folder_without_manifests_is_told(
+def test_a_folder_without_manifests_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(["apply", "-f", str(tmp_path)]) == 2
@@ -205,14 +205,14 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("admit ")
 
 
-def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_status_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["submit", "--help"]) == 0
     captured = capsys.readouterr()
     assert "Usage: admit submit" in captured.out
     assert captured.err == ""
 
 
-def test_a_call_of_nothing_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_without_a_command_shows_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke([]) == 2
     captured = capsys.readouterr()
     assert "Usage: admit" in captured.out
@@ -235,12 +235,12 @@ def test_a_bug_is_one_line_too(
 # Global options. ------------------------------------------------------------------------
 
 
-def test_what_follows_two_hyphens_is_the_commands_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_after_two_hyphens_belong_to_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["submit", "-q", "x", "--", "true", "--nats", "no url at all"]) == 1
     assert "nothing listens at nats://127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_what_stands_behind_the_command_goes_before_what_stands_in_front() -> None:
+def test_options_after_the_command_win_over_those_before_it() -> None:
     outer = outer_call("nats://a", "team-a", Output.JSON, environ={"ADMIT_NATS_URL": "nats://env"})
     assert outer == Call(
         url="nats://a", url_from=UrlFrom.OPTION, namespace="team-a", output=Output.JSON
@@ -250,7 +250,7 @@ def test_what_stands_behind_the_command_goes_before_what_stands_in_front() -> No
     assert settle(outer, None, None) == outer
 
 
-def test_the_environment_names_the_server_where_no_option_does() -> None:
+def test_the_environment_names_the_server_without_an_option() -> None:
     call = outer_call(None, None, None, environ={"ADMIT_NATS_URL": "nats://env"})
     assert (call.url, call.url_from) == ("nats://env", UrlFrom.ENVIRONMENT)
 
@@ -263,21 +263,21 @@ def test_an_empty_url_is_refused() -> None:
 @pytest.mark.parametrize(
     ("origin", "port", "folder", "want"),
     [
-        pytest.param(UrlFrom.DEFAULT, None, False, True, id="nobody named a server"),
+        pytest.param(UrlFrom.DEFAULT, None, False, True, id="no server given"),
         pytest.param(UrlFrom.OPTION, None, True, False, id="--nats names one"),
         pytest.param(UrlFrom.ENVIRONMENT, None, False, False, id="the environment names one"),
         pytest.param(UrlFrom.ENVIRONMENT, 0, False, True, id="a port means one of our own"),
         pytest.param(UrlFrom.ENVIRONMENT, None, True, True, id="a folder means one of our own"),
     ],
 )
-def test_up_brings_its_own_server_unless_one_was_chosen(
+def test_up_starts_its_own_server_unless_one_is_given(
     origin: UrlFrom, port: int | None, folder: bool, want: bool, tmp_path: Path
 ) -> None:
     options = up.Options(data_dir=tmp_path, port=port, folder_chosen=folder)
     assert up.embeds(Call(url_from=origin), options) is want
 
 
-def test_the_services_of_a_folder_keep_their_name(
+def test_services_of_a_data_folder_keep_their_instance_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ADMIT_INSTANCE", raising=False)
@@ -300,15 +300,15 @@ def test_the_services_of_a_folder_keep_their_name(
         pytest.param(["x" * 100], "x" * 40, id="a long one is cut"),
     ],
 )
-def test_a_name_is_made_up_after_the_program(command: list[str], want: str) -> None:
+def test_a_generated_name_begins_with_the_program(command: list[str], want: str) -> None:
     assert stem(command) == want
 
 
-def test_made_up_names_differ() -> None:
+def test_generated_names_differ() -> None:
     assert len({suffix() for _ in range(100)}) == 100
 
 
-def test_lists_are_what_kubernetes_makes_of_them() -> None:
+def test_lists_have_the_shape_of_kubernetes() -> None:
     from admittance.cli.get import as_list
 
     assert json.loads(json.dumps(as_list([{"a": 1}]))) == {

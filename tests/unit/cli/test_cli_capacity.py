@@ -1,4 +1,4 @@
-"""What people are told of requests for capacity."""
+"""Requests for capacity and machine pools in lists, descriptions, events and the doctor."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def found(record: Record) -> Found:
     return Found("provisioningrequest.ns.train-spot-2", msgspec.json.encode(record), 1)
 
 
-def test_a_request_is_a_row_with_whose_it_is_and_how_it_stands() -> None:
+def test_a_request_row_has_the_workload_and_the_state() -> None:
     record = a_record(state=State.ACCEPTED, message="soon")
     table = tables.table(kinds.REQUEST, [found(record)], NOON, {}, all_namespaces=True)
     (row,) = table.rows
@@ -67,13 +67,13 @@ def test_a_request_is_a_row_with_whose_it_is_and_how_it_stands() -> None:
     )
 
 
-def test_what_is_no_request_is_a_row_all_the_same() -> None:
+def test_an_unreadable_request_has_a_row() -> None:
     odd = Found("provisioningrequest.ns.odd", b"{}", 1)
     (row,) = tables.table(kinds.REQUEST, [odd], NOON, {}).rows
     assert row[0] == "odd"
 
 
-def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_described_workload_shows_its_request_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     record = a_record(message="soon", details={"rack": "r7"})
     capacity_requests.show(with_note(record, "Provisioned does not count: why", NOON), NOON)
     told = capsys.readouterr().out
@@ -84,7 +84,7 @@ def test_beneath_its_check_a_request_tells_everything(capsys: pytest.CaptureFixt
         assert part in told
 
 
-def test_one_that_nobody_answers_for_says_so_and_one_that_was_taken_back_has_no_deadline() -> None:
+def test_a_request_shows_a_silent_provider_and_no_deadline_once_cancelled() -> None:
     record = a_record()
     told = dict(capacity_requests.facts_of(record, NOON, {"rack"}))
     assert "is one running?" in told["Provider"]
@@ -93,7 +93,7 @@ def test_one_that_nobody_answers_for_says_so_and_one_that_was_taken_back_has_no_
     assert (ended["State"], ended["Deadline"]) == ("Cancelled (Preempted)", "")
 
 
-def test_who_waits_is_told_for_whom() -> None:
+def test_an_open_request_is_explained_with_its_class() -> None:
     (line,) = capacity_requests.waits_for([a_record(message="booting")], NOON)
     assert line.startswith(
         "rack: asked 1m30s ago (attempt 2 of check spot), the provider has not answered"
@@ -134,7 +134,7 @@ COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_
         pytest.param(facts.Provisioned(**COMMON, message="here"), "here", id="what is there"),
     ],
 )
-def test_the_history_tells_of_capacity_in_words(fact: facts.ProvisioningFact, words: str) -> None:
+def test_events_show_capacity_facts_in_words(fact: facts.ProvisioningFact, words: str) -> None:
     assert reason_of(fact) == ("rack", words)
 
 
@@ -171,14 +171,14 @@ THERE = facts.Provisioned(**COMMON)
         ),
     ],
 )
-def test_the_history_tells_which_answers_do_not_count(
+def test_events_show_which_answers_of_providers_do_not_count(
     story: list[facts.ProvisioningFact], remarks: list[str]
 ) -> None:
     answers = OpenRequests()
     assert [answers.remark(one) for one in story] == remarks
 
 
-def test_the_remark_stands_beside_what_was_said() -> None:
+def test_the_remark_follows_the_message_of_the_answer() -> None:
     answers = OpenRequests()
     answers.remark(ASKED)
     fact = facts.Provisioned(**OTHERS, message="here")
@@ -196,17 +196,23 @@ def test_the_remark_stands_beside_what_was_said() -> None:
             {}, ["c"], [], False, True, "no provider answers", id="no provider, and no request"
         ),
         pytest.param(
-            {}, ["c"], [a_record()], False, False, "the oldest 1m30s old", id="nobody provides it"
+            {}, ["c"], [a_record()], False, False, "the oldest 1m30s old", id="no provider"
         ),
         pytest.param({}, ["c"], [a_record()], True, True, "1 requests open", id="one is open"),
         pytest.param(None, ["c"], [], True, False, "no durable", id="no way to its provider"),
         pytest.param({}, [], [], True, True, "any more", id="a class of the past"),
         pytest.param(
-            {"num_pending": 5_000}, ["c"], [], True, False, "5,000 not read", id="nobody reads"
+            {"num_pending": 5_000},
+            ["c"],
+            [],
+            True,
+            False,
+            "5,000 not read",
+            id="a provider that does not read",
         ),
     ],
 )
-def test_a_class_of_capacity_stands_so(
+def test_the_doctor_checks_a_provisioning_class(
     durable: dict[str, Any] | None,
     configs: list[str],
     records: list[Record],
@@ -262,7 +268,7 @@ def a_booking(name: str, *numbers: int, boots: int = 0, **more: Any) -> Booking:
         pytest.param((a_booking("v", 3, 4),), ("5", "1", "4", "0"), id="not those that have gone"),
     ],
 )
-def test_a_pool_of_machines_is_a_row_with_what_it_has(
+def test_a_machine_pool_row_has_its_machines(
     bookings: tuple[Booking, ...], counts: tuple[str, ...]
 ) -> None:
     (row,) = tables.table(kinds.MACHINE_POOL, [a_pool(*bookings)], NOON, {}).rows
@@ -291,7 +297,7 @@ def test_a_pool_of_machines_is_a_row_with_what_it_has(
         ),
     ],
 )
-def test_of_a_pool_that_nobody_can_read_it_is_told_why(spec: dict[str, Any], why: str) -> None:
+def test_an_invalid_machine_pool_shows_what_is_wrong(spec: dict[str, Any], why: str) -> None:
     found = a_pool(a_booking("v", 0), **spec)
 
     (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
@@ -300,7 +306,7 @@ def test_of_a_pool_that_nobody_can_read_it_is_told_why(spec: dict[str, Any], why
     assert len(pools.booking_table(found, NOON).rows) == 1
 
 
-def test_a_pool_in_a_namespace_is_none_and_has_nothing_of_the_one_without() -> None:
+def test_a_machine_pool_in_a_namespace_is_invalid_and_has_no_bookings() -> None:
     found = Found("machinepool_admittance_dev.team.rack-7", a_pool().data, 1)
     found = pools.with_usage(found, [a_booking("v", 0)], NOON)
 
@@ -309,7 +315,7 @@ def test_a_pool_in_a_namespace_is_none_and_has_nothing_of_the_one_without() -> N
     assert not pools.booking_table(found, NOON).rows
 
 
-def test_who_has_the_machines_of_a_pool_is_told() -> None:
+def test_a_machine_pool_shows_the_workloads_that_booked_it() -> None:
     many = a_booking("v", *range(4), boots=30, expires_at=NOON)
     found = a_pool(a_booking("w", 0), many)
     first, second = pools.booking_table(found, NOON).rows
@@ -322,7 +328,7 @@ def test_who_has_the_machines_of_a_pool_is_told() -> None:
     assert [row[:5] for row in rows] == [("a", "4", "4", "0", "3"), ("b", "1", "0", "1", "0")]
 
 
-def test_a_request_that_nobody_answers_any_more_says_so() -> None:
+def test_a_request_past_its_deadline_shows_that_it_is_over() -> None:
     record = a_record()
     late = replace(record, spec=replace(record.spec, deadline=NOON))
     assert dict(capacity_requests.facts_of(late, NOON))["Deadline"].endswith("(over)")

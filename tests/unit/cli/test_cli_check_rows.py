@@ -1,4 +1,4 @@
-"""What a person sees of a workload that checks put off: who decides, and what is left to wait."""
+"""Checks that delay a workload: the table of checks, and the next attempt."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def put_off() -> StoredWorkload:
 
 
 @pytest.mark.scenario("L15")
-def test_the_wait_names_its_end_what_is_left_of_it_and_who_decides(put_off: StoredWorkload) -> None:
+def test_a_delay_shows_its_end_the_rest_and_the_deciding_check(put_off: StoredWorkload) -> None:
     told = next_attempt(put_off, LATER)
     assert told == '2026-01-02T00:10:00Z (in 13h40m, set by "budget-check")'
 
 
 @pytest.mark.scenario("L15")
-def test_each_check_shows_its_verdict_its_retries_and_its_wait(put_off: StoredWorkload) -> None:
+def test_each_check_shows_its_state_retries_and_delay(put_off: StoredWorkload) -> None:
     shown = [
         (line[0], line[1], line[2], line[4], line[5], line[6])
         for line in check_table(put_off, LATER).rows
@@ -68,7 +68,7 @@ def test_each_check_shows_its_verdict_its_retries_and_its_wait(put_off: StoredWo
     ]
 
 
-def test_programs_read_the_same_as_values(put_off: StoredWorkload) -> None:
+def test_delays_of_checks_are_in_the_json(put_off: StoredWorkload) -> None:
     rows = msgspec.to_builtins(put_off.status.admission_checks)
     first, second, third, fourth = check_values(list(rows), put_off)
     assert (first["type"], first["status"], first["reason"]) == ("budget-check", "False", "Retry")
@@ -79,7 +79,7 @@ def test_programs_read_the_same_as_values(put_off: StoredWorkload) -> None:
     assert (fourth["status"], fourth["reason"]) == ("Unknown", "PreemptionRequired")
 
 
-def test_a_backoff_that_no_check_asked_for_says_so(put_off: StoredWorkload) -> None:
+def test_a_backoff_after_a_pods_ready_timeout_is_named(put_off: StoredWorkload) -> None:
     state = RequeueState(count=2, requeue_at=UNTIL + timedelta(hours=1))
     later = replace(put_off, status=replace(put_off.status, requeue_state=state))
     assert "set by the backoff after PodsReadyTimeout" in next_attempt(later, LATER)
@@ -87,7 +87,7 @@ def test_a_backoff_that_no_check_asked_for_says_so(put_off: StoredWorkload) -> N
     assert pods_ready_evictions(put_off) == ""
 
 
-def test_a_workload_that_waits_for_no_time_has_no_next_attempt() -> None:
+def test_a_workload_without_a_delay_has_no_next_attempt() -> None:
     bare = StoredWorkload(api_version="v", kind="Workload")
     assert next_attempt(bare, LATER) == ""
     assert check_table(bare, LATER).rows == []

@@ -1,4 +1,4 @@
-"""What the doctor says of families."""
+"""`admit doctor` about families of variants."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from admittance.events.requests import FamiliesReply
             FamiliesReply(families=1, pending=1, stuck=1),
             False,
             "had no effect",
-            id="what nobody does is wrong",
+            id="a change without effect is wrong",
         ),
     ],
 )
-def test_families_in_one_sentence(reply: FamiliesReply, fine: bool, said: str) -> None:
+def test_the_doctor_checks_families(reply: FamiliesReply, fine: bool, said: str) -> None:
     answer = families_finding(reply)
     assert answer.fine is fine
     assert said in answer.found

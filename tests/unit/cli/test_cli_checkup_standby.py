@@ -1,4 +1,4 @@
-"""What `admit doctor` says of instances that stand by."""
+"""`admit doctor` about standby instances."""
 
 from __future__ import annotations
 

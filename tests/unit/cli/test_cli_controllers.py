@@ -1,4 +1,4 @@
-"""What is told of a check controller."""
+"""`admit doctor` about check controllers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
         ),
     ],
 )
-def test_how_a_controller_stands(
+def test_the_doctor_checks_a_check_controller(
     durable: dict[str, Any] | None, check: AdmissionCheck, fine: bool, told: str
 ) -> None:
     found = controller_finding("ctl", durable, [check])
@@ -62,6 +62,6 @@ def test_how_a_controller_stands(
     assert told in found.found
 
 
-def test_a_durable_that_no_check_names_is_told_of() -> None:
+def test_a_durable_without_an_admission_check_is_a_note() -> None:
     found = controller_finding("ctl", {"num_pending": 0}, [])
     assert (found.fine, "no AdmissionCheck names it" in found.found) == (False, True)

@@ -1,11 +1,11 @@
-"""The demo's summary and its exit status say what the log said."""
+"""The summary and the exit status of the demo."""
 
 from __future__ import annotations
 
 from tools.demo import Tally
 
 
-def test_everybody_who_is_expected_must_finish() -> None:
+def test_every_expected_workload_must_finish() -> None:
     tally = Tally()
     tally.expect("a", "b")
     tally.hear("finished", "a", 1.0, "Succeeded")
@@ -14,7 +14,7 @@ def test_everybody_who_is_expected_must_finish() -> None:
     assert tally.all_finished
 
 
-def test_a_failed_job_is_no_success() -> None:
+def test_a_failed_job_fails_the_demo() -> None:
     tally = Tally()
     tally.expect("a")
     tally.hear("finished", "a", 1.0, "Failed")
@@ -22,7 +22,7 @@ def test_a_failed_job_is_no_success() -> None:
     assert "1 of them failed" in tally.summary()[0]
 
 
-def test_waiting_is_counted_from_the_first_time_each_thing_was_said() -> None:
+def test_waits_are_measured_from_the_first_fact_of_a_kind() -> None:
     tally = Tally()
     tally.expect("a")
     for what, since in (("submitted", 1.0), ("refused", 1.5), ("admitted", 3.0), ("admitted", 9.0)):
@@ -34,7 +34,7 @@ def test_waiting_is_counted_from_the_first_time_each_thing_was_said() -> None:
     ]
 
 
-def test_who_moves_up_has_made_room_for_nobody() -> None:
+def test_a_migration_is_not_counted_as_a_preemption() -> None:
     tally = Tally()
     tally.expect("a")
     for what, since in (("submitted", 1.0), ("admitted", 1.2), ("evicted", 6.0)):
@@ -49,7 +49,7 @@ def test_who_moves_up_has_made_room_for_nobody() -> None:
     )
 
 
-def test_who_lost_its_machines_has_not_made_room() -> None:
+def test_revoked_capacity_is_not_counted_as_a_preemption() -> None:
     tally = Tally()
     tally.expect("burst")
     for at, what in enumerate(("submitted", "admitted", "revoked", "evicted", "finished")):

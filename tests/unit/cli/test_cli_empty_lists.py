@@ -1,4 +1,4 @@
-"""What `admit get` says when it lists nothing."""
+"""The note of `admit get` for an empty list."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from admittance.cli.support.options import Call
         (True, "no matching workloads in namespace default\n"),
     ],
 )
-def test_an_empty_list_says_whether_there_are_others(
+def test_an_empty_list_says_whether_filters_left_objects_out(
     filtered: bool, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(Call(), kinds.WORKLOAD, [], {}, single=False, all_namespaces=False, filtered=filtered)

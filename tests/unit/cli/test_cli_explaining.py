@@ -40,21 +40,21 @@ def a_workload(
             "Deactivated",
             "Deactivated",
             ("`admit activate workload w`",),
-            id="a stopped one waits for a user who activates it, not for quota or time",
+            id="a stopped one waits for its activation, not for quota or time",
         ),
         pytest.param(
             a_workload(("Evicted", "True", "DeactivatedDueToAdmissionCheck"), active=False),
             "Rejected",
             "DeactivatedDueToAdmissionCheck",
             ("`admit activate workload w`",),
-            id="a rejected one too",
+            id="a rejected one waits for its activation",
         ),
         pytest.param(
             a_workload(("QuotaReserved", "False", "OnHold")),
             "Pending",
             "OnHold",
             ("`admit release workload w`",),
-            id="one on hold waits for a user who releases it",
+            id="one on hold waits for its release",
         ),
         pytest.param(
             a_workload(("Finished", "True", "Succeeded")),
@@ -65,7 +65,7 @@ def a_workload(
         ),
     ],
 )
-def test_only_a_user_lets_go_on_what_does_not_compete(
+def test_a_workload_out_of_the_queue_is_unblocked_by_a_user_only(
     workload: StoredWorkload, phase: str, reason: str, remedies: tuple[str, ...]
 ) -> None:
     told = corrected(workload, OF_THE_SCHEDULER, NOON)
@@ -73,7 +73,7 @@ def test_only_a_user_lets_go_on_what_does_not_compete(
     assert (told.position, told.holders) == (0, ())
 
 
-def test_what_competes_is_explained_by_the_scheduler_alone() -> None:
+def test_a_competing_workload_is_explained_by_the_scheduler_only() -> None:
     waiting = a_workload(("QuotaReserved", "False", "WaitingForQuota"))
     assert corrected(waiting, OF_THE_SCHEDULER, NOON) is OF_THE_SCHEDULER
 

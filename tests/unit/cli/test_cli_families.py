@@ -1,4 +1,4 @@
-"""What lists, descriptions and refusals tell of families of concurrent admission."""
+"""Families of variants in lists, descriptions and refusals."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def column(table: Table, title: str) -> list[str]:
 # Lists. -------------------------------------------------------------------------------------
 
 
-def test_a_list_has_one_line_per_family_with_its_variants_beneath_the_best_first() -> None:
+def test_variants_are_listed_below_their_parent_best_first() -> None:
     table = tables.table(WORKLOAD, everything(), NOON, {})
     assert column(table, "NAME") == [
         "alone",
@@ -99,18 +99,18 @@ def test_a_list_has_one_line_per_family_with_its_variants_beneath_the_best_first
     assert column(table, "FLAVORS")[1:] == ["spot", "-", "-", "spot"]
 
 
-def test_a_list_says_why_policy_does_not_try_a_variant() -> None:
+def test_a_list_shows_why_a_variant_is_inactive() -> None:
     table = tables.table(WORKLOAD, everything(), NOON, {})
     assert column(table, "REASON")[2:] == ["WaitingForQuota", "User", "-"]
 
 
-def test_names_of_namespaces_stand_before_their_own_lines() -> None:
+def test_each_line_has_its_own_namespace() -> None:
     table = tables.table(WORKLOAD, everything(), NOON, {}, all_namespaces=True)
     assert column(table, "NAMESPACE") == ["ns"] * 5
     assert column(table, "NAME")[2] == "├─ train-variant-reservation"
 
 
-def test_a_variant_whose_parent_is_not_listed_stands_where_it_was() -> None:
+def test_a_variant_without_its_parent_in_the_list_keeps_its_place() -> None:
     orphans = [one for one in everything() if one.name != "train"]
     assert [(line.found.name, line.mark) for line in arranged(orphans)] == [
         ("alone", ""),
@@ -120,7 +120,7 @@ def test_a_variant_whose_parent_is_not_listed_stands_where_it_was() -> None:
     ]
 
 
-def test_variants_of_a_parent_that_was_made_anew_under_its_name_are_not_its_own() -> None:
+def test_a_recreated_parent_does_not_own_older_variants() -> None:
     parent = running_on_spot()
     variants = its_variants(parent, RULES)
     parent["metadata"]["uid"] = "another"
@@ -131,7 +131,7 @@ def test_variants_of_a_parent_that_was_made_anew_under_its_name_are_not_its_own(
 # Lanes. -------------------------------------------------------------------------------------
 
 
-def test_a_lane_for_each_variant_tells_how_far_it_is_and_why() -> None:
+def test_the_variant_table_shows_phase_and_reason() -> None:
     table = variants.variant_table(a_family(running_on_spot(), QUEUE, STATES), NOON)
     assert column(table, "VARIANT") == ["reservation", "on-demand", "spot"]
     assert column(table, "ACTIVE") == ["yes", "no", "yes"]
@@ -146,7 +146,7 @@ def test_a_lane_for_each_variant_tells_how_far_it_is_and_why() -> None:
     assert column(table, "MESSAGE")[0] == "WaitingForQuota: no room in reservation"
 
 
-def test_a_lane_tells_what_was_promised_to_it() -> None:
+def test_the_variant_table_shows_a_promised_admission() -> None:
     states = {"reservation": {"promised": {"clusterQueue": "cq"}}}
     table = variants.variant_table(a_family(running_on_spot(), QUEUE, states), NOON)
     assert column(table, "RESERVED")[0] == "promised: cq"
@@ -155,7 +155,7 @@ def test_a_lane_tells_what_was_promised_to_it() -> None:
 @pytest.mark.parametrize(
     ("status", "want"),
     [
-        pytest.param({}, "closed", id="closed, and nobody minds"),
+        pytest.param({}, "closed", id="closed and not needed"),
         pytest.param(
             {"conditions": (("BlockedOnPreemptionGates", "True", "PreemptionGated", ""),)},
             "closed, needs it open for 2m",
@@ -176,13 +176,13 @@ def test_a_lane_tells_what_was_promised_to_it() -> None:
         ),
     ],
 )
-def test_a_lane_tells_of_its_gate(status: dict[str, Any], want: str) -> None:
+def test_the_variant_table_shows_the_preemption_gate(status: dict[str, Any], want: str) -> None:
     states = {"reservation": {"since": NOON - timedelta(minutes=2), **status}}
     table = variants.variant_table(a_family(a_parent(), QUEUE, states), NOON)
     assert column(table, "GATE")[0] == want
 
 
-def test_the_checks_of_every_lane_are_told_for_the_parent_has_none() -> None:
+def test_a_parent_shows_the_checks_of_its_active_variants() -> None:
     rows = [{"name": "budget", "state": "Pending", "message": "asking"}]
     states = {"spot": {"admissionChecks": rows}, "on-demand": {"admissionChecks": rows}}
     table = variants.check_table(a_family(a_parent(), QUEUE, states), NOON)
@@ -194,20 +194,20 @@ def test_the_checks_of_every_lane_are_told_for_the_parent_has_none() -> None:
     assert column(off, "VARIANT") == ["on-demand"]
 
 
-def test_a_variant_that_its_queue_has_no_more_is_about_to_go() -> None:
+def test_a_variant_that_its_queue_no_longer_has_will_be_deleted() -> None:
     family = a_family(a_parent(), QUEUE)._replace(rules=the_rules(a_queue("spot")))
     whys = column(variants.variant_table(family, NOON), "WHY")
     assert whys[0] == "the queue has no variant reservation any more: the variant will be deleted"
     assert whys[2].startswith("race")
 
 
-def test_what_policy_wants_and_nobody_has_written_yet_is_told() -> None:
+def test_a_change_that_the_policy_wants_next_is_shown() -> None:
     states = {"spot": {"active": False}}
     whys = column(variants.variant_table(a_family(a_parent(), QUEUE, states), NOON), "WHY")
     assert whys[2].endswith("; it is about to become active")
 
 
-def test_what_has_finished_has_no_reason_to_try_any_more() -> None:
+def test_variants_of_a_finished_job_have_no_reason() -> None:
     done = ("Finished", "True", "Succeeded", "")
     states = {tag: {"conditions": (done,)} for tag in ("reservation", "on-demand", "spot")}
     parent = running_on_spot()
@@ -283,7 +283,7 @@ def test_a_variant_is_explained_in_one_line(verdict: VariantVerdict, want: str) 
 # What a parent tells. -----------------------------------------------------------------------
 
 
-def test_a_parent_tells_where_it_is_how_often_it_moved_and_whose_gate_is_open() -> None:
+def test_a_parent_shows_its_variant_migrations_and_open_gate() -> None:
     parent = running_on_spot(
         schedulingStats={
             "evictions": [
@@ -307,7 +307,7 @@ def test_a_parent_tells_where_it_is_how_often_it_moved_and_whose_gate_is_open() 
     assert told["Family"].startswith("UpgradeOnly: 3 variants are tried")
 
 
-def test_a_parent_that_moves_tells_whereto() -> None:
+def test_a_migrating_parent_shows_its_target() -> None:
     parent = running_on_spot(migratingTo="train-variant-reservation")
     parent["status"]["conditions"].append(
         {"type": "Evicted", "status": "True", "reason": "VariantEvicted"}
@@ -324,13 +324,13 @@ def test_a_parent_that_moves_tells_whereto() -> None:
             {"createDelaySeconds": 7200},
             a_parent(),
             "2026-01-01T13:50:00Z (in 1h50m): late becomes active (race)",
-            id="a variant whose time comes",
+            id="a create delay that ends",
         ),
         pytest.param(
             {"createDelaySeconds": 7200},
             a_parent("train", ADMITTED, admittedVariant="train-variant-first"),
             "2026-01-01T13:50:00Z (in 1h50m): late stays inactive (lowerThanAdmitted)",
-            id="a variant whose time comes for nothing",
+            id="a delay that changes nothing",
         ),
         pytest.param(
             {"deleteDelaySeconds": 3600},
@@ -341,11 +341,11 @@ def test_a_parent_that_moves_tells_whereto() -> None:
                 firstAdmittedAt=NOON.isoformat(),
             ),
             "",
-            id="nothing, where the one that runs is the one whose time is over",
+            id="nothing if the running variant is the one with the ended delay",
         ),
     ],
 )
-def test_a_parent_tells_what_the_clock_changes_next(
+def test_a_parent_shows_the_next_change_by_time(
     delays: dict[str, int], parent: dict[str, Any], want: str
 ) -> None:
     queue = a_queue(
@@ -360,7 +360,7 @@ def test_a_parent_tells_what_the_clock_changes_next(
     assert dict(variants.parent_facts(a_family(parent, queue, states), NOON))["Next change"] == want
 
 
-def test_the_end_of_a_chance_is_told_too() -> None:
+def test_a_variant_shows_the_end_of_its_delete_delay() -> None:
     queue = a_queue(
         "reservation",
         "spot",
@@ -387,7 +387,7 @@ def test_the_end_of_a_chance_is_told_too() -> None:
     )
 
 
-def test_a_parent_whose_queue_has_no_policy_any_more_says_so() -> None:
+def test_a_parent_shows_that_its_queue_lost_its_policy() -> None:
     family = a_family(running_on_spot(), QUEUE)._replace(rules=None)
     told = dict(variants.parent_facts(family, NOON))
     assert told["Family"] == "variants: 3; its queue has no policy for families any more"
@@ -402,7 +402,7 @@ def test_a_variant_names_its_parent_and_its_place() -> None:
     assert "admit describe workload train" in told["Job"]
 
 
-def test_a_variant_without_its_parent_says_that_it_is_about_to_go() -> None:
+def test_a_variant_without_its_parent_will_be_deleted() -> None:
     family = a_family(running_on_spot(), QUEUE, STATES)
     told = dict(variants.variant_facts(family.variants[0].workload, None, NOON))
     assert told["Parent"] == "train, which does not exist: the variant will be deleted"
@@ -417,7 +417,7 @@ def test_a_variant_without_its_parent_says_that_it_is_about_to_go() -> None:
         pytest.param(
             a_queue("a", mode="NoMigration"),
             "NoMigration: 1 variant is tried, and the first that is admitted stays",
-            id="where nobody moves",
+            id="without a migration",
         ),
         pytest.param(
             a_queue("a", "b"),
@@ -433,11 +433,11 @@ def test_a_variant_without_its_parent_says_that_it_is_about_to_go() -> None:
         ),
     ],
 )
-def test_policy_in_words(queue: dict[str, Any], want: str) -> None:
+def test_the_policy_of_a_queue_is_one_sentence(queue: dict[str, Any], want: str) -> None:
     assert variants.policy_text(the_rules(queue)) == want
 
 
-def test_the_variants_of_a_queue_with_their_times() -> None:
+def test_the_variants_of_a_queue_are_listed_with_their_delays() -> None:
     queue = a_queue(
         "a",
         "b",
@@ -455,7 +455,7 @@ def test_the_variants_of_a_queue_with_their_times() -> None:
 # Names, and what is nothing for a variant. --------------------------------------------------
 
 
-def test_a_variant_is_looked_for_under_all_names_that_it_may_have() -> None:
+def test_a_variant_is_found_under_all_its_possible_names() -> None:
     parent = as_stored(a_parent(variants=[a_row("gone", False, "race")]))
     names = names_of(parent, RULES)
     assert names[0] == "train-variant-gone"
@@ -465,7 +465,7 @@ def test_a_variant_is_looked_for_under_all_names_that_it_may_have() -> None:
     assert names_of(parent, None) == ["train-variant-gone"]
 
 
-def test_what_is_for_parents_only_is_refused_with_the_parents_name() -> None:
+def test_a_command_for_parents_only_names_the_parent() -> None:
     [variant, *_] = its_variants(a_parent(), RULES)
     with pytest.raises(AnswerIsNo) as refusal:
         refuse_variant(as_found(variant), "`admit logs workload {}`")
@@ -503,7 +503,7 @@ def a_reserved(*checks: str, state: str = "Pending") -> dict[str, Any]:
         ),
     ],
 )
-def test_a_verdict_about_a_parent_is_one_about_the_variant_whose_check_is_asked(
+def test_a_verdict_on_a_parent_goes_to_its_waiting_variant(
     states: dict[str, Any], check: str | None, want: str
 ) -> None:
     family = a_family(a_parent(), QUEUE, states)
@@ -519,13 +519,13 @@ def test_a_verdict_about_a_parent_is_one_about_the_variant_whose_check_is_asked(
             "train-variant-reservation (reservation), train-variant-spot (spot)",
             id="several wait, and are named",
         ),
-        pytest.param({}, None, "waits for a check: reservation is Pending", id="nobody is asked"),
+        pytest.param({}, None, "waits for a check: reservation is Pending", id="no variant waits"),
         pytest.param(
-            {"spot": a_reserved("budget")}, "x", 'has the check "x"', id="nobody has that check"
+            {"spot": a_reserved("budget")}, "x", 'has the check "x"', id="no variant has that check"
         ),
     ],
 )
-def test_a_verdict_about_nobody_in_particular_is_refused(
+def test_a_verdict_on_a_parent_without_one_waiting_variant_is_refused(
     states: dict[str, Any], check: str | None, words: str
 ) -> None:
     with pytest.raises(AnswerIsNo, match="train") as refusal:
@@ -533,7 +533,7 @@ def test_a_verdict_about_nobody_in_particular_is_refused(
     assert words in str(refusal.value)
 
 
-def test_only_the_flavors_that_are_typed_are_allowed() -> None:
+def test_only_the_given_flavors_are_allowed() -> None:
     assert allowing([]) is None
     constraints = allowing(["spot", "on-demand", "spot"])
     assert constraints is not None

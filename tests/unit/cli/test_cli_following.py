@@ -1,3 +1,5 @@
+"""`admit wait`: phases, results, and the exit status of a job."""
+
 from __future__ import annotations
 
 import msgspec
@@ -33,7 +35,7 @@ def test_a_phase_is_named_in_any_case(typed: str) -> None:
     assert goal_named(typed) is Phase.QUOTA_RESERVED
 
 
-def test_an_unknown_phase_is_answered_with_those_there_are() -> None:
+def test_an_unknown_phase_is_refused_with_all_phases() -> None:
     with pytest.raises(BadInput, match="Pending, Backoff, QuotaReserved"):
         goal_named("done")
 
@@ -54,7 +56,7 @@ def test_a_phase_is_reached(now: Phase, wanted: Phase, want: bool) -> None:
 
 
 @pytest.mark.parametrize("wanted", [Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING])
-def test_what_ran_to_its_end_was_admitted_on_the_way(wanted: Phase) -> None:
+def test_a_workload_that_ran_to_its_end_was_admitted(wanted: Phase) -> None:
     assert is_reached(RAN, Phase.FINISHED, wanted)
     assert not is_reached(NEVER_RAN, Phase.FINISHED, wanted)
 
@@ -70,20 +72,18 @@ def test_what_ran_to_its_end_was_admitted_on_the_way(wanted: Phase) -> None:
         pytest.param(Phase.RUNNING, Phase.PENDING, False, id="what runs may be evicted"),
     ],
 )
-def test_waiting_ends_when_a_phase_can_no_longer_come(
-    now: Phase, wanted: Phase, want: bool
-) -> None:
+def test_a_wait_ends_if_its_phase_cannot_be_reached(now: Phase, wanted: Phase, want: bool) -> None:
     assert bool(why_unreachable(a_workload(), now, wanted)) is want
 
 
-def test_why_a_job_failed_does_not_say_failed_twice() -> None:
+def test_the_reason_of_a_failure_does_not_repeat_failed() -> None:
     why = "pod main-0: exit code 3"
     assert is_failure(a_workload(("Finished", "True", "Failed"), message=why)) == why
     never_started = a_workload(("Finished", "True", "FailedToStart"), message=why)
     assert is_failure(never_started) == f"FailedToStart: {why}"
 
 
-def test_only_what_finished_badly_failed() -> None:
+def test_only_a_finished_job_without_success_failed() -> None:
     assert is_failure(NEVER_RAN) == "Failed"
     assert not is_failure(RAN)
     assert not is_failure(a_workload())
@@ -96,7 +96,7 @@ def test_only_what_finished_badly_failed() -> None:
         pytest.param(NEVER_RAN, End.FAILED, End.SUCCEEDED, id="failure"),
     ],
 )
-def test_the_other_end_of_a_job_can_no_longer_come(
+def test_a_finished_job_cannot_reach_the_other_result(
     workload: stored.StoredWorkload, came: End, other: End
 ) -> None:
     assert goal_named(came.lower()) is came
@@ -105,7 +105,7 @@ def test_the_other_end_of_a_job_can_no_longer_come(
     assert f"has finished and {came.lower()}" in why_unreachable(workload, Phase.FINISHED, other)
 
 
-def test_an_end_can_still_come_to_what_runs() -> None:
+def test_a_running_job_can_reach_both_results() -> None:
     assert not is_reached(a_workload(), Phase.RUNNING, End.FAILED)
     assert not why_unreachable(a_workload(), Phase.RUNNING, End.FAILED)
 

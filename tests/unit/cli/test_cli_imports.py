@@ -1,4 +1,4 @@
-"""What short commands import, which is most of the time that they take. No time is measured."""
+"""The modules that short commands import: imports take most of their time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def imported(*arguments: str, **environ: str) -> set[str]:
         pytest.param("stop workload w", {"admittance.api.reading.objects"}, id="stop"),
     ],
 )
-def test_a_short_command_imports_what_it_needs_alone(words: str, lazy: set[str]) -> None:
+def test_a_short_command_imports_only_what_it_needs(words: str, lazy: set[str]) -> None:
     found = imported(*words.split())
     assert "nats.aio.client" in found, "it got as far as connecting"
     assert not found & (HEAVY | lazy)

@@ -1,3 +1,5 @@
+"""Names, keys and completion of kinds."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -29,12 +31,12 @@ def test_a_kind_is_found_by_every_name_it_has(typed: str, want: kinds.Kind) -> N
     assert kinds.kind_named(typed) is want
 
 
-def test_an_unknown_kind_is_answered_with_those_there_are() -> None:
+def test_an_unknown_kind_is_refused_with_all_kinds() -> None:
     with pytest.raises(BadInput, match=r'no kind "pods"; there are workloads \(wl\), .*'):
         kinds.kind_named("pods")
 
 
-def test_a_job_is_looked_for_among_the_workloads() -> None:
+def test_the_kind_job_is_refused_with_the_kind_workloads() -> None:
     with pytest.raises(BadInput, match="becomes a workload"):
         kinds.kind_named("jobs")
 
@@ -79,7 +81,7 @@ def test_kind_and_name_come(
         pytest.param(("hello", None), "type: workload hello", id="a name without its kind"),
     ],
 )
-def test_what_names_no_workload_is_refused(words: tuple[str, str | None], why: str) -> None:
+def test_words_that_name_no_workload_are_refused(words: tuple[str, str | None], why: str) -> None:
     with pytest.raises(BadInput, match=why):
         kinds.workload_target(*words)
 
@@ -88,7 +90,7 @@ def test_completion_offers_each_phase() -> None:
     assert set(words.PHASES) == {str(phase) for phase in Phase}
 
 
-def test_what_needs_more_than_a_bus_is_not_started_with_the_others() -> None:
+def test_services_that_need_more_than_a_bus_do_not_start_with_up() -> None:
     started = started_by(Options(data_dir=Path()))
     assert set(SERVICES) - set(started) == {
         "provider-aws",

@@ -1,3 +1,5 @@
+"""Objects in tables, JSON and YAML."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime
@@ -96,7 +98,7 @@ def test_a_queue_is_shown_with_its_live_counters_in_kueues_spelling() -> None:
     assert [(c["type"], c["status"]) for c in status["conditions"]] == [("Active", "True")]
 
 
-def test_a_queue_nobody_counts_is_shown_as_it_is() -> None:
+def test_a_queue_without_counters_is_shown_as_stored() -> None:
     queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
     assert shown_queue(queue, None) == queue.plain()
 
@@ -108,7 +110,7 @@ def test_names_come_from_the_key() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"no json", b"[]", b'"text"'])
-def test_bytes_that_are_no_object_are_an_answer_not_a_traceback(data: bytes) -> None:
+def test_unreadable_bytes_are_an_error_and_no_traceback(data: bytes) -> None:
     with pytest.raises(AnswerIsNo, match=r"workload\.ns\.w in the bucket"):
         Found("workload.ns.w", data, 1).plain()
 
@@ -161,7 +163,7 @@ def test_the_namespace_is_a_column_only_where_several_are_shown() -> None:
     assert several.rows[0][0] == "ns"
 
 
-def test_counters_nobody_tells_are_unknown_and_not_zero() -> None:
+def test_missing_counters_are_unknown_and_not_zero() -> None:
     queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
     table = tables.table(CLUSTER_QUEUE, [queue], NOON, {})
     titles = [column.title for column in table.columns]
@@ -181,10 +183,10 @@ def test_counters_nobody_tells_are_unknown_and_not_zero() -> None:
             ("yes", "-", ""),
             id="an active one needs no reason",
         ),
-        pytest.param([], ("?", "-", ""), id="one that nobody has looked at says nothing"),
+        pytest.param([], ("?", "-", ""), id="one without conditions"),
     ],
 )
-def test_a_check_is_listed_with_what_makes_it_inactive(
+def test_a_check_is_listed_with_the_reason_why_it_is_inactive(
     conditions: list[dict[str, str]], shown: tuple[str, str, str]
 ) -> None:
     manifest = {"spec": {"controllerName": "c"}, "status": {"conditions": conditions}}
@@ -203,7 +205,7 @@ def test_a_wide_table_counts_the_pods_of_each_pod_set() -> None:
     assert "main=1,workers=3" in table.rows[0]
 
 
-def test_what_a_local_queue_has_consumed_is_shown_in_the_spelling_of_kueue() -> None:
+def test_usage_of_a_local_queue_is_shown_in_kueues_spelling() -> None:
     queue = found({"metadata": {"name": "lq", "namespace": "ns"}, "spec": {}}, "localqueue.ns.lq")
     consumed = ConsumedUsage(
         consumed_resources={"cpu": "1500m"}, last_update=datetime(2026, 1, 1, tzinfo=UTC)

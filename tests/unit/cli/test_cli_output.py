@@ -1,3 +1,5 @@
+"""Tables, colours and streams of the output."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,7 +15,7 @@ TABLE = Table(
 )
 
 
-def test_columns_are_padded_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_are_padded_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     output.show_table(TABLE)
     assert capsys.readouterr().out.splitlines() == [
         "NAME     PODS   REASON",
@@ -22,17 +24,17 @@ def test_columns_are_padded_where_nobody_looks(capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_wide_columns_are_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wide_columns_are_shown_with_o_wide(capsys: pytest.CaptureFixture[str]) -> None:
     output.show_table(TABLE, wide=True)
     assert capsys.readouterr().out.splitlines()[0] == "NAME     PODS   MESSAGE   REASON"
 
 
-def test_what_others_wrote_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     output.show_table(Table((Column("NAME"),), (("a\x1b[2Jb\nc",),)))
     assert capsys.readouterr().out == "NAME\na [2Jb c\n"
 
 
-def test_text_of_several_lines_is_a_block_in_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_of_several_lines_is_a_yaml_block(capsys: pytest.CaptureFixture[str]) -> None:
     output.show_yaml({"b": "one\ntwo\n", "a": [1, None, True]})
     assert capsys.readouterr().out == "b: |\n  one\n  two\na:\n- 1\n- null\n- true\n"
 
@@ -44,7 +46,7 @@ def test_a_warning_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) ->
     assert captured.err == "warning: two lines\n"
 
 
-def test_output_of_one_pod_is_shown_just_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_one_pod_is_shown_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     writer = Writer(None)
     writer.write((PodLog(pod="main-0", text="half a "),))
     writer.write((PodLog(pod="main-0", text="line"),))

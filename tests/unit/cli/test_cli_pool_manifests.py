@@ -1,4 +1,4 @@
-"""A MachinePool that makes no pool is refused where it is written; one line names the field."""
+"""An invalid MachinePool is refused with a line that names the field."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         pytest.param(
             a_pool("{name: a, count: 1000000000000, resources: {cpu: 4}}"),
             "spec.machines[0].count must be 0 to 100000, not 1000000000000",
-            id="more machines than anybody has",
+            id="too many machines",
         ),
         pytest.param(
             a_pool("{name: a, resources: {cpu: lots}}"),
@@ -74,7 +74,7 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         pytest.param(
             a_pool("{name: 'a,b', resources: {cpu: 4}}"),
             "spec.machines[0].name: 'a,b' is not a name",
-            id="machines whose name is two in a list of machines",
+            id="two machines of the same name",
         ),
         pytest.param(
             a_pool("{name: '', resources: {cpu: 4}}"),
@@ -84,12 +84,12 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         pytest.param(
             a_pool(MACHINE, "{name: b, resources: {cpu: 4}, labels: {a/b/c: x}}"),
             "spec.machines[1].labels: 'a/b/c' has no DNS name before the '/'",
-            id="a label whose key no node selector can have",
+            id="a bad label key",
         ),
         pytest.param(
             a_pool("{name: a, resources: {cpu: 4}, labels: {zone: row 7!}}"),
             "spec.machines[0].labels: the value of 'zone': 'row 7!' is not a label value",
-            id="a label whose value no node selector can have",
+            id="a bad label value",
         ),
         pytest.param(
             a_pool("{name: a, resources: {a gpu: 4}}"),
@@ -109,16 +109,16 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         pytest.param(
             a_pool(MACHINE, metadata="{name: rack, namespace: team}"),
             "metadata.namespace: a MachinePool has none",
-            id="a namespace, under which nobody would find it again",
+            id="a namespace",
         ),
     ],
 )
-def test_a_manifest_that_makes_no_pool_is_refused(tmp_path: Path, text: str, want: str) -> None:
+def test_an_invalid_machine_pool_is_refused(tmp_path: Path, text: str, want: str) -> None:
     (line,) = refused(tmp_path, text)
     assert line.startswith(want)
 
 
-def test_nothing_of_a_file_is_taken_where_a_pool_of_it_is_wrong(tmp_path: Path) -> None:
+def test_a_file_with_an_invalid_machine_pool_is_refused_as_a_whole(tmp_path: Path) -> None:
     flavor = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
     text = f"{a_pool('{name: a}')}---\n{flavor}"
     assert refused(tmp_path, text) == (
@@ -126,7 +126,7 @@ def test_nothing_of_a_file_is_taken_where_a_pool_of_it_is_wrong(tmp_path: Path) 
     )
 
 
-def test_a_pool_and_objects_of_other_foreign_groups_are_taken(tmp_path: Path) -> None:
+def test_a_machine_pool_and_other_foreign_objects_are_accepted(tmp_path: Path) -> None:
     other = "apiVersion: example.com/v1\nkind: MachinePool\nmetadata: {name: x, namespace: team}\n"
     path = tmp_path / "pool.yaml"
     path.write_text(f"{a_pool(MACHINE)}---\n{other}")

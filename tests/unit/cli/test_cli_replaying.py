@@ -1,4 +1,4 @@
-"""`admit replay`: every file that can be played is played, and each of the others has its line."""
+"""`admit replay` plays every good file and reports each bad one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_each_scenario_is_one_line_in_the_order_of_the_files(
         ]
 
 
-def test_what_cannot_be_played_keeps_no_other_from_it(
+def test_a_bad_scenario_does_not_stop_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     half = tmp_path / "half.json.gz"
@@ -59,7 +59,7 @@ def test_what_cannot_be_played_keeps_no_other_from_it(
         assert why in line
 
 
-def test_answers_are_written_where_they_are_asked_for(
+def test_answers_are_written_to_the_chosen_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "deep" / "out"
@@ -72,7 +72,7 @@ def test_answers_are_written_where_they_are_asked_for(
     assert json.loads((out / "a.json").read_text()) == {"name": "a", "expected": [NOTHING]}
 
 
-def test_what_differs_from_the_answers_in_the_file_is_told_when_asked_for(
+def test_differences_to_expected_answers_are_shown_with_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = {**NOTHING, "workloads": {"w": {"state": "Pending"}}}
@@ -100,7 +100,7 @@ def test_what_differs_from_the_answers_in_the_file_is_told_when_asked_for(
         pytest.param(["replay", "x", "--out", "/dev/null/x"], id="a place that cannot be"),
     ],
 )
-def test_what_was_typed_wrong_is_one_line(
+def test_wrong_arguments_of_replay_are_one_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(arguments) == 2

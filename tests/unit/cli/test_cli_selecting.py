@@ -1,4 +1,4 @@
-"""Which workloads a list shows, in which order, and how its table fits a terminal."""
+"""Filters and order of lists, and tables that fit a terminal."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def typed(**options: Any) -> Selection:
     return selection(kinds.WORKLOAD, **{**said, "limit": None, "now": NOON, **options})
 
 
-def test_what_runs_comes_before_what_waits_and_the_newest_first() -> None:
+def test_running_workloads_are_listed_before_pending_ones_newest_first() -> None:
     assert names(Selection()) == ["runs", "newest", "old", "done", "failed"]
 
 
@@ -105,7 +105,7 @@ def test_workloads_are_chosen_by_queue() -> None:
     assert names(Selection(queues=frozenset({("elsewhere", "other")}))) == []
 
 
-def test_variants_stay_with_their_parent_whatever_is_asked() -> None:
+def test_variants_stay_with_their_parent_under_all_filters() -> None:
     rows = [found("p", 5), found("p-variant-spot", 4, *RUNS, owner="p"), found("q", 1, *RUNS)]
     assert names(Selection(), rows) == ["q", "p", "p-variant-spot"]
     assert names(typed(states=["pending"]), rows) == ["p", "p-variant-spot"]
@@ -193,7 +193,7 @@ def test_pending_workloads_are_filtered_and_keep_their_order() -> None:
     assert [row.name for row in by_name] == ["newest", "old"]
 
 
-def test_a_narrow_table_of_what_waits_shows_whole_names_before_messages() -> None:
+def test_a_narrow_pending_table_shows_whole_names_and_no_messages() -> None:
     name = "train-resnet-0.01-seed-7"
     table = _pending_table([pending_row(name, 5)], NOON, all_namespaces=False).narrowed(False)
     shown, widths, _ = fitted_table(table, 80)
@@ -204,5 +204,5 @@ def test_a_narrow_table_of_what_waits_shows_whole_names_before_messages() -> Non
     assert "MESSAGE" in [column.title for column in wide.columns]
 
 
-def test_a_table_that_fits_is_not_touched() -> None:
+def test_a_table_that_fits_is_not_cut() -> None:
     assert fitted(["NAME", "AGE"], [["a", "long enough"]], 80) == ([4, 11], 3)

@@ -1,4 +1,4 @@
-"""`admit doctor` names what services cannot read, and only that."""
+"""`admit doctor` names exactly the entries that services cannot read."""
 
 import pytest
 
@@ -7,22 +7,22 @@ from admittance.events.reader import BROKEN
 from admittance.runtime.bus.bucket import Entry
 
 
-def test_the_folder_of_a_runner_is_no_junk() -> None:
+def test_the_folder_of_a_runner_can_be_read() -> None:
     judge_claim(Entry("_runner.2716a3bf031c", b'{"root":"/data/runner"}', 1))
 
 
 @pytest.mark.parametrize("key", ["_docker.installation", "_kubernetes.installation"])
-def test_the_installation_of_a_provider_is_no_junk(key: str) -> None:
+def test_the_installation_of_a_provider_can_be_read(key: str) -> None:
     judge_of_providers(Entry(key, b"0f3a5c", 1))
 
 
 @pytest.mark.parametrize("key", ["_runner.2716a3bf031c", "nonsense", "default.train.x"])
-def test_junk_among_claims_is_named(key: str) -> None:
+def test_unreadable_claims_are_named(key: str) -> None:
     with pytest.raises(BROKEN):
         judge_claim(Entry(key, b"junk", 1))
 
 
 @pytest.mark.parametrize("key", ["_docker.installation", "_pool.x", "a.b"])
-def test_junk_of_providers_is_named(key: str) -> None:
+def test_unreadable_entries_of_providers_are_named(key: str) -> None:
     with pytest.raises(BROKEN):
         judge_of_providers(Entry(key, b"\xffjunk", 1))

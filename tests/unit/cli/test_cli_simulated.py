@@ -1,4 +1,4 @@
-"""What `admit simulate` prints of an answer, and what it refuses to ask."""
+"""The output of `admit simulate`, and its errors."""
 
 from __future__ import annotations
 
@@ -67,11 +67,13 @@ def test_flavors(admission: Admission, said: str) -> None:
         ),
     ],
 )
-def test_how_a_workload_stands(standing: SimulatedState | None, said: str) -> None:
+def test_the_state_of_a_workload_without_the_change(
+    standing: SimulatedState | None, said: str
+) -> None:
     assert simulate.standing_text(standing, gone="is not there") == said
 
 
-def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
+def test_counts_come_first_and_lists_say_what_they_leave_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     start = WouldStart(
@@ -104,13 +106,13 @@ def test_the_numbers_come_first_and_lists_say_what_they_leave_out(
     assert "Preempted (R) by ns/a" in text
 
 
-def test_no_difference_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_difference_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     simulate.show(SimulateReply(counts=Counts(run=2)), wide=False)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [simulate.NO_DIFFERENCE, "Unaffected: 2 run, 0 wait"]
 
 
-def test_programs_find_every_list_and_number() -> None:
+def test_the_json_has_every_list_and_number() -> None:
     value: dict[str, Any] = shown(SimulateReply(revision=4))
     assert value["starts"] == ()
     assert value["counts"]["evictions"] == 0
@@ -127,7 +129,7 @@ def test_programs_find_every_list_and_number() -> None:
         pytest.param(["-f", "no-such-file"], "no-such-file", id="no such file"),
     ],
 )
-def test_what_cannot_be_asked_is_said_before_anybody_is_asked(
+def test_wrong_input_is_refused_before_any_request(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = tmp_path / "bad.yaml"
@@ -137,7 +139,7 @@ def test_what_cannot_be_asked_is_said_before_anybody_is_asked(
         "      resources:\n      - {name: cpu, nominalQuota: -1}\n"
     )
     typed = [str(bad) if word == "BAD" else word for word in arguments]
-    # Nothing listens there: whoever asks would fail with another status.
+    # No server listens there: a request would fail with another status.
     assert invoke(["--nats", "nats://127.0.0.1:1", "simulate", *typed]) == 2
     told = capsys.readouterr()
     assert told.out == ""

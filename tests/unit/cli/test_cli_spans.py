@@ -1,3 +1,5 @@
+"""Durations and times as users write and read them."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -25,7 +27,7 @@ def test_seconds_of(text: str, want: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5x", "-3", "1h 30m", "m5", "nan", "inf"])
-def test_what_is_no_span_is_refused_with_the_options_name(text: str) -> None:
+def test_a_bad_duration_is_refused_with_the_name_of_the_option(text: str) -> None:
     with pytest.raises(BadInput, match="--timeout"):
         seconds_of(text, "--timeout")
 
@@ -45,7 +47,7 @@ def test_moment_of(text: str, want: datetime) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "999999999d"])
-def test_what_is_no_moment_is_refused(text: str) -> None:
+def test_a_bad_time_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="--since"):
         moment_of(text, "--since", NOON)
 
@@ -65,6 +67,6 @@ def test_span(seconds: float, want: str) -> None:
     assert span(seconds) == want
 
 
-def test_nobody_knows_the_age_of_what_has_no_beginning() -> None:
+def test_the_age_of_an_object_without_creation_time_is_unknown() -> None:
     assert age(None, NOON) == "-"
     assert age(NOON - timedelta(seconds=5), NOON) == "5s"

@@ -1,3 +1,5 @@
+"""Lines of `admit events`."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -51,7 +53,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
         pytest.param(
             facts.Planned(**DECIDED, pending_preemption=plan("a", "b", issued=True)),
             ("planned", "", "preempts now: team-b/a, team-b/b"),
-            id="a plan tells who is told to go",
+            id="a plan names its victims",
         ),
         pytest.param(
             facts.Planned(**DECIDED, pending_preemption=plan(*"abcdefg")),
@@ -65,7 +67,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
         pytest.param(
             facts.Planned(**DECIDED, pending_preemption=plan()),
             ("planned", "", "needs no preemption any more"),
-            id="a plan without anybody says so",
+            id="a plan without victims",
         ),
         pytest.param(
             facts.TimerDue(**WORKLOAD, kind="execution", at=NOON),
@@ -118,14 +120,14 @@ def entry(subject: str, data: bytes) -> LogEntry:
         ),
     ],
 )
-def test_a_fact_is_told_in_words(fact: Fact, want: tuple[str, str, str]) -> None:
+def test_a_fact_is_shown_in_words(fact: Fact, want: tuple[str, str, str]) -> None:
     found = line_of(entry(subject_of(fact), encode(fact)))
     assert (found.what, found.reason, found.message) == want
     assert found.subject == "team-a/train.7"
 
 
 @pytest.mark.parametrize(
-    ("subject", "data", "whose"),
+    ("subject", "data", "about"),
     [
         pytest.param(
             "admit.object.applied.flavor._.spot", b'{"kind":"x"}', "flavor spot", id="an object"
@@ -136,22 +138,22 @@ def test_a_fact_is_told_in_words(fact: Fact, want: tuple[str, str, str]) -> None
         pytest.param(
             "admit.workload.submitted.ns.w", b'"no fact"', "ns.w", id="bytes that are no fact"
         ),
-        pytest.param("admit.strange", b"{}", "", id="a subject that nobody knows"),
+        pytest.param("admit.strange", b"{}", "", id="an unknown subject"),
     ],
 )
-def test_what_is_no_fact_of_a_workload_is_told_by_its_subject(
-    subject: str, data: bytes, whose: str
+def test_a_message_about_no_workload_is_shown_by_its_subject(
+    subject: str, data: bytes, about: str
 ) -> None:
-    assert line_of(entry(subject, data)).subject == whose
+    assert line_of(entry(subject, data)).subject == about
 
 
-def test_a_line_has_time_what_whose_and_why() -> None:
+def test_an_event_line_has_time_kind_workload_and_reason() -> None:
     fact = facts.Evicted(**WORKLOAD, revision=5, reason="Preempted", message="for team-b")
     line = line_of(entry(subject_of(fact), encode(fact))).line()
     assert line == "2026-02-07T12:00:00Z  evicted           team-a/train.7  Preempted: for team-b"
 
 
-def test_a_wide_line_begins_with_the_place_on_the_log_that_a_replay_asks_for() -> None:
+def test_a_wide_event_line_begins_with_the_sequence() -> None:
     fact = facts.Evicted(**WORKLOAD, revision=5, reason="Preempted", message="for team-b")
     line = line_of(entry(subject_of(fact), encode(fact)))
     assert line.line(numbered=True).split() == [str(line.sequence), *line.line().split()]
@@ -198,7 +200,7 @@ LEFT = HandedOn(namespace="team-a", name="train.7-variant-spot", uid="u", revisi
         pytest.param(
             facts.Ungated(**VARIANT),
             ("ungated", "PreemptionUngatedVariant", "spot may preempt"),
-            id="one whose gate opens",
+            id="a variant with an open gate",
         ),
         pytest.param(
             facts.Assigned(
@@ -223,14 +225,14 @@ LEFT = HandedOn(namespace="team-a", name="train.7-variant-spot", uid="u", revisi
         ),
     ],
 )
-def test_what_becomes_of_variants_is_told_in_the_words_of_their_family(
+def test_facts_about_variants_have_reasons_of_their_family(
     fact: Fact, want: tuple[str, str, str]
 ) -> None:
     line = line_of(entry(subject_of(fact), encode(fact)), {"train.7-variant-spot": "spot"})
     assert (line.what, line.reason, line.message) == want
 
 
-def test_where_nobody_knows_that_it_is_a_variant_its_own_facts_still_say_it() -> None:
+def test_facts_show_an_unknown_variant_as_a_variant() -> None:
     deactivated = facts.Deactivated(**VARIANT, reason="race")
     assert (
         line_of(entry(subject_of(deactivated), encode(deactivated))).reason == "DeactivatedVariant"
@@ -239,7 +241,7 @@ def test_where_nobody_knows_that_it_is_a_variant_its_own_facts_still_say_it() ->
     assert line_of(entry(subject_of(plain), encode(plain))).reason == ""
 
 
-def test_what_only_brings_a_parent_up_to_date_is_no_part_of_the_story() -> None:
+def test_refreshes_of_a_parents_summary_are_recognized() -> None:
     nudge, other = facts.Aggregated(**WORKLOAD), facts.Activated(**WORKLOAD)
     assert is_summary_refresh(entry(subject_of(nudge), encode(nudge)))
     assert not is_summary_refresh(entry(subject_of(other), encode(other)))
@@ -271,7 +273,7 @@ def test_what_only_brings_a_parent_up_to_date_is_no_part_of_the_story() -> None:
         ),
     ],
 )
-def test_a_story_is_of_one_workload_and_not_of_who_had_its_name_before(
+def test_events_of_an_earlier_workload_of_that_name_are_left_out(
     fact: Fact, seconds: int, own: bool
 ) -> None:
     meta = ObjectMeta(name="w", namespace="ns", uid="new", creation_timestamp=NOON)
@@ -279,14 +281,14 @@ def test_a_story_is_of_one_workload_and_not_of_who_had_its_name_before(
     assert is_of(told_at, meta) is own
 
 
-def test_what_nobody_can_read_is_part_of_the_story_from_its_beginning() -> None:
+def test_unreadable_messages_count_from_the_creation_of_the_workload() -> None:
     odd = entry("admit.workload.held.ns.w", b'{"namespace": 7}')
     meta = ObjectMeta(name="w", namespace="ns", uid="new", creation_timestamp=NOON)
     assert is_of(odd, meta)
     assert not is_of(replace(odd, time=NOON - timedelta(seconds=1)), meta)
 
 
-def test_a_second_submission_of_a_name_is_told_apart_from_a_rejection() -> None:
+def test_a_refused_second_submission_is_not_shown_as_a_rejection() -> None:
     message = "a workload team-a/train.7 exists with another spec"
     again = facts.Rejected(**WORKLOAD, revision=0, reason="AlreadyExists", message=message)
     line = line_of(entry(subject_of(again), encode(again)))
@@ -302,7 +304,7 @@ def test_a_second_submission_of_a_name_is_told_apart_from_a_rejection() -> None:
     assert line_of(entry(subject_of(by_check), encode(by_check))).what == "rejected"
 
 
-def test_a_dead_letter_is_told_of_the_workload_that_it_is_about() -> None:
+def test_a_dead_letter_is_shown_with_the_workload_that_it_is_about() -> None:
     letter = DeadLetter(
         service="workload-controller",
         subject="admit.check.reported.example_com=2Fbudget.team-a.train_7",
@@ -316,7 +318,7 @@ def test_a_dead_letter_is_told_of_the_workload_that_it_is_about() -> None:
     )
 
 
-def test_a_verdict_for_another_cycle_is_said_not_to_count() -> None:
+def test_a_verdict_for_another_cycle_is_shown_as_not_counting() -> None:
     follow = OpenRequests()
     about: dict[str, Any] = {**WORKLOAD, "controller": "c", "check": "budget"}
     story = [

@@ -1,4 +1,4 @@
-"""What is typed wrong for the commands that try out somebody's program is told before any trial."""
+"""Errors of `admit check-test` and `admit provider-test` before any case runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KITS = [
         pytest.param(["a" * 254], "{name}: has ", id="a name that is too long"),
     ],
 )
-def test_what_is_typed_wrong_for_any_trial_is_told(
+def test_wrong_options_of_a_conformance_test_are_refused(
     capfd: pytest.CaptureFixture[str], kit: str, name: str, arguments: list[str], sentence: str
 ) -> None:
     assert invoke([kit, *arguments]) == 2
@@ -39,19 +39,19 @@ def test_what_is_typed_wrong_for_any_trial_is_told(
         pytest.param(
             ["provider-test", "Bad Class"],
             "CLASS: 'Bad Class' is not a name",
-            id="a class nobody can name",
+            id="a bad name of a class",
         ),
         pytest.param(
             ["check-test", "a", "--check", "Bad Check"],
             "--check: 'Bad Check' is not a name",
-            id="a check nobody can name",
+            id="a bad name of a check",
         ),
         pytest.param(
             ["check-test", "/" * 84], "CONTROLLER: has more than 249", id="too long on the bus"
         ),
     ],
 )
-def test_what_no_manifest_could_name_is_not_tried(
+def test_names_that_no_manifest_can_have_are_refused(
     capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     assert invoke([*arguments, "--nats", "nats://127.0.0.1:1"]) == 2
@@ -66,7 +66,7 @@ def test_what_no_manifest_could_name_is_not_tried(
         pytest.param(["--node-selector", "x"], "KEY=VALUE", id="a label without a value"),
     ],
 )
-def test_what_is_typed_wrong_for_a_provider_is_told(
+def test_wrong_options_of_provider_test_are_refused(
     capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     assert invoke(["provider-test", "a", *arguments]) == 2

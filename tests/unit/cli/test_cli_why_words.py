@@ -1,4 +1,4 @@
-"""An explanation in words: every section, and the tree of a cohort."""
+"""The sections of an explanation as text, and the tree of a cohort."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lines(table: Table) -> list[str]:
     return [" ".join(line.split()) for line in aligned(table)][1:]
 
 
-def test_place_tells_queue_position_and_who_is_in_front() -> None:
+def test_place_shows_queue_position_and_workloads_ahead() -> None:
     reply = ExplainReply(
         cluster_queue="cq",
         local_queue="main",
@@ -69,7 +69,7 @@ def test_place_tells_queue_position_and_who_is_in_front() -> None:
         pytest.param(
             Outlook(outcome="NoCandidates", reason="WaitingForQuota"),
             "it does not fit, and no workload can be preempted for it (WaitingForQuota)",
-            id="nobody can be preempted",
+            id="no workload can be preempted",
         ),
         pytest.param(
             Outlook(outcome="Hindered", reason="Suspended"),
@@ -126,14 +126,14 @@ def test_holders_are_shown_with_what_protects_them() -> None:
     ]
 
 
-def test_a_barrier_that_two_pod_sets_meet_is_told_once() -> None:
+def test_a_barrier_of_two_pod_sets_is_shown_once() -> None:
     bar = Protection(cluster_queue="x", flavor="spot", resource="cpu", rule="R", message="it stays")
     one = FlavorVerdict(pod_set="a", flavor="spot", barriers=(bar,))
     two = FlavorVerdict(pod_set="b", flavor="spot", barriers=(bar,))
     assert explain.barriers((one, two)) == ("cpu in flavor spot: it stays (R)",)
 
 
-def test_who_preempted_it_is_told_with_rule_and_numbers() -> None:
+def test_the_preempting_workload_is_shown_with_rule_and_numbers() -> None:
     by = PreemptedBy(
         by="ns/boss",
         rule="InCohortFairSharing",
@@ -159,7 +159,7 @@ def test_who_preempted_it_is_told_with_rule_and_numbers() -> None:
     ]
 
 
-def test_a_share_without_weight_is_called_so() -> None:
+def test_a_share_with_weight_zero_is_shown_as_without_weight() -> None:
     shares = Shares(strategy="LessThanInitialShare", preemptor=5.0, victim=float(UNLIMITED))
     assert explain.shares(shares) == "LessThanInitialShare: share 5 against without weight"
 
