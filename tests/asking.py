@@ -1,4 +1,4 @@
-"""The workload-controller's part towards a check controller, played by a test over a real bus."""
+"""Sends requests to a check controller over a real bus, as the workload-controller does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def requested(
 
 
 def withdrawn(name: str = "w", cycle: int = 1, reason: str = "Preempted") -> CheckWithdrawn:
-    """The request of `requested`, taken back."""
+    """The withdrawal of the request of `requested`."""
     return CheckWithdrawn(
         namespace="ns",
         name=name,
@@ -59,7 +59,7 @@ def withdrawn(name: str = "w", cycle: int = 1, reason: str = "Preempted") -> Che
 
 
 class Asker:
-    """Asks a controller, and hears what it says."""
+    """Sends requests to a controller, and records its verdicts."""
 
     def __init__(self, bus: Bus, controller: str = NAME) -> None:
         self.bus = bus
@@ -88,14 +88,14 @@ class Asker:
         assert all(isinstance(outcome, int) for outcome in outcomes), outcomes
 
     def states(self, name: str = "w") -> list[str]:
-        """What was said of ``ns/<name>``, in order."""
+        """The states sent for ``ns/<name>``, in order."""
         return [one.state for one in self.heard if one.name == name]
 
     async def until(self, claim: Callable[[], bool]) -> None:
         await until(claim)
 
     async def unacknowledged(self) -> int:
-        """Deliveries out and not acknowledged, and those still to be delivered."""
+        """The numbers of unacknowledged and of undelivered messages."""
         name = check_durable(self.controller)
         info = await self.bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
         return int(info["num_ack_pending"]) + int(info["num_pending"])
@@ -110,7 +110,7 @@ class Asker:
 
 @asynccontextmanager
 async def running(controller: AdmissionCheckController, url: str) -> AsyncIterator[asyncio.Event]:
-    """The controller judges as long as the block lasts; the event ends it sooner."""
+    """Runs the controller during the block; the event ends it sooner."""
     stop = asyncio.Event()
     serving = asyncio.create_task(controller.serve(url, stop=stop))
     try:

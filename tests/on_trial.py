@@ -1,4 +1,4 @@
-"""Both conformance kits as tests use them: in a hurry, and asked what they found."""
+"""Runs the conformance kits with short waits, and checks their reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HURRIED = {
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
-    """Trials wait no longer than that; what is not named waits as in `HURRIED`."""
+    """Shortens the waits of the kits to `HURRIED`, or to these seconds."""
     for name, length in {**HURRIED, **seconds}.items():
         monkeypatch.setattr(f"admittance.conformance.kit.{name}", length)
 
@@ -36,24 +36,24 @@ async def on_trial(
     wanted: KitOptions,
     limit: float = 90.0,
 ) -> R:
-    """The report of a kit; the test fails when it takes longer than limit seconds."""
+    """The report of a kit. Fails after ``limit`` seconds."""
     trial = try_out(bus, url, wanted, on_case=lambda _: None, on_ready=lambda: None)
     return await within(trial, limit)
 
 
 def words(report: KitReport, outcome: str) -> dict[str, str]:
-    """The cases that ended so, each with what was said of it."""
+    """The cases with this outcome, each with its details."""
     return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
 
 
 def assert_well(report: KitReport, only: Collection[str]) -> None:
-    """Nothing failed, and those cases passed."""
+    """Asserts that no case failed and these cases passed."""
     assert words(report, FAILED) == {}
     assert words(report, PASSED).keys() >= set(only)
 
 
 def assert_named(report: KitReport, case: str, sentence: str) -> None:
-    """That case failed, with that in its words, and nothing else did."""
+    """Asserts that only this case failed, with this text in its details."""
     failed = words(report, FAILED)
     assert not report.passed
     assert sentence in failed[case]

@@ -1,4 +1,4 @@
-"""Servers that demand credentials, permissions or TLS: each refusal is one line, no secrets."""
+"""Servers that demand credentials, permissions or TLS: each error is one line without secrets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[ConfiguredServer]:
 
 
 async def refusal(url: str, creds: str | None = None) -> AdmittanceError:
-    """What connecting raises. The limit is far above the 5 s that are promised."""
+    """The error of connecting. The limit is far above the promised 5 s."""
     with pytest.raises(AdmittanceError) as caught:
         await within(Bus.connect(url, name="test", creds=creds))
     line = str(caught.value)
@@ -172,7 +172,7 @@ async def test_an_unreachable_server_does_not_hide_one_that_answers(
 
 
 def nkey(prefix: int, public: bytes) -> str:
-    """The text of a public key, as NATS writes it."""
+    """The text of a public key in NATS' format."""
     raw = bytes([prefix]) + public
     crc = 0
     for byte in raw:
@@ -222,7 +222,7 @@ async def test_a_server_of_an_operator_demands_a_credentials_file(tmp_path: Path
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that its own key signed, and the key."""
+    """A self-signed certificate for 127.0.0.1, and its key."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])

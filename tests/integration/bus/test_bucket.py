@@ -1,4 +1,4 @@
-"""The bucket: written by expected revision, read in order, across restarts."""
+"""The bucket: writes with an expected revision, reads in order, across restarts."""
 
 from __future__ import annotations
 

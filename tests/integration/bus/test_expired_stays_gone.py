@@ -1,4 +1,4 @@
-"""What has expired, or was deleted, does not come back with a server that was killed."""
+"""Expired and deleted values do not come back when the server is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One works, the others stand by, and each tells of itself which it does."""
+"""One instance works, the others stand by, and each reports its state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 class Digging:
-    """Work that counts how much is left."""
+    """Work with a number of steps that are left."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -40,7 +40,7 @@ class Digging:
 
 
 class Digger:
-    """An instance of a service that digs."""
+    """An instance of a service with `Digging`."""
 
     def __init__(self, bus: Bus, name: str) -> None:
         self.begun: list[Digging] = []
@@ -61,7 +61,7 @@ class Digger:
 
 
 async def until_told(bus: Bus, want: dict[str, tuple[bool, tuple[str, ...], int]]) -> None:
-    """Waits until the living instances say this of themselves: ready, what they lead, their lag."""
+    """Waits until the instances report this health: ready, domains, lag."""
 
     async def is_told() -> bool:
         found = await health(bus)
@@ -102,7 +102,7 @@ async def test_a_superseded_leader_stands_by_and_can_lead_again(bus: Bus) -> Non
 
 
 class LosesOneCancellation:
-    """Work that goes on after the first cancellation, as a client of the bus that flushes."""
+    """Work that continues after the first cancellation, as nats-py does while it flushes."""
 
     ready = True
 

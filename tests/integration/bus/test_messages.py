@@ -1,4 +1,4 @@
-"""What becomes of messages that fail, and of requests."""
+"""Failed messages, failed requests, and message ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 
 async def letters(bus: Bus, payloads: list[bytes]) -> list[DeadLetter]:
-    """What is buried of payloads, said as submissions."""
+    """The dead letters of these payloads, published as submissions."""
     await bus.publish_all(
         [Outgoing("admit.workload.submitted.a.b", data, {"Who": "me"}) for data in payloads]
     )

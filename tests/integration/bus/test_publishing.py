@@ -1,4 +1,4 @@
-"""Publishing: outcomes per message, fences, atomic batches, what a lost connection leaves."""
+"""Publishing: outcomes per message, fences, atomic batches, lost connections."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_a_batch_begun_before_the_takeover_is_refused_at_its_commit(bus: B
 async def test_a_cancellation_that_comes_with_the_last_acknowledgement_is_not_lost(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or a service of which another part has failed would wait for ever, and lead all the while."""
+    """If it were lost, a service with a failed part would wait without end and keep its lease."""
     settle = _PendingAcks.settle
 
     def settled(gathering: _PendingAcks, index: int, outcome: int | Refused) -> None:
@@ -185,7 +185,7 @@ async def test_without_an_id_a_lost_connection_leaves_the_outcome_unknown(
 
 @pytest.fixture
 def _lost_at_first(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first write is lost, as with a server that dies; messages are sent again soon."""
+    """The first write is lost, as when a server dies; messages are sent again soon."""
     monkeypatch.setattr(bus_module, "RESEND_SECONDS", 0.1)
     send, lost = bus.nc.send, [True]
 

@@ -1,4 +1,4 @@
-"""Reading the log: in order, nothing lost, across restarts and takeovers."""
+"""Reading the log: in order, without loss, across restarts and takeovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def say(bus: Bus, count: int, start: int = 0) -> None:
 
 
 async def read(puller: Puller, last: int) -> list[Delivery]:
-    """Deliveries up to sequence last, none of them acknowledged."""
+    """The deliveries up to the sequence ``last``, not acknowledged."""
     found: list[Delivery] = []
     while not found or found[-1].sequence < last:
         found.extend(await within(puller.batch()))
@@ -71,7 +71,7 @@ async def test_a_superseded_reader_gets_an_error(bus: Bus) -> None:
 
 
 async def test_a_foreign_consumer_with_our_name_is_not_touched(bus: Bus) -> None:
-    """Taken for a successor's it would end every reader that begins; for ours, stand in its way."""
+    """Otherwise it could end every new reader, or block its name."""
     await say(bus, 10)
     for name, policy in (("reader-999999999-1", "all"), ("reader-2-1", "explicit")):
         config = {"name": name, "durable_name": name, "ack_policy": policy}
@@ -196,7 +196,7 @@ async def test_ack_soon_takes_effect_before_the_reader_ends(bus: Bus) -> None:
 async def test_a_subject_that_is_not_text_becomes_a_dead_letter(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    """The server takes any: what somebody says there must not stop who reads."""
+    """The server accepts any subject, and such a message must not stop the reader."""
     host, port = nats_server.url.removeprefix("nats://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     subject = b"admit.workload.submitted.\xff\xfe.n"

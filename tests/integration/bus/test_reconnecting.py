@@ -1,4 +1,4 @@
-"""The client notices every loss of its connection, and a pause of the server is no loss."""
+"""The client notices every loss of its connection; a pause of the server is not a loss."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ pytestmark = pytest.mark.bus
 
 
 def reconnections(bus: Bus) -> list[None]:
-    """Grows with every reconnection."""
+    """The number of reconnects."""
     seen: list[None] = []
     bus.reconnected.append(lambda: seen.append(None))
     return seen
 
 
 async def answers(bus: Bus) -> bool:
-    """The server answers this connection."""
+    """Whether the server answers this connection."""
     return bool(await within(bus.api("INFO")))
 
 

@@ -1,4 +1,4 @@
-"""One script, played to a real nats-server and to the simulated one: both answer the same."""
+"""A real nats-server and the simulated one give the same answers to one script."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ UNCOUNTED: Final = (
 
 
 class Script:
-    """What a server is asked, and what it answers."""
+    """The requests to a server, and its answers."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self.told: list[object] = []
 
     async def say(self, subject: str, data: bytes = b"x", **headers: str) -> None:
-        """Publishes, and notes the acknowledgement."""
+        """Publishes, and records the acknowledgement."""
         answer = await self._ask(subject, data, _named(headers))
         self.told.append((subject, headers, answer))
 
     async def api(self, what: str, asked: Mapping[str, Any] | None = None, *fields: str) -> None:
-        """Asks the API, and notes the answer, or some fields of it."""
+        """Calls the API, and records the answer, or some of its fields."""
         answer = await self._ask(f"$JS.API.{what}", msgspec.json.encode(asked or {}), {})
         if fields and isinstance(answer, dict) and "error" not in answer:
             answer = {name: _at(answer, name) for name in fields}
@@ -84,7 +84,7 @@ class Script:
         return _without(msgspec.json.decode(found.data)) if found.data else found.headers
 
     async def hear(self, subject: str, data: bytes, count: int) -> list[tuple[bytes, ...]]:
-        """Asks with an inbox of its own; the first messages that come."""
+        """Sends a request with its own inbox. Returns the first messages."""
         heard: list[tuple[bytes, ...]] = []
         inbox = self.bus.nc.new_inbox()
         ear = await self.bus.nc.listen(inbox, lambda *words: heard.append(words))
@@ -94,7 +94,7 @@ class Script:
         return heard
 
     async def pull(self, consumer: str, count: int, ack: bytes = b"", **asked: Any) -> None:
-        """Pulls, notes what comes (``count`` messages), and says ``ack`` of each delivery."""
+        """Pulls ``count`` messages, records them, and sends ``ack`` for each."""
         request = msgspec.json.encode({"no_wait": True, **asked})
         heard = await self.hear(f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", request, count)
         for subject, reply, data, headers in heard:
@@ -204,7 +204,7 @@ async def _consuming(script: Script) -> None:
 
 
 async def _sharing(script: Script) -> None:
-    """Messages that are refused, or not acknowledged in time, come again."""
+    """Refused and unacknowledged messages are redelivered."""
     config = {"name": "w", "durable_name": "w", "ack_policy": "explicit", "ack_wait": 300_000_000}
     await script.api("CONSUMER.CREATE.L.w", {"stream_name": "L", "config": config}, "num_pending")
     await script.pull("L.w", 1, b"-NAK", batch=1)

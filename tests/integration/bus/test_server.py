@@ -1,4 +1,4 @@
-"""The embedded server: started, adopted, ended, and one clear line when it cannot be."""
+"""The embedded server: start, adoption, end, and one clear line for each error."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ async def test_the_server_runs_on_few_threads_unless_the_environment_says_otherw
 
 
 async def test_a_process_without_its_main_thread_still_runs() -> None:
-    """So does a server that is ending: its files are its own until the last thread is gone."""
+    """As a server that is ending: it uses its files until its last thread has ended."""
     program = (
         "import ctypes, threading, time\n"
         "threading.Thread(target=time.sleep, args=(60,)).start()\n"

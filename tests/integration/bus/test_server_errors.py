@@ -1,8 +1,5 @@
-"""What nats-server answers when something is wrong, and what we make of it.
-
-Every error of the table that a server can be brought to is provoked here; the others are listed
-with their meaning, so that none changes unseen.
-"""
+"""The errors of nats-server, and the exceptions that follow. Every error of the table that can be
+provoked is provoked here; the others are listed with their meaning, so that a change is noticed."""
 
 from __future__ import annotations
 
@@ -268,7 +265,7 @@ async def test_a_request_to_a_cluster_without_leader_is_retried(tmp_path: Path) 
 
 
 async def _until_repeats_are_in_process(bus: Bus) -> None:
-    """Says the same twice at once, until the server is still busy with the first."""
+    """Publishes the same message twice at once, until the server still processes the first."""
     for number in range(1000):
         headers = {"Nats-Msg-Id": f"twice-{number}"}
         answers = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""A service as a process of its own: what it waits for, and what ends it."""
+"""A service as a process: what it waits for, and what ends it."""
 
 from __future__ import annotations
 

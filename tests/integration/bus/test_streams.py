@@ -1,4 +1,4 @@
-"""Streams and buckets are made with the right settings, and checked at every start."""
+"""Streams and buckets are created with the right settings, and checked at every start."""
 
 from __future__ import annotations
 

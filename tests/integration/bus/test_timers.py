@@ -1,4 +1,4 @@
-"""Timers: due in the log, also across a kill; replaced; cancelled."""
+"""Timers: due on the log, also after a kill of the server; replaced; cancelled."""
 
 from __future__ import annotations
 

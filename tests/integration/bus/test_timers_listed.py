@@ -1,4 +1,4 @@
-"""The stream of timers as a list: what stands there, and what need not stay."""
+"""The list of schedules on the timers stream, and the purge of copied facts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_schedule_with_a_wrong_target_has_no_time(bus: Bus) -> None:
 async def test_a_list_that_cannot_be_completed_is_an_error(
     bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A consumer that goes between two pages has not come to the end."""
+    """The consumer is deleted between two pages."""
     monkeypatch.setattr(timers, "PAGE", 10)
     await bus.publish_all([at_noon(f"w{number}") for number in range(30)])
     reading = timers.headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>")

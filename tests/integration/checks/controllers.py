@@ -1,7 +1,4 @@
-"""Check controllers as processes of their own, as their authors would write them.
-
-``python controllers.py WHICH``; what one of them does is told beside it.
-"""
+"""Check controllers as processes: ``python controllers.py WHICH``."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from admittance.checks import (
 
 
 def ready(name: str) -> AdmissionCheckController:
-    """Says Ready at once."""
+    """Sends Ready at once."""
     controller = AdmissionCheckController(name)
 
     @controller.check
@@ -33,7 +30,7 @@ def ready(name: str) -> AdmissionCheckController:
 
 
 def slow(name: str) -> AdmissionCheckController:
-    """Notes in the folder that it began, and judges until there is a file "go"."""
+    """Records in the folder that it began, and judges until the file "go" exists."""
     controller = AdmissionCheckController(name)
 
     @controller.check
@@ -63,7 +60,7 @@ def stuck(name: str) -> AdmissionCheckController:
 
 
 def book(name: str) -> AdmissionCheckController:
-    """Books something for as long as a judgement lasts, and frees it when told so."""
+    """Books something during a judgement, and frees it when the request is withdrawn."""
     controller = AdmissionCheckController(name)
     folder = Path(sys.argv[3])
 
@@ -89,7 +86,7 @@ def book(name: str) -> AdmissionCheckController:
 
 
 def fickle(name: str) -> AdmissionCheckController:
-    """Says Ready, and Retry as soon as there is a file "spent"."""
+    """Sends Ready, and Retry as soon as the file "spent" exists."""
     controller = AdmissionCheckController(name)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -109,7 +106,7 @@ def fickle(name: str) -> AdmissionCheckController:
 
 
 def spent(name: str) -> AdmissionCheckController:
-    """Says Retry at once."""
+    """Sends Retry at once."""
     controller = AdmissionCheckController(name)
 
     @controller.check
@@ -120,7 +117,7 @@ def spent(name: str) -> AdmissionCheckController:
 
 
 def late(name: str) -> AdmissionCheckController:
-    """Books something, judges until there is a file "go", and says Retry then."""
+    """Books something, judges until the file "go" exists, and then sends Retry."""
     controller = AdmissionCheckController(name)
     folder = Path(sys.argv[3])
 

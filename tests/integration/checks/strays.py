@@ -1,5 +1,4 @@
-"""Check controllers that do wrong, each in its own way, as somebody might write them with nothing
-but a client of the bus."""
+"""Check controllers with one fault each, written with nothing but a client of the bus."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ STRAY = "example.com/stray"
 
 
 class Stray:
-    """Does everything right, unless a subclass does it wrong."""
+    """Has no fault; its subclasses have one each."""
 
     acknowledges = True
     listens = "durable"
@@ -90,7 +89,7 @@ class Silent(Stray):
 
 
 class Forgetful(Stray):
-    """Says the same cycle every time."""
+    """Sends the same cycle every time."""
 
     async def on_requested(self, asked: Said) -> None:
         await self.say(asked, cycle=1)
@@ -107,7 +106,7 @@ class Garbled(Stray):
 
 
 class Deaf(Stray):
-    """Judges on when its request was withdrawn."""
+    """Continues to judge when its request is withdrawn."""
 
     async def on_requested(self, asked: Said) -> None:
         await asyncio.sleep(0.6)
@@ -115,7 +114,7 @@ class Deaf(Stray):
 
 
 class Stubborn(Stray):
-    """Says once more what it thinks when it is told to stop."""
+    """Sends its verdict again when the request is withdrawn."""
 
     async def on_withdrawn(self, asked: Said) -> None:
         await self.say(asked)
@@ -131,7 +130,7 @@ class Unescaped(Stray):
 
 
 class Impatient(Stray):
-    """Asks for a delay from some time in the past."""
+    """Asks for a negative delay."""
 
     async def on_requested(self, asked: Said) -> None:
         await self.say(asked, state="Retry", requeueAfterSeconds=-5)
@@ -143,7 +142,7 @@ class Endless(Stray):
 
 
 class Doubting(Stray):
-    """Answers the other way round each time it hears of a workload."""
+    """Sends another verdict each time it gets a request for the same workload."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
@@ -156,7 +155,7 @@ class Doubting(Stray):
 
 
 class Dropping(Stray):
-    """Would say Retry, but stops judging whatever the reason of the withdrawal."""
+    """Stops judging at every withdrawal, whatever the reason."""
 
     async def on_requested(self, asked: Said) -> None:
         await asyncio.sleep(0.2)
@@ -165,7 +164,7 @@ class Dropping(Stray):
 
 
 class Strict(Stray):
-    """Dies of what it does not know."""
+    """Dies of unknown parameters and fields."""
 
     dead = False
 
@@ -176,7 +175,7 @@ class Strict(Stray):
 
 
 class Overwhelmed(Stray):
-    """Takes on no more than ten requests a second."""
+    """Handles at most ten requests a second."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
@@ -195,14 +194,14 @@ class Chatty(Stray):
 
 
 class Overreaching(Stray):
-    """Adds to a pod set that nobody has."""
+    """Adds to a pod set that does not exist."""
 
     async def on_requested(self, asked: Said) -> None:
         await self.say(asked, podSetUpdates=[{"name": "workers", "labels": {"a": "b"}}])
 
 
 class Breathless(Stray):
-    """Its heartbeats are no heartbeats."""
+    """Sends invalid heartbeats."""
 
     async def on_requested(self, asked: Said) -> None:
         await self.bus.nc.publish("admit.alive.check.example_com=2Fstray", b"I am well")
@@ -210,14 +209,14 @@ class Breathless(Stray):
 
 
 class Listening(Stray):
-    """Does nothing wrong, and hears without the durable."""
+    """Has no fault, and uses a plain subscription instead of the durable."""
 
     listens = "subscription"
 
 
 @asynccontextmanager
 async def at_work(make: Callable[[Bus], Stray], url: str) -> AsyncIterator[Stray]:
-    """The stray works on a connection of its own as long as the block lasts."""
+    """Runs the stray on its own connection during the block."""
     bus = await Bus.connect(url, name="stray")
     stray = make(bus)
     working = asyncio.create_task(stray.run())

@@ -1,4 +1,4 @@
-"""The conformance kit against controllers that do well, and others that do wrong."""
+"""The conformance kit against check controllers with and without faults."""
 
 from __future__ import annotations
 

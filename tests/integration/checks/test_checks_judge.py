@@ -1,4 +1,4 @@
-"""The helper for checks against a real server: asked, judged, answered, acknowledged."""
+"""The SDK for checks against a real server: requests, judgements, verdicts, acknowledgements."""
 
 from __future__ import annotations
 

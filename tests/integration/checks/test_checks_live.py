@@ -1,4 +1,4 @@
-"""Controllers made with the helper, beside real services: their verdicts decide who may start."""
+"""Controllers made with the SDK and real services: their verdicts decide which workloads start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of the page about checks, as they stand there, pass the conformance kit."""
+"""The programs of docs/checks.md pass the conformance kit unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = ("answers", "new-cycle", "twice", "unknown-parameters", "unknown-fields"
 
 
 def block(language: str, number: int = 0) -> str:
-    """A block of the page."""
+    """A code block of the page."""
     return str(re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[number])
 
 
@@ -123,7 +123,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def put_tools_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands that the pages use: ``admit``, and ``nats`` or something like it."""
+    """Puts the commands of the pages on the path: ``admit``, and ``nats`` or a replacement."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     if shutil.which("nats") is None:
         tool = folder / "nats"

@@ -29,7 +29,7 @@ async def replicas(nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Rep
 
 @pytest.fixture
 async def asker(bus: Bus) -> Asker:
-    """Of a durable that sends again after two seconds what nobody acknowledged."""
+    """An asker with a durable that redelivers unacknowledged requests after two seconds."""
     settings = {**check_durables.settings(NAME), "ack_wait": 2_000_000_000}
     await bus.api(
         f"CONSUMER.CREATE.{STREAM}.{settings['name']}",

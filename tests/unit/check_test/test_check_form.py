@@ -1,4 +1,4 @@
-"""What a message of a check controller has wrong, found by looking at it alone."""
+"""The faults of single messages of a check controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check may answer, what it is asked, and trying a check out without a bus."""
+"""Verdicts, requests, and tests of a check without a bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and withdrawals in every order: what is called, said and acknowledged."""
+"""Requests and withdrawals in every order: calls, verdicts and acknowledgements."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def of(name: str = "w", cycle: int = 1, uid: str = "u") -> Identity:
     return Identity(uid, "ns", name, "c", cycle)
 
 
-class Room:
-    """A `Judging` with everything around it noted in order: what is called ("w 1"), what is said,
-    freed, acknowledged ("ack r1"), handed back ("nak r1")."""
+class JudgeRecorder:
+    """A `Judge` that records calls ("w 1"), verdicts, releases, acknowledgements ("ack r1") and
+    naks ("nak r1") in order."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ async def forever(_: Request) -> Verdict:
 
 
 async def test_a_delivery_is_acknowledged_after_its_verdict_and_judged_once() -> None:
-    room = Room()
+    room = JudgeRecorder()
     room.ask(of(), "r1")
     await room.until("ack r1")
     room.ask(of(), "r2")
@@ -104,7 +104,7 @@ async def test_a_redelivery_during_a_judgement_is_not_judged_again() -> None:
         await go.wait()
         return Ready()
 
-    room = Room(judge)
+    room = JudgeRecorder(judge)
     room.ask(of(), "r1")
     await room.settle()
     room.ask(of(), "r2")
@@ -114,7 +114,7 @@ async def test_a_redelivery_during_a_judgement_is_not_judged_again() -> None:
 
 
 async def test_a_request_with_other_parameters_is_judged_again() -> None:
-    room = Room()
+    room = JudgeRecorder()
     room.ask(of(), "r1", b"1")
     await room.until("ack r1")
     room.ask(of(), "r2", b"2")
@@ -132,7 +132,7 @@ async def test_other_parameters_wait_for_the_judgement_that_is_under_way() -> No
         await go.wait()
         return Ready(request.raw.decode())
 
-    room = Room(judge)
+    room = JudgeRecorder(judge)
     first = room.ask(of(), "r1", b"1")
     await room.settle()
     room.ask(of(), "r2", b"2")
@@ -147,7 +147,7 @@ async def test_other_parameters_wait_for_the_judgement_that_is_under_way() -> No
 
 
 async def test_a_withdrawal_also_drops_a_waiting_repeat() -> None:
-    room = Room(forever)
+    room = JudgeRecorder(forever)
     room.ask(of(), "r1", b"1")
     await room.settle()
     room.ask(of(), "r2", b"2")
@@ -158,7 +158,7 @@ async def test_a_withdrawal_also_drops_a_waiting_repeat() -> None:
 
 @pytest.mark.parametrize("judge", [None, forever], ids=["judged", "under way"])
 async def test_a_check_that_is_listed_again_judges_again(judge: Any) -> None:
-    room = Room(judge)
+    room = JudgeRecorder(judge)
     room.ask(of(), "r1")
     await room.settle()
     room.judging.withdrawn(of(), "CheckRemoved", "")
@@ -172,7 +172,7 @@ async def test_a_check_that_is_listed_again_judges_again(judge: Any) -> None:
 
 
 async def test_a_namesake_with_another_uid_is_another_workload() -> None:
-    room = Room()
+    room = JudgeRecorder()
     room.ask(of(uid="old"), "r1")
     room.ask(of(uid="new"), "r2")
     await room.until("ack r1", "ack r2")
@@ -180,7 +180,7 @@ async def test_a_namesake_with_another_uid_is_another_workload() -> None:
 
 
 async def test_a_late_redelivery_of_an_old_cycle_is_not_judged() -> None:
-    room = Room(forever)
+    room = JudgeRecorder(forever)
     room.ask(of(cycle=3), "r3")
     await room.settle()
     room.ask(of(cycle=2), "r2")
@@ -189,7 +189,7 @@ async def test_a_late_redelivery_of_an_old_cycle_is_not_judged() -> None:
 
 
 async def test_a_withdrawal_that_comes_before_its_request_prevents_it() -> None:
-    room = Room()
+    room = JudgeRecorder()
     room.judging.withdrawn(of(), "Preempted", "")
     room.ask(of(), "r1")
     await room.settle()
@@ -197,7 +197,7 @@ async def test_a_withdrawal_that_comes_before_its_request_prevents_it() -> None:
 
 
 async def test_a_withdrawal_by_another_check_s_retry_prevents_nothing() -> None:
-    room = Room()
+    room = JudgeRecorder()
     room.judging.withdrawn(of(), "AdmissionCheck", "x")
     room.ask(of(), "r1")
     await room.until("ack r1")
@@ -205,7 +205,7 @@ async def test_a_withdrawal_by_another_check_s_retry_prevents_nothing() -> None:
 
 
 async def test_a_withdrawal_ends_a_judgement_without_a_verdict() -> None:
-    room = Room(forever)
+    room = JudgeRecorder(forever)
     request = room.ask(of(), "r1")
     await room.settle()
     room.judging.withdrawn(of(), "Preempted", "x")
@@ -221,7 +221,7 @@ async def test_a_second_withdrawal_can_end_a_continued_judgement() -> None:
     async def free(withdrawal: Withdrawal) -> None:
         freed.append(withdrawal.reason)
 
-    room = Room(forever, free=free)
+    room = JudgeRecorder(forever, free=free)
     room.ask(of(), "r1")
     await room.settle()
     room.judging.withdrawn(of(), "AdmissionCheck", "x")
@@ -233,7 +233,7 @@ async def test_a_second_withdrawal_can_end_a_continued_judgement() -> None:
 
 
 async def test_a_request_withdrawn_before_its_judgement_frees_its_place() -> None:
-    room = Room(concurrency=1)
+    room = JudgeRecorder(concurrency=1)
     room.ask(of("a"), "r1")
     # In the same breath: its task exists and has not taken its first step.
     room.judging.withdrawn(of("a"), "Preempted", "x")
@@ -249,7 +249,7 @@ async def test_a_waiting_request_is_withdrawn_without_a_call() -> None:
         await go.wait()
         return Ready()
 
-    room = Room(judge, concurrency=1)
+    room = JudgeRecorder(judge, concurrency=1)
     room.ask(of("a"), "r1")
     room.ask(of("b"), "r2")
     await room.settle()
@@ -265,7 +265,7 @@ async def test_the_callback_runs_for_a_delivery_or_a_judgement_of_this_replica()
     async def free(withdrawal: Withdrawal) -> None:
         freed.append(withdrawal.name)
 
-    room = Room(free=free)
+    room = JudgeRecorder(free=free)
     room.ask(of("mine"), "r1")
     await room.until("ack r1")
     room.judging.withdrawn(of("mine"), "Preempted", "")
@@ -290,7 +290,7 @@ async def test_a_callback_that_fails_is_called_again_and_acknowledged_only_then(
         if calls < 3:
             raise OSError("the provider is down")
 
-    room = Room(free=free)
+    room = JudgeRecorder(free=free)
     room.judging.withdrawn(of(), "Preempted", "x")
     room.judging.withdrawn(of(), "Preempted", "y")
     await room.until("ack x", "ack y")
@@ -307,7 +307,7 @@ async def test_a_check_that_fails_is_called_again_and_holds_no_place(
             raise OSError("down")
         return Ready()
 
-    room = Room(judge, concurrency=1)
+    room = JudgeRecorder(judge, concurrency=1)
     room.ask(of("a"), "r1")
     room.ask(of("b"), "r2")
     await room.until("ack r1", "ack r2")
@@ -329,7 +329,7 @@ async def test_a_value_that_is_not_a_verdict_is_a_failure(what: BaseException | 
             raise what
         return None
 
-    room = Room(judge)
+    room = JudgeRecorder(judge)
     room.ask(of(), "r1")
     await room.until("Pending w 1")
     assert "ack r1" not in room.story
@@ -342,7 +342,7 @@ async def test_a_check_that_has_reported_may_return_none() -> None:
         await room.judging._publish(request, Retry("later"))
         return None
 
-    room = Room(judge)
+    room = JudgeRecorder(judge)
     room.ask(of(), "r1")
     await room.until("ack r1")
     assert room.story == ["w 1", "Retry w 1", "ack r1"]
@@ -356,7 +356,7 @@ async def test_a_failing_check_makes_room_for_a_newer_cycle(
             raise OSError("down")
         return Ready()
 
-    room = Room(judge)
+    room = JudgeRecorder(judge)
     room.ask(of(cycle=1), "r1")
     await room.until("Pending w 1")
     room.ask(of(cycle=2), "r2")
@@ -371,7 +371,7 @@ async def test_the_end_hands_back_waiting_requests_and_finishes_others() -> None
         await go.wait()
         return Ready()
 
-    room = Room(judge, concurrency=1)
+    room = JudgeRecorder(judge, concurrency=1)
     room.ask(of("a"), "r1")
     room.ask(of("b"), "r2")
     await room.settle()
@@ -388,7 +388,7 @@ async def test_the_end_hands_back_waiting_requests_and_finishes_others() -> None
 
 
 async def test_a_judgement_beyond_the_grace_period_is_handed_back() -> None:
-    room = Room(forever)
+    room = JudgeRecorder(forever)
     room.ask(of(), "r1")
     await room.settle()
     await room.judging.stop(0.01)
@@ -405,7 +405,7 @@ async def test_a_repeated_withdrawal_does_not_interrupt_cleanup() -> None:
             await asyncio.sleep(0.01)
             ended.append(request.name)
 
-    room = Room(judge)
+    room = JudgeRecorder(judge)
     room.ask(of(), "r1")
     await room.settle()
     room.judging.withdrawn(of(), "Preempted", "")
@@ -419,7 +419,7 @@ async def test_later_acknowledges_the_request_without_a_verdict() -> None:
     async def later(request: Request) -> None:
         request.later = True
 
-    room = Room(later)
+    room = JudgeRecorder(later)
     room.ask(of(), "r1")
 
     await room.until("ack r1")

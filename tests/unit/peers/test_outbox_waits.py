@@ -1,4 +1,4 @@
-"""Answers wait for a log that does not take them now."""
+"""Answers wait for a log that refuses them now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from servers import within
 
 
 class Log:
-    """Answers as it is told; then it takes everything."""
+    """A log with prepared outcomes; afterwards it accepts everything."""
 
     def __init__(self, *answers: list[int | Refused] | Unavailable) -> None:
         self.answers = list(answers)

@@ -1,4 +1,4 @@
-"""What an answer says too much of is told to its author; what nobody minds is cut."""
+"""Limits of answers: some values are refused with an error, messages are cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What authors may do in a thread: say that something changed, and wait for a call in the loop."""
+"""Threads of an author: they can signal a change, and wait for a call in the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long what ends at once is left alone before it is tried again."""
+"""The pauses between attempts that end soon after they begin."""
 
 from __future__ import annotations
 

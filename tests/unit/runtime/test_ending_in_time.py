@@ -95,7 +95,7 @@ async def test_an_error_before_the_end_is_raised(stop: asyncio.Event) -> None:
 
 
 class Answers:
-    """A subscription that loses a cancellation, since a message comes with it."""
+    """A subscription that loses a cancellation because a message arrives with it."""
 
     async def next_msg(self, timeout: float) -> Msg:
         with contextlib.suppress(asyncio.CancelledError):
@@ -107,7 +107,7 @@ class Answers:
 
 
 class Asked:
-    """A client of which only `health_query.trouble` asks something."""
+    """A client with only what `health_query.trouble` uses."""
 
     def new_inbox(self) -> str:
         return "inbox"

@@ -1,4 +1,4 @@
-"""Tasks end, whatever they do with a cancellation."""
+"""`tasks.end` ends a task, even if it loses a cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables of the environment as values."""
+"""Values of environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which consumers with a name of ours a reader of ours can have made."""
+"""Which consumers with a name of Admittance are foreign."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line of the log is written whatever it quotes."""
+"""A log line is written whatever values it has."""
 
 from __future__ import annotations
 

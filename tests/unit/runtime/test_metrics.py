@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them."""
+"""Metrics as Prometheus reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts gather only where they come in crowds."""
+"""Facts are collected only at a high rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from admittance.runtime.bus.puller import CALM_RATE, CROWDED_PAUSE, Pace
 
 
 def after(rate: float, seconds: float = 2.0) -> float:
-    """The pause after facts came one by one at that rate."""
+    """The pause after facts arrived one by one at this rate."""
     pace = Pace()
     now = 0.0
     while now < seconds:

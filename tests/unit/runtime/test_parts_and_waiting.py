@@ -1,4 +1,4 @@
-"""Several tasks as one work, and waiting for what may not come."""
+"""Groups of tasks, and waits for events."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_no_cancellation_is_lost_that_comes_with_the_event(turns: int) -> 
 
 
 def test_the_product_does_not_use_wait_for() -> None:
-    """`asyncio.wait_for` of Python 3.11 does; `asyncio.timeout` and what is made of it does not."""
+    """`asyncio.wait_for` of Python 3.11 can lose a cancellation; `asyncio.timeout` cannot."""
     found = {
         path.relative_to(ROOT).as_posix()
         for room in ("libs", "services")

@@ -1,4 +1,4 @@
-"""How often streams have to be stored, as `admit doctor` judges it."""
+"""The number of replicas that `admit doctor` expects of each stream."""
 
 from __future__ import annotations
 

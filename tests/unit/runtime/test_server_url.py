@@ -1,4 +1,4 @@
-"""Addresses of servers, with logins that are never shown."""
+"""Addresses of servers, shown without their logins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process is told from outside."""
+"""Settings of a process."""
 
 from __future__ import annotations
 

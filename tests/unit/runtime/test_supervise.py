@@ -1,4 +1,4 @@
-"""Several services in one process, and handling again what failed."""
+"""Several services in one process, and retries of failed work."""
 
 from __future__ import annotations
 

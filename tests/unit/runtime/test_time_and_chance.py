@@ -1,4 +1,4 @@
-"""Time and chance come from two modules, and a simulation can put its own in their place."""
+"""Time and randomness come from two modules, which a simulation can replace."""
 
 from __future__ import annotations
 

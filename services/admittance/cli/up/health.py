@@ -4,7 +4,7 @@
 that says why. `admit doctor` checks the whole deployment; this checks one process.
 
 Its imports cost a quarter of a second of CPU: the containers of `compose.yaml` check a file instead
-(`runtime/process/health_file.py`).
+(`runtime/process/health.py`).
 """
 
 from __future__ import annotations
