@@ -16,8 +16,8 @@ from admittance.events.subjects import address_of
 MAX_PAYLOAD: Final = 1_000_000
 """Bytes. The server's own limit is 1 MiB and includes the headers."""
 SUBJECT_MAX: Final = 1024
-"""Bytes. Long enough for several Kubernetes names. Facts that follow travel on longer subjects, and
-at 4,096 bytes the server closes the connection."""
+"""Bytes. Long enough for several Kubernetes names. Resulting facts have longer subjects, and at
+4,096 bytes the server closes the connection."""
 UID_MAX: Final = 128
 """Characters. Every fact about the workload repeats the uid."""
 
@@ -25,7 +25,7 @@ WITH_UPDATES: Final = (facts.CheckReported, provisioning.ProvisioningStatus)
 
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
-"""The JSON of any Struct of ours."""
+"""The JSON of any Struct."""
 
 
 class Undecodable(ValueError):
@@ -52,11 +52,11 @@ def decode(subject: str, data: bytes) -> Fact:
     if not (detail.isascii() and namespace.isascii() and name.isascii()):
         for one in (detail, namespace, name):
             if not _is_text(one):
-                raise Undecodable(f"{one!r} is no text")
+                raise Undecodable(f"{one!r} is not valid Unicode text")
     try:
         fact: Fact = guarded(_decoder(kind).decode, data)
     except BROKEN as error:
-        raise Undecodable(f"no {kind.__name__}: {reason_of(error)}") from error
+        raise Undecodable(f"not a valid {kind.__name__}: {reason_of(error)}") from error
     if fact.namespace != namespace or fact.name != name:
         raise Undecodable(
             f"payload says {fact.namespace}/{fact.name}, subject says {namespace}/{name}"
@@ -88,7 +88,7 @@ def decode(subject: str, data: bytes) -> Fact:
 
 
 def _is_text(name: str) -> bool:
-    """Whether the name can be encoded as JSON; half a character cannot."""
+    """Whether the name can be encoded as JSON; a lone surrogate cannot."""
     try:
         name.encode()
     except UnicodeEncodeError:

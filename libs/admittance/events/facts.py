@@ -1,4 +1,4 @@
-"""The facts about workloads, published by users, runners, schedulers, checks and the controller.
+"""The facts about workloads: from users, runners, schedulers, checks and the workload-controller.
 
 Subjects: `admittance.events.subjects`. A revision is one of the bucket: the sequence of the last
 write to the workload's key.
@@ -37,15 +37,15 @@ class Submitted(Fact, frozen=True, kw_only=True):
 
 
 class Activated(Fact, frozen=True, kw_only=True):
-    """``spec.active`` is turned on. ``reason``: why the policy activates a variant
+    """Sets ``spec.active``. ``reason``: why the policy activates a variant
     (`admittance.family.policy.ActivityReason`); "": a user did it."""
 
     reason: str = ""
 
 
 class Deactivated(Fact, frozen=True, kw_only=True):
-    """``spec.active`` is turned off: never admit, evict if running. ``reason``: why the policy
-    deactivates a variant (`admittance.family.policy.ActivityReason`); "": a user did it."""
+    """Clears ``spec.active``: the workload is evicted and not admitted again. ``reason``: why the
+    policy deactivates a variant (`admittance.family.policy.ActivityReason`); "": a user did it."""
 
     reason: str = ""
 
@@ -65,14 +65,14 @@ class Reprioritized(Fact, frozen=True, kw_only=True):
 
 
 class Deleted(Fact, frozen=True, kw_only=True):
-    """The workload is deleted once its job has stopped."""
+    """Requests the deletion of the workload, once its job has stopped."""
 
 
 # Published by the variant-controller, beside facts of users. -----------------------------
 
 
 class Ungated(Fact, frozen=True, kw_only=True):
-    """The variant may preempt from now on: its gate is opened, those of its siblings stay shut."""
+    """Opens the preemption gate of the variant; those of its siblings are closed."""
 
 
 class Aggregated(Fact, frozen=True, kw_only=True):
@@ -176,8 +176,7 @@ class Refused(Decision, frozen=True, kw_only=True):
 
 
 class Planned(Decision, frozen=True, kw_only=True):
-    """The victims of a reservation changed: other ones, fewer, or none any more; or their
-    preemption begins now."""
+    """The planned victims of a reservation changed, or their preemption begins."""
 
     pending_preemption: PendingPreemption
 
@@ -188,7 +187,7 @@ class Confirmed(Decision, frozen=True, kw_only=True):
 
 class Revoked(Decision, frozen=True, kw_only=True):
     """The recheck before Admitted failed, or the reservation does not fit any more: QuotaChanged,
-    or FlavorsChanged. An admitted workload loses its quota like this when its ClusterQueue says
+    or FlavorsChanged. An admitted workload loses its quota in this way if its ClusterQueue has
     ``onQuotaCut: evict``. ``shortfalls``: the resources that are short now, with the numbers."""
 
     reason: str

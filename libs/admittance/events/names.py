@@ -36,10 +36,7 @@ def _escape(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=65_536)
 def token(name: str) -> str:
-    """The token of ``name`` in subjects, bucket keys and durables.
-
-    Raises ValueError for the empty name.
-    """
+    """The token of ``name`` in subjects, bucket keys and durables. Raises ValueError for ""."""
     if _PLAIN.match(name):
         return name
     if not name:
@@ -60,13 +57,13 @@ def plain(escaped: str) -> str:
     if _PLAIN.match(escaped):
         return escaped
     if not _ESCAPED.match(escaped):
-        raise BadToken(f"{escaped!r} is no token of a name")
+        raise BadToken(f"{escaped!r} is not an escaped name")
     try:
         name = _UNESCAPE.sub(_unescape, escaped)
     except UnicodeDecodeError as error:
-        raise BadToken(f"{escaped!r} is no token of a name") from error
+        raise BadToken(f"{escaped!r} is not an escaped name") from error
     if token(name) != escaped:
-        raise BadToken(f"{escaped!r} is not how {name!r} is escaped")
+        raise BadToken(f"{escaped!r} is not the escaped form of {name!r}")
     return name
 
 

@@ -1,9 +1,9 @@
 """Reads bytes that any program may have written: the value, or `Unreadable` with the reason.
 
-A message on the log or a value in a bucket may be written by any program. A service that crashed on
-one would crash again at every start. So everything is read through a `Reader`, or through a
-function that raises only `Unreadable`, and an unreadable value is *set aside*: reported with its
-place and the reason, while everything else goes on.
+Any program may write a message to the log or a value to a bucket. A service that crashed on one
+would crash again at every start. So everything is read through a `Reader`, or through a function
+that raises only `Unreadable`, and an unreadable value is *set aside*: its place and the reason are
+reported, and everything else continues.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import msgspec
 from admittance.events.names import BadToken
 
 LEVELS_MAX: Final = 100
-"""Levels of nested lists and objects. A recursive decoder is limited by the stack, so that without
-this limit the same bytes could be readable in one place and not in another."""
+"""Levels of nested lists and objects. The stack limits a recursive decoder: without this limit the
+same bytes could be readable in one function and not in another."""
 YEARS: Final = range(1900, 9000)
-"""Years of a valid time: adding a delay to a time outside may leave Python's range of dates."""
+"""Years of a valid time. Adding a delay to a time outside could exceed Python's range of dates."""
 SEQUENCE_MAX: Final = 2**63 - 1
 REASON_MAX: Final = 300
 """Characters of a reason."""
@@ -109,14 +109,15 @@ class Reader(Generic[T]):
         try:
             return guarded(self._decode, data or b"")
         except Unreadable as error:
-            raise Unreadable(f"no {self._kind.__name__}: {error}") from error.__cause__
+            raise Unreadable(f"not a valid {self._kind.__name__}: {error}") from error.__cause__
 
 
 def check_times(where: str, times: Iterable[datetime | None]) -> None:
     """Raises Unreadable for a time without a zone or outside `YEARS`."""
     for time in times:
         if time is not None and (time.tzinfo is None or time.year not in YEARS):
-            raise Unreadable(f"{where}: the time {time.isoformat()} cannot be reckoned with")
+            when = time.isoformat()
+            raise Unreadable(f"{where}: {when} has no zone, or its year is not from 1900 to 8999")
 
 
 def number(text: str | bytes | None, most: int = SEQUENCE_MAX) -> int | None:

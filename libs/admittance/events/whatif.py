@@ -27,7 +27,7 @@ class Simulate(Request, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A part of the answer."""
+    """A part of a simulation."""
 
 
 class SimulatedState(Part, frozen=True, kw_only=True):

@@ -142,7 +142,8 @@ async def test_wrong_answers_are_shown_below_the_check(
         "no request foreign/capacity/1/1 of ns/w is open",
         "of class stranger does not count: ",
         "the provider reported no detail 'rack': left out",
-        "an answer of class class cannot be decoded: no Provisioned: Expected `str`, got `int`",
+        "an answer of class class cannot be decoded: "
+        "not a valid Provisioned: Expected `str`, got `int`",
     ):
         assert part in told, told
     listed = await admit(nats_server, "get", "pr")

@@ -41,10 +41,17 @@ async def _admitted(bus: Bus, name: str) -> bool:
     ("subject", "data", "why"),
     [
         pytest.param(
-            "admit.workload.held.ns.w", b"\xff\xfe", "no Held", id="bytes that are no text"
+            "admit.workload.held.ns.w",
+            b"\xff\xfe",
+            "not a valid Held",
+            id="bytes that are not text",
         ),
-        pytest.param("admit.workload.held.ns.w", b"{", "no Held", id="text that is no JSON"),
-        pytest.param("admit.workload.held.ns.w", b"[1]", "no Held", id="JSON of the wrong type"),
+        pytest.param(
+            "admit.workload.held.ns.w", b"{", "not a valid Held", id="text that is not JSON"
+        ),
+        pytest.param(
+            "admit.workload.held.ns.w", b"[1]", "not a valid Held", id="JSON of the wrong type"
+        ),
         pytest.param(
             "admit.workload.held.ns.w",
             b'{"namespace":"ns","name":"x"}',

@@ -1,4 +1,4 @@
-"""Rows of checks follow the queue's lists: LIFECYCLE 2.3, T28."""
+"""Rows of checks follow the lists of the queue. docs/spec/lifecycle.md#2.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a workload when a time has come. LIFECYCLE 6, T13, T14, T15, T19."""
+"""The effect of due times on a workload. docs/spec/lifecycle.md#6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What facts make of a workload. Ids of transitions and scenarios are LIFECYCLE's."""
+"""The effect of facts on a workload. Ids of transitions: docs/spec/lifecycle.md#1.4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checks add to pods, and where it contradicts what is there. LIFECYCLE 2.6, A21."""
+"""Additions of checks to pods, and their conflicts. docs/spec/lifecycle.md#2.6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which verdicts count, and what each state does in each phase. LIFECYCLE 2.5, 2.6."""
+"""Verdicts: which count, and their effect in each phase. docs/spec/lifecycle.md#2.5, #2.6."""
 
 from __future__ import annotations
 

@@ -11,8 +11,16 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.gates import holder_of
 from admittance.family.policy import STOPPED, ActivityReason
-from admittance.workload.change import Change, FactOutcome, applied, ignored, refused, with_status
-from admittance.workload.conditions import Type, is_false, is_true, put
+from admittance.workload.change import (
+    Change,
+    FactOutcome,
+    applied,
+    ignored,
+    refused,
+    with_condition,
+    with_status,
+)
+from admittance.workload.conditions import Type, is_false, is_true
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.families.migration import begin_migration, promise_quota
 from admittance.workload.family_info import (
@@ -183,15 +191,11 @@ def switched(
         on = turn_on(variant, None, family.context)
         if on.outcome is not FactOutcome.APPLIED or on.workload is None:
             return on
-        conditions = put(
-            on.workload.status.conditions,
-            Type.REQUEUED,
-            True,
-            "Reactivated",
-            f"Variant activated: {why}",
-            now=family.now,
+        message = f"Variant activated: {why}"
+        variant = with_condition(
+            on.workload, Type.REQUEUED, True, "Reactivated", message, now=family.now
         )
-        return on._replace(workload=with_status(on.workload, conditions=conditions))
+        return on._replace(workload=variant)
     if not head(variant).active:
         return ignored(variant, "Repeated", "it is not active")
     return deactivate(variant, DEACTIVATED, f"Variant deactivated: {why}", family.context)

@@ -12,8 +12,16 @@ from typing import Final
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.workload.change import Change, FactOutcome, applied, ignored, with_spec, with_status
-from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, put, without
+from admittance.workload.change import (
+    Change,
+    FactOutcome,
+    applied,
+    ignored,
+    with_condition,
+    with_spec,
+    with_status,
+)
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, without
 from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
 from admittance.workload.families.member_transitions import (
     parent_transition,
@@ -86,21 +94,9 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
             # It was kept until its job had stopped.
             family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
             continue
-        conditions = put(
-            one.status.conditions,
-            Type.FINISHED,
-            True,
-            finished.reason,
-            finished.message,
-            now=family.now,
-        )
-        family.put(
-            one.metadata.name,
-            applied(
-                with_status(one, conditions=conditions, promised=None),
-                *withdrawals(one, "Finished"),
-            ),
-        )
+        reason, message = finished.reason, finished.message
+        done = with_condition(one, Type.FINISHED, True, reason, message, now=family.now)
+        family.keep(with_status(done, promised=None), *withdrawals(one, "Finished"))
     if family.touched(family.parent_name):
         update_parent_status(family)
 

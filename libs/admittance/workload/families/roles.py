@@ -22,8 +22,15 @@ from admittance.api.workload import (
     WorkloadSpec,
 )
 from admittance.family.policy import FamilyRules, Tag, variant_name
-from admittance.workload.change import Change, FactOutcome, applied, with_spec, with_status
-from admittance.workload.conditions import Type, find, is_false, is_true, put
+from admittance.workload.change import (
+    Change,
+    FactOutcome,
+    applied,
+    with_condition,
+    with_spec,
+    with_status,
+)
+from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import KEPT_REASONS, no_wait
@@ -101,14 +108,9 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
     reserved = find(regular, Type.QUOTA_RESERVED)
     if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
         # The old message was about its variants.
-        conditions = put(
-            regular.status.conditions,
-            Type.QUOTA_RESERVED,
-            False,
-            "PendingEvaluation",
-            now=context.now,
+        regular = with_condition(
+            regular, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=context.now
         )
-        regular = with_status(regular, conditions=conditions)
     change = transition(regular, QueueChanged(namespace=meta.namespace, name=meta.name), context)
     return change if change.outcome is FactOutcome.APPLIED else applied(regular)
 

@@ -137,37 +137,15 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionCon
     if before is not None and (before.reason, before.message) == (refusal.reason, refusal.message):
         # The scheduler considers the workload again after its revision has changed.
         return applied(workload)
-    conditions = put(
-        workload.status.conditions,
-        Type.QUOTA_RESERVED,
-        False,
-        refusal.reason,
-        refusal.message,
-        now=context.now,
-    )
-    if refusal.reason == PREEMPTION_GATED:
-        conditions = put(
-            conditions,
-            Type.BLOCKED_ON_PREEMPTION_GATES,
-            True,
-            "PreemptionGated",
-            refusal.message,
-            now=context.now,
-        )
-    elif refusal.reason != VICTIMS_STOP and is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
+    reason, message, now = refusal.reason, refusal.message, context.now
+    blocked = Type.BLOCKED_ON_PREEMPTION_GATES
+    new = with_condition(workload, Type.QUOTA_RESERVED, False, reason, message, now=now)
+    if reason == PREEMPTION_GATED:
+        new = with_condition(new, blocked, True, "PreemptionGated", message, now=now)
+    elif reason != VICTIMS_STOP and is_true(workload, blocked):
         # Preemption would not help now, so an open gate would have no effect.
-        conditions = put(
-            conditions,
-            Type.BLOCKED_ON_PREEMPTION_GATES,
-            False,
-            refusal.reason,
-            refusal.message,
-            now=context.now,
-        )
-    return applied(
-        with_status(workload, conditions=conditions),
-        OutboxEntry(what="pending", reason=refusal.reason, message=refusal.message),
-    )
+        new = with_condition(new, blocked, False, reason, message, now=now)
+    return applied(new, OutboxEntry(what="pending", reason=reason, message=message))
 
 
 def preempt(workload: StoredWorkload, fact: facts.Preempted, context: TransitionContext) -> Change:
