@@ -287,7 +287,7 @@ async def remove_expired_output(manager: RunManager, seconds: float, runs: int) 
 def expired(
     closed: Mapping[str, RunFolder], *, now: float, seconds: float, runs_max: int
 ) -> list[str]:
-    """The runs whose output is to be removed, oldest first. Times in seconds since 1970."""
+    """The runs with output that is to be removed, oldest first. Times in seconds since 1970."""
     aged = []
     for key, found in closed.items():
         with suppress(FileNotFoundError):  # it is being closed right now

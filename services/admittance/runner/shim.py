@@ -289,7 +289,7 @@ class Shim:
         return pods
 
     def probe(self, pods: list[Pod]) -> set[int]:
-        """The pids whose probe says that their container has ended by itself."""
+        """The pids of containers that have ended by themselves, by their probes."""
         asked = {}
         for pod in pods:
             for pid in pod.running & pod.probes.keys():

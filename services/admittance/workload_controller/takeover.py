@@ -35,8 +35,8 @@ _applied = Reader(ObjectApplied)
 
 
 class LoadedController(NamedTuple):
-    """The state of a new leader. ``unpublished``: keys of workloads whose outbox may not be
-    published. ``journal``: the journal as the leader found it."""
+    """The state of a new leader. ``unpublished``: keys of workloads with an outbox that may
+    not be published. ``journal``: the journal as the leader found it."""
 
     controller: Controller
     unpublished: list[str]
