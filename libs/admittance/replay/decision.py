@@ -34,7 +34,7 @@ from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.decisions import Decided, assume_assigned
 from admittance.scheduling.cycle.refusals import blocked_head_of, with_all_flavors
 from admittance.scheduling.scheduler import Scheduler
-from admittance.scheduling.state import planned
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Cursor, charges_of
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
@@ -209,9 +209,9 @@ class DecisionReplay(Scheduler):
             self._assume_assigned(workload, domain, decision)
             return True
         if isinstance(decision, Planned):
-            planned.assume_plan(state, workload, decision.pending_preemption)
+            charging.assume_plan(state, workload, decision.pending_preemption)
         elif isinstance(decision, Confirmed):
-            planned.assume_plan(state, workload, None)
+            charging.assume_plan(state, workload, None)
             state.pods_ready.assume_admitted(workload, domain)
         workload.preemptor_waits = workload.preemptor_waits or isinstance(decision, Preempted)
         state.set_in_flight(workload, domain, _IN_FLIGHT.get(type(decision), InFlight.NOTHING))

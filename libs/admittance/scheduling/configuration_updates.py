@@ -13,7 +13,7 @@ from admittance.family.policy import rules_of
 from admittance.quota.catalog import domain_of_node
 from admittance.scheduling import families, workload_updates
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.state import planned
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Key, Lanes
 from admittance.scheduling.state.flavor_plan import flavor_plan_of
@@ -37,7 +37,7 @@ def apply_object(
     """Applies the object; None: it was deleted."""
     old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
     if kind in ("ClusterQueue", "Cohort"):
-        planned.unshare_all_quota(state)
+        charging.unshare_all_quota(state)
     touched = state.catalog.apply(kind, namespace, name, obj, revision)
     affected = state.catalog.affected
     # The workload-controller refuses decisions that were made from an older configuration.
@@ -55,7 +55,7 @@ def apply_object(
         _place(state, touched, kind, name, quotas=not _same_quotas(old, obj))
         for domain_name in touched:
             state.schedule_quota_check(state.domains.get(domain_name))
-        planned.share_all_quota(state)
+        charging.share_all_quota(state)
     for queue_name in affected:
         changed = state.queue(queue_name)
         recheck.note_all_rechecks(state, changed)
@@ -202,11 +202,11 @@ def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, qu
         queue.domain = domain
         if before is not None:
             for workload in queue.holding:
-                planned.remove_planner(state, before, workload)
+                charging.remove_planner(state, before, workload)
             _part(state, before, queue, domain)
         if domain is not None:
             for workload in queue.holding:
-                planned.add_planner(state, domain, workload)
+                charging.add_planner(state, domain, workload)
                 recheck.note_recheck(state, workload)
             domain.queues[queue] = None
             domain.generation += 1

@@ -27,7 +27,7 @@ from admittance.family.policy import (
     changes_next,
     desired_variants,
 )
-from admittance.scheduling.state import charging, planned
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.queue import is_in_place
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import (
@@ -326,7 +326,7 @@ def _is_waited_for(state: SchedulerState, workload: WorkloadInfo) -> bool:
         return True
     if workload.pending_preemption is None or not workload.pending_preemption.issued:
         return False
-    return any(True for _ in planned.outstanding_victims(state, workload))
+    return any(True for _ in charging.outstanding_victims(state, workload))
 
 
 def join_family(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) -> None:

@@ -36,7 +36,7 @@ from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
-from admittance.scheduling.state import planned
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -191,7 +191,7 @@ class Scheduler:
         result = self._cycle.run(domain, now=now)
         if domain.plan_quota_varies:
             # Usage that was held during the cycle is given back.
-            planned.share_quota(state, domain)
+            charging.share_quota(state, domain)
         self._count_idle_cycles(domain, result.has_progress)
         return decisions + result.decisions
 

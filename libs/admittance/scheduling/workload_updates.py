@@ -12,7 +12,7 @@ from admittance.scheduling import families
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.preemption import quota_handover
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.state import charging, in_flight, planned
+from admittance.scheduling.state import charging, in_flight
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import schedule_refusal
@@ -94,7 +94,7 @@ def _apply(
         # More quota may be free than was handed over.
         given.generation += 1
         state.flush(given.domain)
-    planned.set_plan(state, workload, view.pending_preemption)
+    charging.set_plan(state, workload, view.pending_preemption)
     workload.admitted_at = view.admitted_at
     if workload.family is not None:
         charging.choose_counted(state, workload.family)
@@ -148,7 +148,7 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
     in_flight.note_preemptor(state.victims_by_preemptor, state.workloads, workload, None)
     LoopGuard(state).note(workload, ())
     queue = charging.release(state, workload) or given
-    planned.set_plan(state, workload, None)
+    charging.set_plan(state, workload, None)
     state.recheck_planners(workload)
     if queue is not None:
         queue.generation += 1
@@ -280,7 +280,7 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
     if was is InFlight.ASSIGNED:
         state.note_pods_ready(workload, False)
         charging.release(state, workload)
-        planned.set_plan(state, workload, None)
+        charging.set_plan(state, workload, None)
         handover = state.handover_of.get(workload)
         if handover is not None:
             quota_handover.end(state, handover)
@@ -290,7 +290,7 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
     elif was in (InFlight.CONFIRMED, InFlight.PLANNED):
         state.note_pods_ready(workload, False)
         if before is not None:
-            planned.set_plan(state, workload, before)
+            charging.set_plan(state, workload, before)
         state.schedule_recheck(workload)
     elif was in (InFlight.PREEMPTED, InFlight.REVOKED):
         # Its preemptor searches again.

@@ -36,9 +36,9 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_handover import begin
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
+from admittance.scheduling.state.charging import pending_preemption_of, set_plan
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
-from admittance.scheduling.state.planned import pending_preemption_of, set_plan
 from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, Victim, WorkloadInfo

@@ -16,7 +16,7 @@ from admittance.quota.cell import Cell
 from admittance.scheduling import families
 from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.preemption.room import fits
-from admittance.scheduling.state import planned
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, admission_of
 from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -157,7 +157,7 @@ class EntryProcessor:
                 return EntryStatus.UNCERTAIN
             if self._fits_now(entry):
                 return self._accept(entry, hands_over=True)
-        if checks is not RequiredChecks.NONE and planned.may_plan(entry.queue.domain):
+        if checks is not RequiredChecks.NONE and charging.may_plan(entry.queue.domain):
             return self._plan(entry)
         for one in entry.victims:
             if one.workload not in self._victims:

@@ -30,7 +30,7 @@ from admittance.scheduling.preemption.candidates import allows, is_over_any
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, exceeded_cell
 from admittance.scheduling.preemption.room import Need, fits, shortfalls
-from admittance.scheduling.state import planned
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
@@ -192,7 +192,7 @@ def _confirmed(
 ) -> Confirmed:
     state.set_in_flight(workload, domain, InFlight.CONFIRMED)
     state.pods_ready.assume_admitted(workload, domain)
-    planned.assume_plan(state, workload, None)
+    charging.assume_plan(state, workload, None)
     if workload.family is not None:
         families.family_changed(state, workload.family, now)
     return Confirmed(**state.decision_fields(workload, domain, now))
@@ -227,7 +227,7 @@ def pursue(
         state.schedule_recheck(workload)
         return []
     made: list[Decided] = []
-    plan = planned.pending_preemption_of(victims, issued=issued)
+    plan = charging.pending_preemption_of(victims, issued=issued)
     if before is None or before.issued != plan.issued or set(before.victims) != set(plan.victims):
         made.append(_replan(state, domain, workload, plan, now))
     assert workload.charge is not None
@@ -273,7 +273,7 @@ def _replan(
 ) -> Planned:
     """Returns the decision for this plan, which is assumed from now on."""
     state.set_in_flight(workload, domain, InFlight.PLANNED)
-    planned.assume_plan(state, workload, plan)
+    charging.assume_plan(state, workload, plan)
     return Planned(**state.decision_fields(workload, domain, now), pending_preemption=plan)
 
 
@@ -286,7 +286,7 @@ def _search(
     assert charge is not None
     need = dict(charge.cells)
     kept = _valid_victims(state, workload)
-    planned.remove_planner_usage(state, domain, workload)
+    charging.remove_planner_usage(state, domain, workload)
     if workload.family_quota is not None:
         need = workload.family_quota.adds(need)
     lack = shortfalls(need)
@@ -307,7 +307,7 @@ def _search(
         victims = _fewest(kept, need)
     elif lack and charge.queue.plan is not None:
         victims = cycle.search(charge.queue, workload).victims(need, dict.fromkeys(lack))
-    planned.restore_planner_usage(state, domain, workload)
+    charging.restore_planner_usage(state, domain, workload)
     return victims, short
 
 
@@ -318,7 +318,7 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
     if pending is None:
         return []
     rules = {(one.namespace, one.name): one.reason for one in pending.victims}
-    found = [Victim(one, rules[one.key]) for one in planned.outstanding_victims(state, workload)]
+    found = [Victim(one, rules[one.key]) for one in charging.outstanding_victims(state, workload)]
     if not all(_may_preempt(workload, one.workload) for one in found):
         return []
     # More may be used than quota allows until the victims have stopped, so their usage is removed

@@ -32,7 +32,7 @@ from admittance.scheduling.explain.flavor_report import (
 from admittance.scheduling.explain.preemption_blockers import counted
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.explain.quota_holders import holders
-from admittance.scheduling.state import in_flight, planned
+from admittance.scheduling.state import charging, in_flight
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import is_ahead, listed, position_in
@@ -152,7 +152,7 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
     if phase == "QuotaReserved" and open_checks:
         message += f" and waits for {counted(len(open_checks), 'admission check')}"
     if phase == "QuotaReserved":
-        plans = [one for one in planned.outstanding_victims(state, workload) if not one.is_leaving]
+        plans = [one for one in charging.outstanding_victims(state, workload) if not one.is_leaving]
         if plans:
             names = remedies.named(["/".join(one.key) for one in plans], NAMED_MAX)
             message += f"; it will then preempt {counted(len(plans), 'workload')}: {names}"

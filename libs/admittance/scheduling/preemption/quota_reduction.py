@@ -26,7 +26,7 @@ from admittance.events.facts import Revoked
 from admittance.events.shapes import Shortfall
 from admittance.quota.cell import UNLIMITED, Cell, CellNode, FlavorResource, is_over, plus
 from admittance.quota.tree import Node
-from admittance.scheduling.state import planned
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
@@ -206,7 +206,7 @@ def _exceeds(
     usage is not its own. ``away``: workloads that are removed already."""
     if workload.pending_preemption is None:
         return exceeded_cell(workload, only_borrowing=only_borrowing)
-    going = [one for one in planned.outstanding_victims(state, workload) if one not in away]
+    going = [one for one in charging.outstanding_victims(state, workload) if one not in away]
     held = remove_all_usage(going)
     found = exceeded_cell(workload, only_borrowing=only_borrowing)
     restore_all_usage(going, held)
