@@ -35,7 +35,7 @@ from admittance.scheduling.explain.quota_holders import holders
 from admittance.scheduling.state import charging, in_flight
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key
-from admittance.scheduling.state.queue import is_ahead, listed, position_in
+from admittance.scheduling.state.queue import in_listed_order, keeps_first_place, position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, Queue, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import GATED, PROMISED
@@ -317,7 +317,7 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
         return ()
     head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)
     if len(queue.classes) + len(queue.parked_workloads) <= CLASSES_MAX or queue.parents:
-        front: Iterator[tuple[int, WorkloadInfo]] = enumerate(listed(queue), start=1)
+        front: Iterator[tuple[int, WorkloadInfo]] = enumerate(in_listed_order(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
         if head is not None and head is not mine and all(one is not head for _, one in first):
             at = position_in(queue, head)
@@ -331,7 +331,7 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
             name=one.key[1],
             position=at,
             priority=one.priority,
-            holds_place=is_ahead(queue, one),
+            holds_place=keeps_first_place(queue, one),
             reason=refusal.reason if (refusal := refusal_for(one)) is not None else "",
         )
         for at, one in first

@@ -17,7 +17,7 @@ from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.refusals import blocked_head_of, workload_reason
 from admittance.scheduling.explain import family_summary
 from admittance.scheduling.explain.queue_status import is_parked
-from admittance.scheduling.state.queue import age_key, listed, position_in, stands
+from admittance.scheduling.state.queue import age_key, in_listed_order, position_in, sort_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, Queue, WorkloadInfo
 
@@ -83,7 +83,7 @@ def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | N
     """All pending workloads in the order of `pending`, each with its refusal; None: it was not
     refused, or waits for something of its own."""
     for queue in _queues_by_name(state):
-        for at, workload in enumerate(listed(queue), start=1):
+        for at, workload in enumerate(in_listed_order(queue), start=1):
             refused = (
                 family_summary.family_refusal(state, workload)
                 if workload.is_parent
@@ -120,10 +120,10 @@ def _listed(
 ) -> Iterator[tuple[int, WorkloadInfo]]:
     """The first ``limit`` selected workloads, with their positions."""
     if selected is not None and len(selected) < min(FEW, queue.live // 4):
-        for workload in nsmallest(limit, selected, key=lambda one: stands(queue, one)):
+        for workload in nsmallest(limit, selected, key=lambda one: sort_key(queue, one)):
             yield position_in(queue, workload), workload
         return
-    numbered = enumerate(listed(queue), start=1)
+    numbered = enumerate(in_listed_order(queue), start=1)
     if selected is None:
         yield from islice(numbered, limit)
         return

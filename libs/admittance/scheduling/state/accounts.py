@@ -8,6 +8,7 @@ leader continues from there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
@@ -32,35 +33,25 @@ SAVE_DELAY: Final = timedelta(seconds=1)
 """How long after a change it is stored: one write for a burst of admissions."""
 
 
+@dataclass(slots=True)
 class Bill:
     """What one workload consumes. ``started``: since when it is admitted; None: not yet."""
 
-    __slots__ = ("amounts", "penalty", "started")
-
-    def __init__(self, amounts: Nanos, penalty: Nanos, started: datetime | None) -> None:
-        self.amounts = amounts
-        self.penalty = penalty
-        self.started = started
+    amounts: Nanos
+    penalty: Nanos
+    started: datetime | None
 
 
+@dataclass(slots=True, eq=False)
 class Row:
-    """The account of one LocalQueue, the bills in it, and its lane.
+    """The account of one LocalQueue, the bills in it, and its lane."""
 
-    ``base``: the time of the stored record that it began with. ``saved``: the time of the newest
-    record that was handed out to be stored.
-    """
-
-    __slots__ = ("account", "base", "bills", "lane", "lanes", "saved")
-
-    def __init__(
-        self, account: Account, lanes: Lanes[WorkloadInfo], lane: Lane[WorkloadInfo]
-    ) -> None:
-        self.account = account
-        self.lanes = lanes
-        self.lane = lane
-        self.bills: dict[WorkloadInfo, Bill] = {}
-        self.base = LONG_AGO
-        self.saved = LONG_AGO
+    account: Account
+    lanes: Lanes[WorkloadInfo]
+    lane: Lane[WorkloadInfo]
+    bills: dict[WorkloadInfo, Bill] = field(default_factory=dict)
+    base: datetime = LONG_AGO  # the time of the stored record that it began with
+    saved: datetime = LONG_AGO  # the time of the newest record that was handed out to be stored
 
     def update_lane(self) -> None:
         """Updates the place of its lane."""

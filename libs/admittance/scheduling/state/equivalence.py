@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -310,40 +311,23 @@ class ScanRecord(NamedTuple, Generic[W]):
     cursor: Cursor | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EquivalenceClass(Generic[W]):
-    """The waiting workloads of one queue that differ only by age.
+    """The waiting workloads of one queue that differ only by age."""
 
-    ``entries``: sorted, from ``start`` on. ``parked``: why no workload of the class can be placed;
-    None: they compete. ``by_reason``: the workloads without a refusal in flight, by the reason in
-    their status, each with the time since when it has been here with that reason. ``is_scheduled``:
-    the class is in the `RefusalQueue`. ``scan``: how it came to be parked. ``saved_nomination``:
-    what its first workload would have got when it was looked at last.
-    """
-
-    __slots__ = (
-        "by_reason",
-        "entries",
-        "is_scheduled",
-        "item",
-        "key",
-        "parked",
-        "parked_since",
-        "saved_nomination",
-        "scan",
-        "start",
-    )
-
-    def __init__(self, key: ClassKey) -> None:
-        self.key = key
-        self.entries: list[ClassEntry[W]] = []
-        self.start = 0
-        self.item: Item[W] | None = None
-        self.parked: Refusal | None = None
-        self.parked_since: datetime | None = None
-        self.scan: ScanRecord[W] | None = None
-        self.by_reason: dict[str, dict[W, datetime]] = {}
-        self.is_scheduled = False
-        self.saved_nomination: SavedNomination | None = None
+    key: ClassKey
+    entries: list[ClassEntry[W]] = field(default_factory=list)  # sorted, from start on
+    start: int = 0
+    item: Item[W] | None = None  # its place in a heap
+    parked: Refusal | None = None  # why no workload can be placed; None: they compete
+    parked_since: datetime | None = None
+    scan: ScanRecord[W] | None = None  # how it came to be parked
+    # The workloads without a refusal in flight, by the reason in their status, each with the time
+    # since when it has been here with that reason.
+    by_reason: dict[str, dict[W, datetime]] = field(default_factory=dict)
+    is_scheduled: bool = False  # it is in the refusal queue
+    # What its first workload would have got when it was looked at last.
+    saved_nomination: SavedNomination | None = None
 
     @property
     def is_of_variants(self) -> bool:

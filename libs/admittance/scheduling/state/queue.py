@@ -256,19 +256,20 @@ def _padded(place: int) -> str:
     return f"{place:04d}"
 
 
-def stands(queue: Queue, workload: WorkloadInfo) -> tuple[float, float, AgeKey]:
+def sort_key(queue: Queue, workload: WorkloadInfo) -> tuple[float, float, AgeKey]:
     """Returns the sort key of a workload in its queue: usage where that counts, priority, age. A
     preemptor that waits for its victims comes first."""
     usage = _usage(queue.lanes, workload)
-    if not is_ahead(queue, workload):
+    if not keeps_first_place(queue, workload):
         return usage, -workload.priority, age_key(workload)
     if queue.lanes is None or queue.lanes.preemptor_first:
         usage = BEFORE_ALL
     return usage, BEFORE_ALL, age_key(workload)
 
 
-def is_ahead(queue: Queue, workload: WorkloadInfo) -> bool:
-    """Returns whether the workload, or one of its variants, keeps its place before all others."""
+def keeps_first_place(queue: Queue, workload: WorkloadInfo) -> bool:
+    """Returns whether the workload, or one of its variants, is the preemptor that keeps its
+    place."""
     first = queue.preemptor
     if first is None or not queue.is_first(first):
         return False
@@ -283,7 +284,7 @@ def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
     return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), sticky)
 
 
-def listed(queue: Queue) -> Iterator[WorkloadInfo]:
+def in_listed_order(queue: Queue) -> Iterator[WorkloadInfo]:
     """Yields the workloads that wait in the queue, in order; a family once, as its parent."""
     if not queue.variants and not queue.parents:
         return in_order(queue)
@@ -323,33 +324,35 @@ def _in_order(
     for row, workloads in alike.items():
         rows.setdefault(row, []).append(iter(workloads))
     if sticky is not None:
-        rows[stands(queue, sticky)[:2]] = [iter((sticky,))]
+        rows[sort_key(queue, sticky)[:2]] = [iter((sticky,))]
     for row in sorted(rows):
         found = merge(*rows[row], key=age_key)
         yield from (one for one in found if one is not sticky or row[1] == BEFORE_ALL)
 
 
 def position_in(queue: Queue, workload: WorkloadInfo) -> int:
-    """Returns the workload's place among all that wait in the queue, from 1; 0: it does not wait.
+    """Returns the workload's position among all that wait in the queue, from 1; 0: it does not
+    wait.
 
-    A family counts once, and a variant has the place of its family. Costs a bisection for each
-    class that it is not apart from by usage or priority, and a look at those set aside."""
+    A family counts once, and a variant has the position of its family. Costs a bisection for each
+    class of equal usage and priority, and a look at each workload that is parked by itself.
+    """
     if workload.queue is not queue or workload.queued_at is None:
         return 0
     lanes = queue.lanes
     parent = workload.family.parent if workload.family is not None else None
     if parent is not None and parent.queue is queue:
         workload = parent
-    mine = stands(queue, workload)
+    mine = sort_key(queue, workload)
     ahead = 1
     first = queue.preemptor
-    if first is not None and queue.is_first(first) and not is_ahead(queue, workload):
+    if first is not None and queue.is_first(first) and not keeps_first_place(queue, workload):
         if first.family is not None:
             first = first.family.parent
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
             # If it would be ahead by its own order, it is counted below.
-            ahead += stands(queue, first) < mine < by_itself
+            ahead += sort_key(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():
         if queue.variants and cls.is_of_variants:
