@@ -47,7 +47,7 @@ async def test_what_keeps_a_service_from_its_work_is_told() -> None:
     instance = f"{token(here)}-1"
     async with embedded("--no-runner") as system:
         bus = await Bus.connect(system.url, name="digger")
-        async with health.answered(bus, "digger", instance, told):
+        async with health.answer_queries(bus, "digger", instance, told):
             assert (
                 await why_not_ready("digger", system.url, host=here)
                 == "digger is not ready: no spade"
@@ -109,8 +109,8 @@ async def test_a_service_keeps_the_file_of_its_health(
     async with embedded("--no-runner") as system:
         bus = await Bus.connect(system.url, name="digger")
         settings = Settings(service="digger", instance="one")
-        async with health.answered(bus, "digger", "one", told):
-            keeping = asyncio.create_task(health.keep(bus, settings, file))
+        async with health.answer_queries(bus, "digger", "one", told):
+            keeping = asyncio.create_task(health.write_health_file(bus, settings, file))
             await until(file.exists)
             assert checked(file) == (0, "")
             trouble[0] = "no spade"

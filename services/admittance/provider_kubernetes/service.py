@@ -203,7 +203,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
                 details=health.trouble_details(reconciler.trouble),
             )
 
-        async with health.answered(bus, SERVICE, settings.instance, health_reply):
+        async with health.answer_queries(bus, SERVICE, settings.instance, health_reply):
             await reconciler.run(stop)
     finally:
         await cluster.close()

@@ -32,7 +32,7 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts, set_before
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.metrics import Gauge, served
+from admittance.runtime.telemetry.metrics import Gauge, serve_metrics
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, Families
 from admittance.variants.required_acts import Act
@@ -253,5 +253,5 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     figures = Gauge(
         "preemption_gate_open", "Families of which a variant may preempt", ("cluster_queue",), gates
     )
-    async with served(settings.metrics, (figures,)):
+    async with serve_metrics(settings.metrics, (figures,)):
         await elected.run(stop)

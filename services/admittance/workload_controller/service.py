@@ -25,7 +25,7 @@ from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import parts
-from admittance.runtime.telemetry.metrics import served
+from admittance.runtime.telemetry.metrics import serve_metrics
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.commit_writer import (
@@ -77,7 +77,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         config=differing(limits),
         lag=lambda one: one.lag,
     )
-    async with served(settings.metrics, metrics.metrics if metrics is not None else ()):
+    async with serve_metrics(settings.metrics, metrics.metrics if metrics is not None else ()):
         await elected.run(stop)
 
 

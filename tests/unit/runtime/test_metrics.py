@@ -16,12 +16,12 @@ from admittance.runtime.telemetry.metrics import (
     Histogram,
     Metric,
     address_of,
-    served,
+    serve_metrics,
 )
 
 
 async def scraped(*metrics: Metric) -> list[str]:
-    async with served("127.0.0.1:0", metrics) as address:
+    async with serve_metrics("127.0.0.1:0", metrics) as address:
         return await read(address)
 
 
@@ -35,7 +35,7 @@ async def read(address: tuple[str, int] | None) -> list[str]:
 
 
 async def a_free_port() -> int:
-    async with served("127.0.0.1:0", ()) as address:
+    async with serve_metrics("127.0.0.1:0", ()) as address:
         assert address is not None
         return address[1]
 
@@ -89,10 +89,10 @@ def test_a_wrong_address_is_reported(text: str) -> None:
 
 
 async def test_a_port_in_use_is_reported() -> None:
-    async with served("127.0.0.1:0", ()) as address:
+    async with serve_metrics("127.0.0.1:0", ()) as address:
         assert address is not None
         with pytest.raises(SetupError, match="cannot serve metrics"):
-            async with served(f"127.0.0.1:{address[1]}", ()):
+            async with serve_metrics(f"127.0.0.1:{address[1]}", ()):
                 pass
 
 
@@ -109,17 +109,17 @@ async def test_services_of_one_process_share_one_address() -> None:
     one.add(())
     other.add(())
     where = f"127.0.0.1:{await a_free_port()}"
-    async with served(where, (one,)) as address:
-        async with served(where, (other,)):
+    async with serve_metrics(where, (one,)) as address:
+        async with serve_metrics(where, (other,)):
             both = await read(address)
         alone = await read(address)
     assert {"admittance_ones_total 1.0", "admittance_others_total 1.0"} <= set(both)
     assert "admittance_ones_total 1.0" in alone
     assert "admittance_others_total 1.0" not in alone
-    async with served(where, (other,)) as address:
+    async with serve_metrics(where, (other,)) as address:
         assert "admittance_others_total 1.0" in await read(address)
 
 
 async def test_without_an_address_nothing_is_served() -> None:
-    async with served(None, ()) as address:
+    async with serve_metrics(None, ()) as address:
         assert address is None

@@ -80,7 +80,7 @@ class LeaderElectedService(Generic[W]):
     async def run(self, stop: asyncio.Event) -> None:
         """Stands by or works, and answers health queries, until stop is set. Raises what the work
         raises, except Superseded: then the instance stands by again."""
-        async with health.answered(self._bus, self._service, self._instance, self._health):
+        async with health.answer_queries(self._bus, self._service, self._instance, self._health):
             await self._take_turns(stop)
 
     def _health(self) -> HealthReply:

@@ -34,7 +34,7 @@ def trouble_details(trouble: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def answered(
+async def answer_queries(
     bus: Bus, service: str, instance: str, health: Callable[[], HealthReply]
 ) -> AsyncIterator[None]:
     """While active, answers ``admit.api.health`` with the result of ``health``."""
@@ -59,7 +59,7 @@ COUNTS_SECONDS: Final = 20
 log = structlog.get_logger()
 
 
-async def keep(bus: Bus, settings: Settings, file: Path | None) -> None:
+async def write_health_file(bus: Bus, settings: Settings, file: Path | None) -> None:
     """Writes the file every few seconds until cancelled, then removes it. None: no file."""
     if file is None:
         return

@@ -17,7 +17,7 @@ from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, passes
-from admittance.runtime.process.health import keep as health_file_kept
+from admittance.runtime.process.health import write_health_file
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.tasks import process_ends_within, raise_if_cancelled
@@ -192,7 +192,7 @@ def task_of(
             )
         )
         waiting = asyncio.create_task(_until_serving(bus, settings, serving, serves))
-        telling = asyncio.create_task(health_file_kept(bus, settings, health_file))
+        health_file_writer = asyncio.create_task(write_health_file(bus, settings, health_file))
         try:
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -205,7 +205,7 @@ def task_of(
         finally:
             working.cancel()
             await asyncio.gather(
-                tasks.end(waiting), working, tasks.end(telling), return_exceptions=True
+                tasks.end(waiting), working, tasks.end(health_file_writer), return_exceptions=True
             )
             closing = asyncio.create_task(bus.close())
             await asyncio.wait([closing], timeout=CLOSE_SECONDS)

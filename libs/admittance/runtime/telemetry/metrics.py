@@ -166,7 +166,7 @@ _here: Final[dict[str, _Served]] = {}
 
 
 @asynccontextmanager
-async def served(
+async def serve_metrics(
     where: str | None, metrics: Sequence[Metric]
 ) -> AsyncIterator[tuple[str, int] | None]:
     """Serves the metrics over HTTP while the context is active; not at all if ``where`` is None.
