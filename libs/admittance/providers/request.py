@@ -18,7 +18,7 @@ from admittance.sdk.threads import from_thread
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """A cancelled request, whose booking must be freed. The provider may never have received the
+    """A cancelled request. Its booking must be freed. The provider may never have received the
     request, and the cancellation may come twice."""
 
     id: str

@@ -146,8 +146,7 @@ def _ignored(fact: ProvisioningStatus, why: str) -> str:
 
 
 class BlockedSlots:
-    """Slots whose next step can never succeed. They are skipped until their next step is a
-    different one.
+    """Slots with a next step that can never succeed. They are skipped until another step follows.
 
     ``on_error``: see `ProvisioningCore`."""
 
@@ -187,7 +186,7 @@ class BlockedSlots:
             self._memory.blocked[step.slot] = BlockedStep(step, note_of(error))
 
     def _block_undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:
-        """Blocks a slot whose decision raised. Returns the step that notes the error."""
+        """Blocks a slot after its decision raised. Returns the step that notes the error."""
         blocked, why = self._memory.blocked, note_of(error)
         known = blocked.get(slot)
         if known is not None and known.noted and known.why == why:
@@ -212,7 +211,7 @@ def note_of(error: Exception) -> str:
 class ProvisioningCore:
     """All requests and the steps that bring them to the desired state.
 
-    ``time_limit``: of a request whose parameters set none; None: no limit. ``on_error`` is called
+    ``time_limit``: for requests without such a parameter; None: no limit. ``on_error`` is called
     with the exception that deciding a slot raised: that slot is skipped, the others continue.
     None: the exception propagates."""
 

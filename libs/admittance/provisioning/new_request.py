@@ -238,7 +238,7 @@ VALID_UNTIL: Final = "ValidUntilSeconds"
 
 
 class RecordBuilder:
-    """Builds records of new requests. ``time_limit``: of a request whose parameters set none; None:
+    """Builds records of new requests. ``time_limit``: for requests without such a parameter; None:
     no limit."""
 
     def __init__(

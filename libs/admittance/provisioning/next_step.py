@@ -99,7 +99,7 @@ def differs_from_config(
 
 
 def is_admitted(work: StoredWorkload) -> bool:
-    """Whether the workload is admitted. A workload whose checks are all Ready may still wait, for
+    """Whether the workload is admitted. A workload with all checks Ready may still wait, for
     instance until another variant has stopped."""
     return is_true(work, Type.ADMITTED)
 
@@ -132,7 +132,7 @@ class SlotView(NamedTuple):
 
 
 class ReservationView(NamedTuple):
-    """A reservation whose check is Pending or Ready."""
+    """A reservation with the check Pending or Ready."""
 
     slot: Slot
     work: StoredWorkload

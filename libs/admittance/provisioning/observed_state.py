@@ -258,7 +258,7 @@ class ObservedState(CheckConfigurations):
         records.append(record)
 
     def lost_slot(self, workload: Name, request_id: str) -> Slot | None:
-        """The slot whose newest lost record has that id."""
+        """The slot of the lost record with that id; None: no such record is lost."""
         for slot, records in self.lost_records.items():
             if (slot.namespace, slot.workload) == workload and records[-1].spec.id == request_id:
                 return slot

@@ -66,7 +66,7 @@ log = structlog.get_logger()
 
 
 class WorkerComparer:
-    """``in_progress``: requests whose workers are being started; those workers are left alone.
+    """``in_progress``: requests that are starting their workers; these workers are left alone.
     ``ready``: the first comparison is done."""
 
     def __init__(

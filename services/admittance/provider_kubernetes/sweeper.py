@@ -1,5 +1,5 @@
-"""Handles objects whose request is not in progress here: reports the end of provisioned capacity,
-and deletes orphans."""
+"""Handles the objects of requests that are not in progress here: reports the end of provisioned
+capacity, and deletes orphans."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class ObjectSweeper:
         self._others.log(one["metadata"]["labels"][INSTALLATION] for one in found)
 
     async def _find_deleted(self, seen: Collection[Seen], listed: Collection[str]) -> None:
-        """Notes objects whose deletion the watch has missed. ``seen``: known before the listing;
+        """Notes deletions of objects that the watch has missed. ``seen``: known before the listing;
         ``listed``: the uids in it."""
         for one in seen:
             is_lost = one.uid not in listed and self._watch.seen.get(one.id) is one

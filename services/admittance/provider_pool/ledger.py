@@ -63,11 +63,11 @@ class Ledger:
         self._bus = bus
         self.pools: dict[str, Bookings] = {}
         self._without_pool: dict[str, list[Booking]] = {}
-        """By pool: bookings whose pool is not read yet, not readable, or deleted."""
+        """By pool: bookings of pools that are not read yet, not readable, or deleted."""
         self._unreadable: set[str] = set()
-        """Pools whose manifest cannot be read."""
+        """Pools with a manifest that cannot be read."""
         self._unconfirmed: set[str] = set()
-        """Requests whose booking the bucket may not have."""
+        """Requests with a booking that the bucket may not have."""
         self.superseded = asyncio.Event()
         """Set when another instance has taken over, so this ledger is stale."""
         self._revision = 0
@@ -131,7 +131,7 @@ class Ledger:
         return [PooledBooking(name, one) for one in lost]
 
     def keep_unreadable(self, name: str) -> None:
-        """Keeps the bookings of a pool whose manifest cannot be read: a typing error must not stop
+        """Keeps the bookings of a pool with an unreadable manifest: a typing error must not stop
         running jobs."""
         if name not in self.pools:
             self._unreadable.add(name)
@@ -289,7 +289,7 @@ class BookingEnder:
             del self._waiting[request_id]
 
     def revoke(self, pooled: PooledBooking, *, earlier: bool) -> None:
-        """Ends a booking whose machines were removed. ``earlier``: they were removed while no
+        """Ends a booking after its machines were removed. ``earlier``: they were removed while no
         leader was active. Then a request that had no answer gets other machines when it is
         delivered again."""
         log.warning("revoked", pool=pooled.pool, id=pooled.booking.id)

@@ -140,7 +140,7 @@ LEADER: Final = "_pool_led"
 
 
 def pool_of_manifest(key: str) -> str | None:
-    """The pool whose manifest is at that key of the bucket; None: the key is not valid. A pool has
+    """The pool with its manifest at that key of the bucket; None: the key is not valid. A pool has
     no namespace, because the keys of its bookings have none."""
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == POOL and len(rest) == 1 else None

@@ -101,9 +101,9 @@ class BucketWatch:
         self._changed()
 
     async def _recover(self, deleted: Mapping[Name, int]) -> None:
-        """Rebuilds from the log the requests whose records were deleted by hand. If nothing is left
-        to cancel for a name, its delete marker gets our header, so that the next leader does not
-        look again. Raises Unavailable."""
+        """Rebuilds from the log the requests of records that were deleted by hand. If nothing is
+        left to cancel for a name, its delete marker gets our header, so that the next leader does
+        not look again. Raises Unavailable."""
         recovery = DeletedRequestRecovery(deleted)
         namespaces = {token(namespace) for namespace, _ in deleted}
         filters = [
