@@ -326,35 +326,35 @@ class Demo:
         entry = LogEntry(
             sequence=0, time=clock.now(), subject=subject.decode(), data=msgspec.Raw(data)
         )
-        told = event_lines.line_of(entry)
+        line = event_lines.line_of(entry)
         moved = _places(subject.decode(), data)
-        if told.what == "check reported":
-            if not told.message.startswith("Retry"):
+        if line.what == "check reported":
+            if not line.message.startswith("Retry"):
                 return
             # Shows the check and its message.
-            why = told.message.partition(": ")[2]
-            told = told._replace(what="held", message=f"by {told.reason}: {why}")
-        if told.what in CAPACITY:
-            short = told.message.partition(", until ")[0]
-            told = told._replace(what=CAPACITY[told.what], reason="", message=short)
-        name = told.subject.rpartition("/")[2]
+            why = line.message.partition(": ")[2]
+            line = line._replace(what="held", message=f"by {line.reason}: {why}")
+        if line.what in CAPACITY:
+            short = line.message.partition(", until ")[0]
+            line = line._replace(what=CAPACITY[line.what], reason="", message=short)
+        name = line.subject.rpartition("/")[2]
         if not self.tally.expects(name):
             return  # A variant: its parent is shown.
         since = clock.monotonic() - self._began
         if moved and name in (FAMILY, *OTHERS):
             self.tally.at(name, moved, since)
-            told = told._replace(message=f"on {moved}")
-        if told.what == "evicted" and told.reason == "VariantEvicted":
-            told = told._replace(message=f"from {self.tally.place(name)}, to move up")
-        self.tally.hear(told.what, name, since, told.reason)
+            line = line._replace(message=f"on {moved}")
+        if line.what == "evicted" and line.reason == "VariantEvicted":
+            line = line._replace(message=f"from {self.tally.place(name)}, to move up")
+        self.tally.hear(line.what, name, since, line.reason)
         self.changed.set()
-        line = f"{told.what:<9} {name:<19} {told.message or told.reason}".rstrip()
-        by_check = told.what == "evicted" and told.reason == "AdmissionCheck"
+        text = f"{line.what:<9} {name:<19} {line.message or line.reason}".rstrip()
+        by_check = line.what == "evicted" and line.reason == "AdmissionCheck"
         # A workload that migrates starts again; other repeated lines are not printed.
-        known = line in self._seen and name not in (FAMILY, BURST)
-        if told.what in SHOWN and not by_check and not known:
-            self._seen.add(line)
-            output.say(styled(f"    {since:5.1f} s  {line}", COLORS.get(told.what, "2")))
+        known = text in self._seen and name not in (FAMILY, BURST)
+        if line.what in SHOWN and not by_check and not known:
+            self._seen.add(text)
+            output.say(styled(f"    {since:5.1f} s  {text}", COLORS.get(line.what, "2")))
 
 
 def _places(subject: str, data: bytes) -> str:

@@ -25,6 +25,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
+from admittance.cli.support.output import sentence
 from admittance.cli.wait import follow
 from admittance.events import facts
 from admittance.runtime import clock
@@ -97,7 +98,7 @@ async def give_verdict(
         reply = await outcome_of(bus, fact)
         if reply.outcome == "ignored":
             # Another verdict, an eviction or a requeue came first.
-            why = ": ".join(part for part in (reply.reason, reply.message) if part)
+            why = sentence(reply.reason, reply.message)
             raise AnswerIsNo(f'workload "{name}" was not {word}: it changed meanwhile ({why})')
         output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", f"{word} (check {row.name})")
         await _print_effect(bus, found, row.name, state)
@@ -152,7 +153,7 @@ def refuse_without_quota(workload: StoredWorkload, now: datetime) -> None:
     if holds_quota(workload) and not is_stopping(workload):
         return
     reason, message = tables.reason_of(workload, now)
-    because = ": ".join(part for part in (reason, message) if part)
+    because = sentence(reason, message)
     state = f"{where} ({because})" if because else str(where)
     if where in (Phase.PENDING, Phase.BACKOFF):
         raise AnswerIsNo(
@@ -213,7 +214,7 @@ async def _print_effect(bus: Link, found: Found, check: str, state: str) -> None
         output.note(f"{found.name} still waits for {', '.join(others)}")
         return
     reason, message = tables.reason_of(workload, now)
-    because = ": ".join(part for part in (reason, message) if part)
+    because = sentence(reason, message)
     running = where in (Phase.ADMITTED, Phase.RUNNING)
     output.note(f"{found.name} is {where}" + (f" ({because})" if because and not running else ""))
 

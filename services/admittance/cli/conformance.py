@@ -175,14 +175,13 @@ def show(report: KitReport, shape: Output) -> None:
     """Prints the report in the output format of the call."""
     if output.show_value({**output.plain_of(report), "passed": report.passed}, shape):
         return
-    match shape:
-        case Output.NAME:
-            for one in report.outcomes:
-                output.say(f"{one.case} {one.outcome}")
-        case Output.TABLE | Output.WIDE:
-            output.show_table(Table(columns_of("CASE", "OUTCOME", "WHAT"), list(_rows(report))))
-            output.say("")
-            output.say(summary(report))
+    if shape is Output.NAME:
+        for one in report.outcomes:
+            output.say(f"{one.case} {one.outcome}")
+        return
+    output.show_table(Table(columns_of("CASE", "OUTCOME", "WHAT"), list(_rows(report))))
+    output.say("")
+    output.say(summary(report))
 
 
 def _rows(report: KitReport) -> list[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import Table, pairs
+from admittance.cli.support.output import pairs, sentence
 from admittance.cli.support.times import age, stamp
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
@@ -112,7 +112,7 @@ def _show_workload(
     status = workload.status
     shown_phase = str(phase(workload, now))
     members = [one.workload for one in family.variants] if family is not None else []
-    _facts(
+    output.facts(
         [
             ("Name", found.name),
             ("Namespace", found.namespace),
@@ -124,7 +124,7 @@ def _show_workload(
             ("Queue", spec.queue_name),
             ("Priority", str(spec.priority or 0)),
             ("Phase", shown_phase),
-            ("Because", ": ".join(filter(None, because))),
+            ("Because", sentence(*because)),
             ("Reserved in", admission_text(status.admission) if status.admission else ""),
             ("Preempted by", _preempted_by(status.preempted_by, now)),
             *variants.family_facts(workload, family, now),
@@ -136,13 +136,13 @@ def _show_workload(
         ]
     )
     if family is not None and is_parent(workload):
-        _section("Variants, best first", variants.variant_table(family, now))
-        _section("Checks of the variants", variants.check_table(family, now))
-    _section("Pod sets", sections.pod_sets(plain))
-    _section("Checks", check_rows.check_table(workload, now))
+        output.section("Variants, best first", variants.variant_table(family, now))
+        output.section("Checks of the variants", variants.check_table(family, now))
+    output.section("Pod sets", sections.pod_sets(plain))
+    output.section("Checks", check_rows.check_table(workload, now))
     for record in asked:
         capacity_requests.show(record, now, silent)
-    _section("Conditions", sections.conditions(plain, now))
+    output.section("Conditions", sections.conditions(plain, now))
     if events:
         output.say("\nLast events")
         for event in events:
@@ -151,7 +151,7 @@ def _show_workload(
 
 def _show_request(record: Record, now: datetime, silent: Collection[str]) -> None:
     meta = record.metadata
-    _facts(
+    output.facts(
         [
             ("Name", meta.name),
             ("Namespace", meta.namespace),
@@ -159,8 +159,8 @@ def _show_request(record: Record, now: datetime, silent: Collection[str]) -> Non
             *capacity_requests.facts_of(record, now, silent),
         ]
     )
-    _section("Asked for", capacity_requests.pod_set_table(record))
-    _section("Conditions", sections.conditions(output.plain_of(record), now))
+    output.section("Asked for", capacity_requests.pod_set_table(record))
+    output.section("Conditions", sections.conditions(output.plain_of(record), now))
     capacity_requests.show_notes(record)
 
 
@@ -195,8 +195,8 @@ async def _show_cohort(bus: Link, name: str) -> None:
         if not tree:
             raise
         facts = [("Name", name), ("Object", "none: other objects name it"), ("Kind", "Cohort")]
-        _facts([*facts, *sections.facts_of(tree, name)])
-        _section("Tree", sections.tree_table(tree, name))
+        output.facts([*facts, *sections.facts_of(tree, name)])
+        output.section("Tree", sections.tree_table(tree, name))
         return
     if not tree:
         output.warn("no live counters: the scheduler does not answer, or does not know it yet")
@@ -214,7 +214,7 @@ def _show_object(
     namespace = found.namespace if kind.namespaced else ""
     counted = counters.get((namespace, found.name))
     created = found.created()
-    _facts(
+    output.facts(
         [
             ("Name", found.name),
             ("Namespace", found.namespace),
@@ -228,15 +228,15 @@ def _show_object(
             ("Wrong", pools.wrong(found) if kind is kinds.MACHINE_POOL else ""),
         ]
     )
-    _section("Tree", sections.tree_table(tree, found.name))
+    output.section("Tree", sections.tree_table(tree, found.name))
     if kind is kinds.CLUSTER_QUEUE:
         _show_policy(plain)
     if kind is kinds.MACHINE_POOL:
-        _section("Machines", pools.kind_table(found))
-        _section("Booked by", pools.booking_table(found, now))
+        output.section("Machines", pools.kind_table(found))
+        output.section("Booked by", pools.booking_table(found, now))
     if counted is not None and counted.usage:
-        _section("Usage", sections.usage(counted))
-    _section("Conditions", sections.conditions(plain, now))
+        output.section("Usage", sections.usage(counted))
+    output.section("Conditions", sections.conditions(plain, now))
     rest = {
         key: value
         for key, value in plain.items()
@@ -273,17 +273,3 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
         yield "Usage", sections.usage_of(counted.used)
     elif counted.by_usage:
         yield "Order", "the LocalQueue with the least usage first, then by priority and age"
-
-
-def _facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Prints ``Title:  value`` lines; empty values are left out."""
-    shown = [(title, value) for title, value in pairs if value]
-    width = max(len(title) for title, _ in shown) + 1
-    for title, value in shown:
-        output.fact(f"{title}:".ljust(width), output.clean(value))
-
-
-def _section(title: str, table: Table) -> None:
-    if table.rows:
-        output.say(f"\n{title}")
-        output.show_table(table, indent=2)

@@ -22,6 +22,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
+from admittance.cli.support.output import sentence
 from admittance.cli.support.times import stamp
 from admittance.events import codec
 from admittance.events.names import token
@@ -204,7 +205,7 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], requests: OpenRe
 def _show_rich(line: EventLine, *, numbered: bool) -> None:
     from rich.text import Text
 
-    why = ": ".join(part for part in (line.reason, line.message) if part)
+    why = sentence(line.reason, line.message)
     output.console().print(
         Text.assemble(
             (f"{line.sequence:>8}  " if numbered else "", "dim"),
@@ -217,17 +218,9 @@ def _show_rich(line: EventLine, *, numbered: bool) -> None:
 
 
 _COLOURS: Final = {
-    "admitted": output.GOOD,
     "quota reserved": output.BUSY,
-    "started": output.GOOD,
-    "pods ready": output.GOOD,
-    "finished": output.GOOD,
+    **dict.fromkeys(("admitted", "started", "pods ready", "finished"), output.GOOD),
     "capacity there": output.GOOD,
-    "evicted": output.WAITS,
-    "preempted": output.WAITS,
-    "pending": output.WAITS,
-    "capacity revoked": output.BAD,
-    "rejected": output.BAD,
-    REFUSED: output.BAD,
-    "dead letter": output.BAD,
+    **dict.fromkeys(("evicted", "preempted", "pending"), output.WAITS),
+    **dict.fromkeys(("capacity revoked", "rejected", REFUSED, "dead letter"), output.BAD),
 }

@@ -18,7 +18,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import NOTHING, Table, columns_of
+from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
 from admittance.cli.support.times import age, span, stamp
 from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Room
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
@@ -54,16 +54,12 @@ async def explain(call: Call, name: str) -> None:
     if waits:
         value["capacityAwaitedOf"] = waits
     value["phase"] = reply.phase or str(phase(workload, now))
-    match call.output:
-        case Output.JSON:
-            output.show_json(value)
-        case Output.YAML:
-            output.show_yaml(value)
-        case _:
-            if call.output is Output.WIDE:
-                output.cut_nothing()
-            _show(found, reply, value["phase"], family)
-            _list("Waits for capacity", waits)
+    if output.show_value(value, call.output):
+        return
+    if call.output is Output.WIDE:
+        output.cut_nothing()
+    _show(found, reply, value["phase"], family)
+    _list("Waits for capacity", waits)
 
 
 async def _capacity(
@@ -147,7 +143,7 @@ def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
         from admittance.cli.show import variants
 
-        _table("Variants", variants.variant_table(family, now))
+        output.section("Variants", variants.variant_table(family, now))
     for number, verdict in enumerate(reply.variants, 1):
         _show_variant(number, verdict, members.get(verdict.name), now)
 
@@ -174,7 +170,7 @@ def _details(
 ) -> None:
     """Prints flavors, victims, checks, quota holders, and what would unblock the workload.
     ``workload``: None if it is not in the bucket yet. ``variants``: of a parent."""
-    table, listed = partial(_table, indent=indent), partial(_list, indent=indent)
+    table, listed = partial(output.section, indent=indent), partial(_list, indent=indent)
     table("Flavors", flavor_table(reply.flavors))
     if reply.preempted_by is not None:
         listed("Preempted", tuple(preempted(reply.preempted_by, now)))
@@ -191,12 +187,6 @@ def _details(
     else:
         listed("Quota is held by", reply.holders)
     listed("Unblocked by", reply.unblocked_by)
-
-
-def _table(title: str, table: Table, *, indent: int = 0) -> None:
-    if table.rows:
-        output.say(f"\n{' ' * indent}{title}")
-        output.show_table(table, indent=indent + 2)
 
 
 def _list(title: str, lines: tuple[str, ...], *, indent: int = 0) -> None:
@@ -239,7 +229,7 @@ def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
 
 def reason_text(phase: str, reason: str, message: str) -> str:
     """``reason: message``, without a reason that only repeats the phase."""
-    return ": ".join(part for part in (reason if reason != phase else "", message) if part)
+    return sentence(reason if reason != phase else "", message)
 
 
 def variant(one: VariantVerdict) -> str:
@@ -311,7 +301,7 @@ def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
     )
     rows: list[tuple[str, ...]] = []
     for one in verdicts:
-        why = ": ".join(part for part in (one.reason, _message(one)) if part) or NOTHING
+        why = sentence(one.reason, _message(one)) or NOTHING
         fits = "yes" if one.fits else "no"
         flavor = one.flavor or NOTHING
         if not one.rooms:

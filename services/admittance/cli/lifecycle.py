@@ -12,6 +12,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
+from admittance.cli.support.output import sentence
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
@@ -40,7 +41,7 @@ async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
 
 def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
     """Returns reply. Raises AnswerIsNo if the fact was refused."""
-    why = ": ".join(part for part in (reply.reason, reply.message) if part)
+    why = sentence(reply.reason, reply.message)
     if reply.error:
         raise AnswerIsNo(f"workload {fact.namespace}/{fact.name}: {reply.error}")
     if reply.outcome in NO:

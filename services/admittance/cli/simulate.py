@@ -15,7 +15,7 @@ from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import NOTHING, Table, columns_of
+from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
 from admittance.events.requests import Applied, Delete
 from admittance.events.shapes import Admission
 from admittance.events.whatif import (
@@ -67,13 +67,8 @@ async def simulate(
         _complain(one)
     for warning in reply.warnings:
         output.warn(warning)
-    match call.output:
-        case Output.JSON:
-            output.show_json(shown(reply))
-        case Output.YAML:
-            output.show_yaml(shown(reply))
-        case _:
-            show(reply, wide=call.output is Output.WIDE)
+    if not output.show_value(shown(reply), call.output):
+        show(reply, wide=call.output is Output.WIDE)
     return int(any(one.outcome == "refused" for one in reply.results))
 
 
@@ -252,7 +247,7 @@ def waiting(rows: Sequence[WouldWait]) -> Table:
                 one.local_queue or NOTHING,
                 one.cluster_queue or NOTHING,
                 str(one.position) if one.position else NOTHING,
-                ": ".join(part for part in (one.reason, one.message) if part),
+                sentence(one.reason, one.message),
                 standing_text(one.otherwise, gone="is not there"),
                 str(one.priority),
             )

@@ -9,15 +9,8 @@ from admittance.cli.support.options import Call, NamespaceOption, NatsOption, Ou
 from admittance.cli.support.services import SERVICES
 
 PHASES: Final = (
-    "Pending",
-    "Backoff",
-    "QuotaReserved",
-    "Admitted",
-    "Running",
-    "Evicting",
-    "Deactivated",
-    "Rejected",
-    "Finished",
+    *("Pending", "Backoff", "QuotaReserved", "Admitted", "Running", "Evicting"),
+    *("Deactivated", "Rejected", "Finished"),
 )
 ENDS: Final = ("Succeeded", "Failed")
 """Results of a finished workload; `wait` takes them besides phases."""

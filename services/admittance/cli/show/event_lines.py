@@ -13,6 +13,7 @@ from admittance.api.units import render
 from admittance.cli.show import variants
 from admittance.cli.show.objects import field
 from admittance.cli.show.tables import admission_text
+from admittance.cli.support.output import sentence
 from admittance.cli.support.times import span, stamp
 from admittance.events import codec, facts, provisioning
 from admittance.events.base import Fact
@@ -116,7 +117,7 @@ class EventLine(NamedTuple):
 
     def line(self, *, numbered: bool = False) -> str:
         """``time  what  subject  reason: message``; numbered: the log sequence comes first."""
-        why = ": ".join(part for part in (self.reason, self.message) if part)
+        why = sentence(self.reason, self.message)
         number = f"{self.sequence:>8}  " if numbered else ""
         return f"{number}{stamp(self.time)}  {self.what:<16}  {self.subject}  {why}".rstrip()
 

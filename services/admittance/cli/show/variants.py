@@ -10,7 +10,7 @@ from admittance.api.workload import FAMILY_GATE
 from admittance.cli.show import check_rows, tables
 from admittance.cli.show.families import Family, Member, is_parent, is_variant
 from admittance.cli.show.tables import admission_text
-from admittance.cli.support.output import NOTHING, Column, Table, columns_of
+from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
 from admittance.cli.support.times import age, span, stamp
 from admittance.family.policy import (
     ActivityReason,
@@ -122,7 +122,7 @@ def variant_table(family: Family, now: datetime) -> Table:
                 gate_text(workload, now),
                 activity_text(family, one, wishes.get(one.found.name), now),
                 one.found.name,
-                ": ".join(part for part in (reason, message) if part) or NOTHING,
+                sentence(reason, message) or NOTHING,
             )
         )
     return Table(columns, rows)

@@ -28,32 +28,15 @@ BAD: Final = "red"
 DIM: Final = "dim"
 
 STYLES: Final = {
-    "Running": GOOD,
-    "Admitted": GOOD,
-    "Finished": DIM,
-    "QuotaReserved": BUSY,
-    "Evicting": WAITS,
-    "Pending": WAITS,
-    "Backoff": WAITS,
-    "Deactivated": DIM,
-    "Rejected": BAD,
-    "Ready": GOOD,
-    "Retry": WAITS,
-    "True": GOOD,
-    "False": WAITS,
-    "Failed": BAD,
-    "FailedToStart": BAD,
-    "created": GOOD,
-    "changed": BUSY,
-    "unchanged": DIM,
-    "deleted": WAITS,
-    "yes": GOOD,
-    "no": BAD,
-    "ok": GOOD,
-    "passed": GOOD,
-    "failed": BAD,
-    "not applicable": DIM,
-    "wrong": BAD,
+    word: style
+    for style, words in {
+        GOOD: "Running Admitted Ready True created yes ok passed",
+        BUSY: "QuotaReserved changed",
+        WAITS: "Evicting Pending Backoff Retry False deleted",
+        BAD: "Rejected Failed FailedToStart no failed wrong",
+        DIM: "Finished Deactivated unchanged",
+    }.items()
+    for word in words.split()
 }
 """Words that are coloured when they fill a cell."""
 
@@ -111,6 +94,11 @@ def pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
+def sentence(*parts: str) -> str:
+    """``reason: message``; empty parts are left out."""
+    return ": ".join(filter(None, parts))
+
+
 def is_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout.isatty()
@@ -151,6 +139,21 @@ def fact(title: str, value: str) -> None:
         console().print(Text.assemble((f"{title} ", "bold"), (value, STYLES.get(value, ""))))
     else:
         say(f"{title} {value}")
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> None:
+    """Prints ``Title:  value`` lines; empty values are left out."""
+    shown = [(title, value) for title, value in pairs if value]
+    width = max(len(title) for title, _ in shown) + 1
+    for title, value in shown:
+        fact(f"{title}:".ljust(width), clean(value))
+
+
+def section(title: str, table: Table, *, indent: int = 0) -> None:
+    """Prints a table under its title; nothing if it is empty."""
+    if table.rows:
+        say(f"\n{' ' * indent}{title}")
+        show_table(table, indent=indent + 2)
 
 
 def outcome(subject: str, word: str) -> None:
