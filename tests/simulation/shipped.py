@@ -51,8 +51,8 @@ SPARED: Final = 3
 """In every third seed the server has faults, too."""
 UNHELPED: Final = 5
 """In every fifth seed one check controller is written with the helper that ships."""
-LOUD: Final = 4
-"""Every fourth seed has real heartbeats."""
+LOUD: Final = 8
+"""Every eighth seed has real heartbeats."""
 URL: Final = "nats://127.0.0.1:4222"
 HEARTBEAT_SECONDS: Final = 15.0
 """Between heartbeats of pull requests, which cost more than all else in an idle system."""
