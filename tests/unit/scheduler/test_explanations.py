@@ -299,7 +299,7 @@ def outranked(story: Story) -> None:
         ),
         pytest.param(
             borrowing_limit,
-            "2 more free cpu in flavor default of ClusterQueue cq, whose borrowingLimit is 1 "
+            "2 more free cpu in flavor default of ClusterQueue cq with borrowingLimit 1 "
             "(held by ns/mine)",
             id="the borrowing limit of its queue",
         ),

@@ -158,7 +158,7 @@ def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence
     kind = "cohort" if node.is_cohort else "ClusterQueue"
     text = f"{missing} more free {resource} in flavor {flavor} of {kind} {node.name}"
     if limited:
-        text += f", whose borrowingLimit is {render(resource, node.cells[cell.fr].borrow or 0)}"
+        text += f" with borrowingLimit {render(resource, node.cells[cell.fr].borrow or 0)}"
     below = [
         f"{one.namespace}/{one.name}"
         for one in held_by
