@@ -215,7 +215,7 @@ def after_stop(family: FamilyTransition) -> None:
             return
     if kind == REJECTION and not reactivated and head(parent).active:
         family.keep(with_status(family.existing_parent(), admitted_variant="", migrating_to=""))
-        _drop_promises(family)
+        drop_promises(family)
         return
     reset(family, forgive=reactivated or kind in FROM_OUTSIDE, waits=name)
 
@@ -252,9 +252,11 @@ def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
     family.keep(with_condition(variant, Type.REQUEUED, True, reason, message, now=family.now))
 
 
-def _drop_promises(family: FamilyTransition) -> None:
+def drop_promises(family: FamilyTransition, successor: str = "") -> None:
+    """Ends all promises but that of an active ``successor``."""
     for one in list(family.variants.values()):
-        if one.status.promised is not None:
+        keeps = one.metadata.name == successor and head(one).active
+        if one.status.promised is not None and not keeps:
             family.keep(with_status(one, promised=None))
 
 

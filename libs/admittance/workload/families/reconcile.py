@@ -28,7 +28,13 @@ from admittance.workload.families.member_transitions import (
     switched,
     variant_transition,
 )
-from admittance.workload.families.migration import OF_PARENT, admit_parent, after_stop, reset
+from admittance.workload.families.migration import (
+    OF_PARENT,
+    admit_parent,
+    after_stop,
+    drop_promises,
+    reset,
+)
 from admittance.workload.families.parent_status import EACH_MAX, update_parent_status
 from admittance.workload.families.roles import (
     became_parent,
@@ -71,7 +77,9 @@ def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
         family.put(family.parent_name, became_regular(family.existing_parent(), family.context))
         _delete_variants(family)
         return
-    _drop_promises(family)
+    drop_promises(
+        family, family.existing_parent().status.migrating_to if family.is_stopping() else ""
+    )
     _copy_priority(family)
     _apply_policy(family)
     if _reject_parent(family):
@@ -157,15 +165,6 @@ def _evict_parent_without_variant(family: FamilyTransition) -> None:
         parent = with_status(parent, preempted_by=variant.status.preempted_by)
     change = evict(parent, reason, message, family.parent_context, cause=cause)
     family.put(family.parent_name, change)
-
-
-def _drop_promises(family: FamilyTransition) -> None:
-    successor = family.existing_parent().status.migrating_to if family.is_stopping() else ""
-    for one in list(family.variants.values()):
-        if one.status.promised is None:
-            continue
-        if one.metadata.name != successor or not head(one).active:
-            family.keep(with_status(one, promised=None))
 
 
 def _copy_priority(family: FamilyTransition) -> None:

@@ -49,198 +49,7 @@ from admittance.workload.transition_context import TransitionContext
 INT32: Final = range(-(2**31), 2**31)
 
 
-def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T30: the workload is not queued until it is released. Refused if it holds quota."""
-    if holds_quota(workload):
-        return refused(workload, "HoldsQuota", "it holds quota already: stop it instead")
-    if is_held(workload):
-        return ignored(workload, "Repeated", "it is on hold")
-    message = "The workload is on hold"
-    return applied(
-        with_condition(workload, Type.QUOTA_RESERVED, False, "OnHold", message, now=context.now),
-        OutboxEntry(what="pending", reason="OnHold", message=message),
-    )
-
-
-def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T30: ends the hold, and removes the admission gates of the workload's annotation."""
-    if not is_held(workload) and not gated_by(workload):
-        return ignored(workload, "NotHeld", "it is not on hold")
-    notes = {k: v for k, v in workload.metadata.annotations.items() if k != GATED_BY}
-    free = replace(workload, metadata=replace(workload.metadata, annotations=notes))
-    reason, message = pending_reason(free, context) or ("PendingEvaluation", wait_message(free))
-    free = with_condition(free, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    return applied(free, OutboxEntry(what="requeued", reason="Released"))
-
-
-def reprioritize(
-    workload: StoredWorkload, fact: facts.Reprioritized, _: TransitionContext
-) -> Change:
-    """T29: the workload moves in its queue. That alone evicts no workload."""
-    if fact.priority not in INT32:
-        return refused(workload, "BadPriority", f"{fact.priority} is not a 32-bit number")
-    if (head(workload).priority or 0) == fact.priority:
-        return ignored(workload, "Repeated", "it has that priority")
-    return applied(with_spec(workload, priority=fact.priority))
-
-
-def remove(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T27: deletes the workload, once its job has stopped."""
-    if not holds_quota(workload) or is_true(workload, Type.FINISHED):
-        return Change(None)
-    if workload.metadata.deletion_timestamp is not None:
-        return ignored(workload, "Repeated", "it is being deleted")
-    if not is_true(workload, Type.ADMITTED):
-        return Change(None, withdrawals(workload, "Deleted"))
-    marked = replace(
-        workload, metadata=replace(workload.metadata, deletion_timestamp=context.logged_at)
-    )
-    if is_stopping(marked):
-        return applied(marked)
-    return evict(marked, "Deleted", "The workload is deleted", context)
-
-
-def pods_ready(
-    workload: StoredWorkload, fact: facts.PodsReady, context: TransitionContext
-) -> Change:
-    """T25: all pods are ready."""
-    if fact.revision != workload.status.admitted_revision:
-        return ignored(workload, "Stale", f"of the admission {fact.revision}")
-    before = find(workload, Type.PODS_READY)
-    if before is not None and before.status == "True":
-        return ignored(workload, "Repeated")
-    reason = "Started" if before is None or before.reason == "WaitForStart" else "Recovered"
-    ready = with_condition(
-        workload, Type.PODS_READY, True, reason, "All pods are ready", now=context.now
-    )
-    state = workload.status.requeue_state
-    if state is not None and state.requeue_at is None:
-        state = None  # A later failure is another one: its count starts at 0.
-    return applied(with_status(ready, requeue_state=state))
-
-
-def pods_not_ready(
-    workload: StoredWorkload, fact: facts.PodsNotReady, context: TransitionContext
-) -> Change:
-    """T25: a pod lost its readiness."""
-    if fact.revision != workload.status.admitted_revision:
-        return ignored(workload, "Stale", f"of the admission {fact.revision}")
-    before = find(workload, Type.PODS_READY)
-    if before is None or before.status != "True":
-        return ignored(workload, "Repeated")
-    reason = "WaitForRecovery"
-    return applied(
-        with_condition(workload, Type.PODS_READY, False, reason, fact.message, now=context.now)
-    )
-
-
-def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionContext) -> Change:
-    """T26: the end; the quota is free at once. A user (revision 0) can also finish a workload
-    without a job; a running job is stopped."""
-    if fact.revision and not _is_result(workload, fact.revision):
-        return ignored(workload, "Stale", f"of the admission {fact.revision}")
-    reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
-    message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
-    done = with_condition(workload, Type.FINISHED, True, reason, message, now=context.now)
-    done = with_status(done, exit_code=fact.exit_code)
-    says: tuple[OutboxEntry, ...] = ()
-    if fact.revision == 0 and is_true(workload, Type.ADMITTED) and not is_stopping(workload):
-        says = (OutboxEntry(what="evicted", reason="Finished", message=message),)
-    if workload.metadata.deletion_timestamp is not None:
-        return Change(None)
-    return applied(done, *says, *withdrawals(workload, "Finished"))
-
-
-def _is_result(workload: StoredWorkload, revision: int) -> bool:
-    """Whether the result of the admission at ``revision`` counts: it is the present admission, or
-    the last one, which was released before its result arrived, and no later one exists."""
-    status = workload.status
-    if is_true(workload, Type.ADMITTED):
-        return revision == status.admitted_revision
-    return revision == status.released_revision
-
-
-def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -> Change:
-    """Changes nothing: the log has the fact, and the object changes when the pods are ready."""
-    return ignored(workload, "Noted")
-
-
-def deactivate(
-    workload: StoredWorkload,
-    reason: str,
-    message: str,
-    context: TransitionContext,
-    *,
-    cause: str = "",
-) -> Change:
-    """Deactivates the workload in one write, so that DeactivationTarget, which Kueue writes in
-    between, never appears.
-
-    An earlier eviction keeps its reason, unless it was a deactivation too.
-    """
-    off = with_spec(workload, active=False)
-    off = with_status(off, conditions=without(off.status.conditions, Type.DEACTIVATION_TARGET))
-    # A deactivated workload has no wait, count or time: the values of the eviction are overwritten
-    # below.
-    evicted = find(workload, Type.EVICTED)
-    keeps = (
-        reason == DEACTIVATED
-        and evicted is not None
-        and evicted.status == "True"
-        and not evicted.reason.startswith(DEACTIVATED)
-    )
-    conditions = off.status.conditions
-    if is_reserved(workload) and not is_stopping(workload):
-        change = evict(off, reason, message, context, cause=cause)
-    else:
-        if not keeps:
-            conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
-        if is_stopping(workload):
-            conditions = without(conditions, Type.REQUEUED)
-            change = applied(with_status(off, conditions=conditions))
-        else:
-            conditions = put(
-                conditions, Type.QUOTA_RESERVED, False, DEACTIVATED, message, now=context.now
-            )
-            conditions = put(conditions, Type.REQUEUED, False, reason, message, now=context.now)
-            change = applied(
-                with_status(off, conditions=conditions),
-                OutboxEntry(what="pending", reason=DEACTIVATED, message=message),
-            )
-    assert change.workload is not None, "nothing was deleted"
-    fresh = fresh_rows(workload, context, forget=True)
-    return change._replace(
-        workload=with_status(
-            change.workload,
-            **fresh,
-            requeue_state=None,
-            accumulated_past_execution_time_seconds=None,
-            preemption_gates=closed_gates(change.workload.status.preemption_gates, context),
-        )
-    )
-
-
-def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T16: a user deactivates the workload."""
-    if not head(workload).active:
-        return ignored(workload, "Repeated", "it is not active")
-    return deactivate(workload, DEACTIVATED, "The workload is deactivated", context)
-
-
-def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T22: a user activates the workload, as if it were new. If its job still stops, the release
-    completes the activation."""
-    if head(workload).active:
-        return ignored(workload, "Repeated", "it is active")
-    on = with_spec(workload, active=True)
-    conditions = put(on.status.conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
-    if not holds_quota(on):
-        reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
-        conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    # A new cycle begins, so that a verdict from before the deactivation is stale.
-    fresh = fresh_rows(on, context, forget=True)
-    on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
-    return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
+# Submission. -----------------------------------------------------------------------------------
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
@@ -328,3 +137,206 @@ def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
     if fact.uid or (known and known == fact.message_id):
         return ignored(workload, REPEATED, "the same submission made the workload")
     return ignored(workload, "Unchanged", "the workload exists and is the same")
+
+
+# Deactivation (T16; also the last step of T11, T14, T15) and activation (T22). ------
+
+
+def deactivate(
+    workload: StoredWorkload,
+    reason: str,
+    message: str,
+    context: TransitionContext,
+    *,
+    cause: str = "",
+) -> Change:
+    """Deactivates the workload in one write, so that DeactivationTarget, which Kueue writes in
+    between, never appears.
+
+    An earlier eviction keeps its reason, unless it was a deactivation too.
+    """
+    off = with_spec(workload, active=False)
+    off = with_status(off, conditions=without(off.status.conditions, Type.DEACTIVATION_TARGET))
+    # A deactivated workload has no wait, count or time: the values of the eviction are overwritten
+    # below.
+    evicted = find(workload, Type.EVICTED)
+    keeps = (
+        reason == DEACTIVATED
+        and evicted is not None
+        and evicted.status == "True"
+        and not evicted.reason.startswith(DEACTIVATED)
+    )
+    conditions = off.status.conditions
+    if is_reserved(workload) and not is_stopping(workload):
+        change = evict(off, reason, message, context, cause=cause)
+    else:
+        if not keeps:
+            conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
+        if is_stopping(workload):
+            conditions = without(conditions, Type.REQUEUED)
+            change = applied(with_status(off, conditions=conditions))
+        else:
+            conditions = put(
+                conditions, Type.QUOTA_RESERVED, False, DEACTIVATED, message, now=context.now
+            )
+            conditions = put(conditions, Type.REQUEUED, False, reason, message, now=context.now)
+            change = applied(
+                with_status(off, conditions=conditions),
+                OutboxEntry(what="pending", reason=DEACTIVATED, message=message),
+            )
+    assert change.workload is not None, "nothing was deleted"
+    fresh = fresh_rows(workload, context, forget=True)
+    return change._replace(
+        workload=with_status(
+            change.workload,
+            **fresh,
+            requeue_state=None,
+            accumulated_past_execution_time_seconds=None,
+            preemption_gates=closed_gates(change.workload.status.preemption_gates, context),
+        )
+    )
+
+
+def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+    """T16: a user deactivates the workload."""
+    if not head(workload).active:
+        return ignored(workload, "Repeated", "it is not active")
+    return deactivate(workload, DEACTIVATED, "The workload is deactivated", context)
+
+
+def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+    """T22: a user activates the workload, as if it were new. If its job still stops, the release
+    completes the activation."""
+    if head(workload).active:
+        return ignored(workload, "Repeated", "it is active")
+    on = with_spec(workload, active=True)
+    conditions = put(on.status.conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
+    if not holds_quota(on):
+        reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
+        conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
+    # A new cycle begins, so that a verdict from before the deactivation is stale.
+    fresh = fresh_rows(on, context, forget=True)
+    on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
+    return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
+
+
+# Other requests of users. ----------------------------------------------------------------------
+
+
+def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+    """T30: the workload is not queued until it is released. Refused if it holds quota."""
+    if holds_quota(workload):
+        return refused(workload, "HoldsQuota", "it holds quota already: stop it instead")
+    if is_held(workload):
+        return ignored(workload, "Repeated", "it is on hold")
+    message = "The workload is on hold"
+    return applied(
+        with_condition(workload, Type.QUOTA_RESERVED, False, "OnHold", message, now=context.now),
+        OutboxEntry(what="pending", reason="OnHold", message=message),
+    )
+
+
+def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+    """T30: ends the hold, and removes the admission gates of the workload's annotation."""
+    if not is_held(workload) and not gated_by(workload):
+        return ignored(workload, "NotHeld", "it is not on hold")
+    notes = {k: v for k, v in workload.metadata.annotations.items() if k != GATED_BY}
+    free = replace(workload, metadata=replace(workload.metadata, annotations=notes))
+    reason, message = pending_reason(free, context) or ("PendingEvaluation", wait_message(free))
+    free = with_condition(free, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
+    return applied(free, OutboxEntry(what="requeued", reason="Released"))
+
+
+def reprioritize(
+    workload: StoredWorkload, fact: facts.Reprioritized, _: TransitionContext
+) -> Change:
+    """T29: the workload moves in its queue. That alone evicts no workload."""
+    if fact.priority not in INT32:
+        return refused(workload, "BadPriority", f"{fact.priority} is not a 32-bit number")
+    if (head(workload).priority or 0) == fact.priority:
+        return ignored(workload, "Repeated", "it has that priority")
+    return applied(with_spec(workload, priority=fact.priority))
+
+
+def remove(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
+    """T27: deletes the workload, once its job has stopped."""
+    if not holds_quota(workload) or is_true(workload, Type.FINISHED):
+        return Change(None)
+    if workload.metadata.deletion_timestamp is not None:
+        return ignored(workload, "Repeated", "it is being deleted")
+    if not is_true(workload, Type.ADMITTED):
+        return Change(None, withdrawals(workload, "Deleted"))
+    marked = replace(
+        workload, metadata=replace(workload.metadata, deletion_timestamp=context.logged_at)
+    )
+    if is_stopping(marked):
+        return applied(marked)
+    return evict(marked, "Deleted", "The workload is deleted", context)
+
+
+# Reports of runners. ---------------------------------------------------------------------------
+
+
+def pods_ready(
+    workload: StoredWorkload, fact: facts.PodsReady, context: TransitionContext
+) -> Change:
+    """T25: all pods are ready."""
+    if fact.revision != workload.status.admitted_revision:
+        return ignored(workload, "Stale", f"of the admission {fact.revision}")
+    before = find(workload, Type.PODS_READY)
+    if before is not None and before.status == "True":
+        return ignored(workload, "Repeated")
+    reason = "Started" if before is None or before.reason == "WaitForStart" else "Recovered"
+    ready = with_condition(
+        workload, Type.PODS_READY, True, reason, "All pods are ready", now=context.now
+    )
+    state = workload.status.requeue_state
+    if state is not None and state.requeue_at is None:
+        state = None  # A later failure is another one: its count starts at 0.
+    return applied(with_status(ready, requeue_state=state))
+
+
+def pods_not_ready(
+    workload: StoredWorkload, fact: facts.PodsNotReady, context: TransitionContext
+) -> Change:
+    """T25: a pod lost its readiness."""
+    if fact.revision != workload.status.admitted_revision:
+        return ignored(workload, "Stale", f"of the admission {fact.revision}")
+    before = find(workload, Type.PODS_READY)
+    if before is None or before.status != "True":
+        return ignored(workload, "Repeated")
+    reason = "WaitForRecovery"
+    return applied(
+        with_condition(workload, Type.PODS_READY, False, reason, fact.message, now=context.now)
+    )
+
+
+def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionContext) -> Change:
+    """T26: the end; the quota is free at once. A user (revision 0) can also finish a workload
+    without a job; a running job is stopped."""
+    if fact.revision and not _is_result(workload, fact.revision):
+        return ignored(workload, "Stale", f"of the admission {fact.revision}")
+    reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
+    message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
+    done = with_condition(workload, Type.FINISHED, True, reason, message, now=context.now)
+    done = with_status(done, exit_code=fact.exit_code)
+    says: tuple[OutboxEntry, ...] = ()
+    if fact.revision == 0 and is_true(workload, Type.ADMITTED) and not is_stopping(workload):
+        says = (OutboxEntry(what="evicted", reason="Finished", message=message),)
+    if workload.metadata.deletion_timestamp is not None:
+        return Change(None)
+    return applied(done, *says, *withdrawals(workload, "Finished"))
+
+
+def _is_result(workload: StoredWorkload, revision: int) -> bool:
+    """Whether the result of the admission at ``revision`` counts: it is the present admission, or
+    the last one, which was released before its result arrived, and no later one exists."""
+    status = workload.status
+    if is_true(workload, Type.ADMITTED):
+        return revision == status.admitted_revision
+    return revision == status.released_revision
+
+
+def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -> Change:
+    """Changes nothing: the log has the fact, and the object changes when the pods are ready."""
+    return ignored(workload, "Noted")
