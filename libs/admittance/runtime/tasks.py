@@ -17,7 +17,7 @@ from admittance.runtime.telemetry.logger import logger
 
 
 @asynccontextmanager
-async def parts() -> AsyncIterator[asyncio.TaskGroup]:
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """Runs a group of tasks until all have ended; if one fails, all end. Raises an AdmittanceError
     of a task alone, not as a group, so that the caller can tell a lost bucket from a bug by type.
     """
@@ -38,7 +38,7 @@ PROCESS_SECONDS: Final = 4.0
 log = logger()
 
 
-async def end(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
+async def cancel_and_wait(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
     """Cancels a task, repeatedly, until it has ended. Raises what the task raised."""
     while not task.done():
         task.cancel()
@@ -55,7 +55,7 @@ def raise_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-async def in_time(
+async def run_with_grace(
     stop: asyncio.Event,
     work: Coroutine[Any, Any, None],
     *,
@@ -93,7 +93,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
     """Cancels a task and waits up to `CANCEL_SECONDS` for its end."""
     with contextlib.suppress(TimeoutError, Exception):
         async with asyncio.timeout(CANCEL_SECONDS):
-            await end(task, again_seconds=0.2)
+            await cancel_and_wait(task, again_seconds=0.2)
 
 
 def process_ends_within(seconds: float = PROCESS_SECONDS) -> None:

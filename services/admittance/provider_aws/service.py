@@ -53,7 +53,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings, number
-from admittance.runtime.tasks import parts
+from admittance.runtime.tasks import task_group
 from admittance.sdk.threads import Threads
 
 SERVICE: Final = "provider-aws"
@@ -126,7 +126,7 @@ class AwsReconciler:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(self._read_statuses(), name="statuses")
             await self._loaded.wait()
             tasks.create_task(self._list_periodically(), name="reservations")

@@ -40,7 +40,7 @@ from admittance.providers.provider import ProviderService
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import parts
+from admittance.runtime.tasks import task_group
 
 log = structlog.get_logger()
 
@@ -86,7 +86,7 @@ class DockerReconciler:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
-        async with parts() as tasks:
+        async with task_group() as tasks:
             for one in self._providers.values():
                 service = ProviderService(one, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=one.name)

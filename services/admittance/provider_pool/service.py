@@ -34,7 +34,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import parts, set_within
+from admittance.runtime.tasks import set_within, task_group
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.bucket_reader import read_manifest
 
@@ -67,7 +67,7 @@ class PoolReconciler:
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts, and Superseded."""
         await self._ledger.restore()
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(self._watch(), name="pools")
             tasks.create_task(self._expire(), name="expiry")
             tasks.create_task(self._serve(tasks), name="classes")

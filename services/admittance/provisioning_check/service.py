@@ -30,7 +30,7 @@ from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_lette
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.tasks import set_before, task_group
 
 SERVICE: Final = "provisioning-check"
 FILTERS: Final = [
@@ -80,7 +80,7 @@ class ProvisioningReconciler:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts, and Superseded."""
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(self._watch.objects(), name="objects")
             tasks.create_task(self._watch.workloads(), name="workloads")
             tasks.create_task(self._perform_steps(), name="acting")

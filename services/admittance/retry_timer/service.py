@@ -26,7 +26,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.timers.core import Timers
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
@@ -72,7 +72,7 @@ class ScheduleReconciler:
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._compare_periodically(), name="comparing")
             tasks.create_task(self._perform_orders(), name="ordering")

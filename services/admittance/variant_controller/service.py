@@ -30,7 +30,7 @@ from admittance.runtime.bus.messages import deployment_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, passes
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import parts, set_before
+from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauge, serve_metrics
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
@@ -75,7 +75,7 @@ class FamilyReconciler:
 
     async def run(self) -> None:
         """Works until cancelled. Raises the exception that ends one of its tasks."""
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._publish_acts(), name="ordering")
 

@@ -24,7 +24,7 @@ from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import parts
+from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.metrics import serve_metrics
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
@@ -154,7 +154,7 @@ class ActiveController:
         following = follow_manifests(bus, controller, durables, self._on_written)
         # When one part fails, all end: without the follower, decisions would be judged by old
         # manifests.
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(following, name="manifests")
             tasks.create_task(heartbeats.run(), name="heartbeats")
             tasks.create_task(deletions.run(), name="deletions")

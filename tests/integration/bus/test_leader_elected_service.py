@@ -13,7 +13,7 @@ from admittance.runtime.errors import Superseded, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import end
+from admittance.runtime.tasks import cancel_and_wait
 
 from processes import eventually, health
 from servers import until, within
@@ -161,5 +161,5 @@ async def test_failing_heartbeats_are_logged_once(
         running = asyncio.create_task(elector.run())
         await until(lambda: attempts > 5)
     with suppress(asyncio.CancelledError):
-        await end(running)
+        await cancel_and_wait(running)
     assert [line["event"] for line in lines].count("heartbeat_failed") == 1

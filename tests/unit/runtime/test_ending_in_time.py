@@ -37,7 +37,7 @@ async def test_work_that_ends_in_order_is_not_cancelled(asked: asyncio.Event) ->
         await asyncio.sleep(0)
         steps.append("said goodbye")
 
-    await tasks.in_time(asked, work())
+    await tasks.run_with_grace(asked, work())
     assert steps == ["said goodbye"]
 
 
@@ -50,7 +50,7 @@ async def test_work_that_does_not_end_in_order_is_cancelled(asked: asyncio.Event
         finally:
             steps.append("cancelled")
 
-    await within(tasks.in_time(asked, work(), grace_seconds=0.01))
+    await within(tasks.run_with_grace(asked, work(), grace_seconds=0.01))
     assert steps == ["cancelled"]
 
 
@@ -67,7 +67,7 @@ async def test_work_that_loses_every_cancellation_is_abandoned(
             except asyncio.CancelledError:
                 continue
 
-    await within(tasks.in_time(asked, work(), grace_seconds=0.01))
+    await within(tasks.run_with_grace(asked, work(), grace_seconds=0.01))
     free.set()
 
 
@@ -75,7 +75,7 @@ async def test_an_unavailable_bus_at_the_end_is_not_a_failure(asked: asyncio.Eve
     async def work() -> None:
         raise Unavailable("no connection to the bus")
 
-    await tasks.in_time(asked, work())
+    await tasks.run_with_grace(asked, work())
 
 
 async def test_a_bug_at_the_end_is_raised(asked: asyncio.Event) -> None:
@@ -83,7 +83,7 @@ async def test_a_bug_at_the_end_is_raised(asked: asyncio.Event) -> None:
         raise LookupError("a bug")
 
     with pytest.raises(LookupError):
-        await tasks.in_time(asked, work())
+        await tasks.run_with_grace(asked, work())
 
 
 async def test_an_error_before_the_end_is_raised(stop: asyncio.Event) -> None:
@@ -91,7 +91,7 @@ async def test_an_error_before_the_end_is_raised(stop: asyncio.Event) -> None:
         raise Unavailable("no connection to the bus")
 
     with pytest.raises(Unavailable):
-        await tasks.in_time(stop, work())
+        await tasks.run_with_grace(stop, work())
 
 
 class Answers:

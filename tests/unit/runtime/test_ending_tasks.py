@@ -1,4 +1,4 @@
-"""`tasks.end` ends a task, even if it loses a cancellation."""
+"""`cancel_and_wait` ends a task, even if it loses a cancellation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from admittance.runtime.tasks import end
+from admittance.runtime.tasks import cancel_and_wait
 
 
 async def test_a_task_that_loses_the_first_cancellation_ends_all_the_same() -> None:
@@ -21,7 +21,7 @@ async def test_a_task_that_loses_the_first_cancellation_ends_all_the_same() -> N
 
     task = asyncio.create_task(careless())
     await asyncio.sleep(0)
-    await asyncio.wait_for(end(task, again_seconds=0.01), 5)
+    await asyncio.wait_for(cancel_and_wait(task, again_seconds=0.01), 5)
     assert lost.is_set()
     assert task.cancelled()
 
@@ -33,4 +33,4 @@ async def test_an_exception_of_a_cancelled_task_is_raised() -> None:
     task = asyncio.create_task(broken())
     await asyncio.sleep(0)
     with pytest.raises(ValueError, match="why"):
-        await end(task)
+        await cancel_and_wait(task)

@@ -16,7 +16,7 @@ from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process import health
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import Backoff, end, first_of
+from admittance.runtime.tasks import Backoff, cancel_and_wait, first_of
 
 log = structlog.get_logger()
 
@@ -123,8 +123,8 @@ class LeaderElectedService(Generic[W]):
                 task.cancel()
             # One cancellation can be lost while the first heartbeat is on its way.
             with suppress(Exception):
-                await end(watch)
-            await end(stopping)
+                await cancel_and_wait(watch)
+            await cancel_and_wait(stopping)
             await elector.resign()
 
     async def _work(
@@ -144,7 +144,7 @@ class LeaderElectedService(Generic[W]):
         finally:
             # One cancellation can be lost while the client of the bus flushes.
             with suppress(Exception):
-                await end(working)
+                await cancel_and_wait(working)
             await work.close()
         if ended:
             try:

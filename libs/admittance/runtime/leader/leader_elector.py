@@ -23,7 +23,7 @@ from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.runtime.tasks import parts, set_within
+from admittance.runtime.tasks import set_within, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 
 ANSWER_SECONDS: Final = 1.0
@@ -162,7 +162,7 @@ class LeaderElector:
         try:
             await self._write_heartbeat()
             subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
-            async with parts() as tasks:
+            async with task_group() as tasks:
                 tasks.create_task(self._beat())
                 tasks.create_task(self._watch())
                 tasks.create_task(self._follow_epochs(subscription))

@@ -185,7 +185,7 @@ def task_of(
         connected = True
         stop = asyncio.Event()
         working = asyncio.create_task(
-            tasks.in_time(
+            tasks.run_with_grace(
                 stop,
                 _work(bus, settings, run, stop, more),
                 grace_seconds=grace_of(settings.service),
@@ -205,7 +205,10 @@ def task_of(
         finally:
             working.cancel()
             await asyncio.gather(
-                tasks.end(waiting), working, tasks.end(health_file_writer), return_exceptions=True
+                tasks.cancel_and_wait(waiting),
+                working,
+                tasks.cancel_and_wait(health_file_writer),
+                return_exceptions=True,
             )
             closing = asyncio.create_task(bus.close())
             await asyncio.wait([closing], timeout=CLOSE_SECONDS)

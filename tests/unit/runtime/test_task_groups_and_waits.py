@@ -10,7 +10,7 @@ import pytest
 
 from admittance.runtime import clock
 from admittance.runtime.errors import Superseded
-from admittance.runtime.tasks import parts, set_before, set_within
+from admittance.runtime.tasks import set_before, set_within, task_group
 
 ROOT = Path(__file__).parents[3]
 WAIT_ONCE = {
@@ -36,7 +36,7 @@ async def test_the_failure_of_one_task_ends_the_group_and_is_raised() -> None:
         raise Superseded
 
     with pytest.raises(Superseded):
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(works())
             tasks.create_task(fails())
             await asyncio.sleep(3600)
@@ -48,7 +48,7 @@ async def test_a_bug_in_a_task_is_raised_as_a_group() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ExceptionGroup):
-        async with parts() as tasks:
+        async with task_group() as tasks:
             tasks.create_task(broken())
 
 
