@@ -584,7 +584,7 @@ def test_an_answer_that_is_said_twice_counts_once() -> None:
     life.provider(Accepted, seq=1)
     life.provisioned(seq=2)
     told = len(life.told)
-    assert "not above" in life.provisioned(seq=2)
+    assert "not higher than 2" in life.provisioned(seq=2)
     assert life.provisioned(seq=3) == "repeated answer"
     assert len(life.told) == told
     assert (life.phase("w"), life.starts("w")) == ("Admitted", 1)
@@ -629,7 +629,7 @@ def test_a_provider_that_died_between_booking_and_answering_is_asked_by_the_same
 
 
 @scenario("E14")
-def test_what_was_written_and_not_asked_is_asked_by_whoever_takes_over() -> None:
+def test_a_stored_request_that_was_not_sent_is_sent_by_the_next_leader() -> None:
     life = a_reserved()
     (asked,) = life.ids()
     life.wanted.clear()
@@ -640,7 +640,7 @@ def test_what_was_written_and_not_asked_is_asked_by_whoever_takes_over() -> None
 
 
 @scenario("E14")
-def test_a_verdict_that_was_lost_on_its_way_is_told_by_whoever_takes_over() -> None:
+def test_a_lost_verdict_is_reported_by_the_next_leader() -> None:
     life = a_reserved()
     asked = life.wanted[0]
     record = life.record("w-capacity-1")
@@ -659,7 +659,7 @@ def test_a_verdict_that_was_lost_on_its_way_is_told_by_whoever_takes_over() -> N
 
 
 @scenario("E14")
-def test_one_that_answers_for_somebody_elses_request_moves_nobody() -> None:
+def test_an_answer_to_a_request_of_another_class_changes_nothing() -> None:
     life = a_reserved()
     assert "was requested from class" in life.provisioned(provisioning_class="another")
     assert "no request" in life.provisioned(id="", name="nobody")

@@ -29,7 +29,9 @@ class BaseStatus(msgspec.Struct, frozen=True):
         if not isinstance(self.message, str):
             raise ValueError(f"the message of {type(self).__name__} is not text: {self.message!r}")
         if len(self.details) > DETAILS_MAX:
-            raise ValueError(f"{len(self.details)} details, {DETAILS_MAX} are allowed")
+            raise ValueError(
+                f"a status has {len(self.details)} details, at most {DETAILS_MAX} are allowed"
+            )
         for key, value in self.details.items():
             if not isinstance(key, str) or not isinstance(value, str) or len(value) > VALUE_MAX:
                 raise ValueError(

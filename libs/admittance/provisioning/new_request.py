@@ -58,7 +58,7 @@ def parameters_error(parameters: Mapping[str, str]) -> str:
     """Why the parameters exceed the limits; "": they do not. `admit apply` checks those of the
     config, but nothing else checks those of annotations."""
     if len(parameters) > PARAMETERS_MAX:
-        return f"{len(parameters)} parameters, {PARAMETERS_MAX} are allowed"
+        return f"the request has {len(parameters)} parameters, at most {PARAMETERS_MAX} are allowed"
     for key, value in parameters.items():
         if not key:
             return f"the annotation {ANNOTATION} does not name a parameter"

@@ -68,8 +68,8 @@ def _unreserved(work: StoredWorkload) -> str:
     if reason:
         return f"the workload was evicted: {reason}"
     if is_under_check(work):
-        return "the workload holds another reservation by now"
-    return "the workload holds no quota any more"
+        return "the workload has a newer reservation"
+    return "the workload has lost its reservation"
 
 
 def is_of_current_cycle(record: Record, work: StoredWorkload) -> bool:

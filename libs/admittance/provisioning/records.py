@@ -110,7 +110,7 @@ def read_record(key: str, value: bytes | None) -> Record:
     except ValueError as error:
         raise Unreadable(f"metadata: {error}") from None
     if key != expected:
-        raise Unreadable(f"the record there names itself {meta.namespace}/{meta.name}")
+        raise Unreadable(f"the record at this key has the name {meta.namespace}/{meta.name}")
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
     check_times("spec.deadline", (found.spec.deadline,))
     check_times("status", (one.last_transition_time for one in found.status.conditions))
@@ -149,7 +149,7 @@ def size_error(record: Record) -> str:
     size = len(msgspec.json.encode(record))
     if size <= REQUEST_MAX:
         return ""
-    return f"the request for its capacity has {size:,} bytes, {REQUEST_MAX:,} are allowed"
+    return f"the request for its capacity has {size:,} bytes, at most {REQUEST_MAX:,} are allowed"
 
 
 def with_note(record: Record, text: str, now: datetime) -> Record:
@@ -167,11 +167,13 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     """The record after this answer of the provider."""
     status = record.status
     if fact.id != record.spec.id:
-        return AppliedStatus(record, f"it answers {fact.id}")
+        return AppliedStatus(record, f"the answer is for the request {fact.id}")
     if status.cancelled:
         return AppliedStatus(record, f"the request was cancelled: {status.cancelled}")
     if fact.seq is not None and fact.seq <= status.seq:
-        return AppliedStatus(record, f"its seq {fact.seq} is not above {status.seq}")
+        return AppliedStatus(
+            record, f"its seq {fact.seq} is not higher than {status.seq}, the last one"
+        )
     state = _STATES[type(fact)]
     if state is not status.state and not _may_follow(status, state):
         # An Accepted after another state is only late.
@@ -181,7 +183,9 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
         return AppliedStatus(record, "repeated answer")
     if len(fact.details) > DETAILS_MAX:
         return AppliedStatus(
-            record, f"{len(fact.details)} details, {DETAILS_MAX} are allowed", True
+            record,
+            f"the answer has {len(fact.details)} details, at most {DETAILS_MAX} are allowed",
+            True,
         )
     if why := too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates):
         return AppliedStatus(record, why, True)
@@ -206,7 +210,9 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:
         return AppliedStatus(
-            record, f"with it the request has {size:,} bytes, {RECORD_MAX:,} fit", True
+            record,
+            f"the stored request would have {size:,} bytes, at most {RECORD_MAX:,} fit",
+            True,
         )
     return AppliedStatus(taken)
 

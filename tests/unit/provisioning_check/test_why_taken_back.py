@@ -81,10 +81,10 @@ def _loses_its_config(story: Story) -> None:
             "the workload was deactivated: AdmissionCheck",
             id="rejected",
         ),
-        pytest.param(_is_released, "the workload holds no quota any more", id="released"),
+        pytest.param(_is_released, "the workload has lost its reservation", id="released"),
         pytest.param(
             _is_reserved_once_more,
-            "the workload holds another reservation by now",
+            "the workload has a newer reservation",
             id="reserved once more",
         ),
         pytest.param(_is_not_asked, "the check is not required any more", id="no row"),
