@@ -67,8 +67,9 @@ class ScheduleReconciler:
         self._compared: datetime | None = None
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._repeating: asyncio.Task[None] | None = None
         self._serving: micro.Serving | None = None
+        self._throttle = LogThrottle()
 
     async def run(self) -> None:
         """Works until cancelled. Raises what ends one of its parts."""
@@ -80,10 +81,10 @@ class ScheduleReconciler:
     async def close(self) -> None:
         """Stops answering requests; the schedules stay."""
         self.ready = False
-        looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+        repeating, self._repeating = self._repeating, None
+        if repeating is not None:
+            repeating.cancel()
+            await asyncio.gather(repeating, return_exceptions=True)
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving.stop()
@@ -134,13 +135,13 @@ class ScheduleReconciler:
             while orders := self.core.orders(clock.now()):
                 await self._perform(orders)
             wakes = [self.core.next_order_at()]
-            if self._looking is not None and self._looking.done():
-                self._looking.result()
-                self._looking = None
-            if self._looking is None:
+            if self._repeating is not None and self._repeating.done():
+                self._repeating.result()
+                self._repeating = None
+            if self._repeating is None:
                 wakes.append(self.core.next_overdue_at())
                 if _is_past(wakes[-1]):
-                    self._looking = asyncio.create_task(self._repeat_overdue(), name="overdue")
+                    self._repeating = asyncio.create_task(self._repeat_overdue(), name="overdue")
                     continue
             soonest = min((wake for wake in wakes if wake is not None), default=None)
             await set_before(self._changed, soonest)
@@ -175,11 +176,13 @@ class ScheduleReconciler:
         now = clock.now()
         if not isinstance(outcome, BaseException):
             self.core.done(order, now)
+            self._throttle = LogThrottle()
             return
         self.core.failed(order, now)
         if not isinstance(outcome, Unavailable | Refused):
             raise outcome
-        log.warning("order_failed", **_named([order.slot]), error=str(outcome))
+        if self._throttle.due(clock.monotonic()):
+            log.warning("order_failed", **_named([order.slot]), error=str(outcome))
 
     # Comparison. --------------------------------------------------------------------
 

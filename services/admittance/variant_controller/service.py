@@ -72,6 +72,7 @@ class FamilyReconciler:
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._serving: micro.Serving | None = None
+        self._throttle = LogThrottle()
 
     async def run(self) -> None:
         """Works until cancelled. Raises the exception that ends one of its tasks."""
@@ -194,12 +195,14 @@ class FamilyReconciler:
         for act, outcome in zip(acts, outcomes, strict=True):
             if isinstance(outcome, int):
                 self.stated += 1
+                self._throttle = LogThrottle()
                 self.core.stated(act.fact, outcome)
                 continue
             self.core.failed(act.fact, now)
             failed[str(outcome)] = failed.get(str(outcome), 0) + 1
-        for error_, count in failed.items():
-            log.warning("not_stated", error=error_, count=count)
+        if failed and self._throttle.due(clock.monotonic()):
+            for reason, count in failed.items():
+                log.warning("not_stated", error=reason, count=count)
 
     def _message(self, act: Act, secret: bytes) -> Outgoing:
         fact = act.fact
