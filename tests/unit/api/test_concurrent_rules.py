@@ -108,7 +108,7 @@ def test_an_update_may_not_remove_a_named_flavor_or_variant(
         pytest.param(
             a_queue("a", queueingStrategy="StrictFIFO", **families()),
             "spec.queueingStrategy",
-            ("StrictFIFO", "concurrentAdmission", "hold up all workloads behind it"),
+            ("StrictFIFO", "concurrentAdmission", "block all workloads behind it"),
             id="D20: StrictFIFO and the policy are both named, and why",
         ),
     ],

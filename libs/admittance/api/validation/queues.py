@@ -194,8 +194,8 @@ def check_concurrent_admission(
     found += _migration(given.migration_constraints, explicit, offered)
     found += _variants(explicit, offered)
     if spec.queueing_strategy == "StrictFIFO":
-        message = "must not be StrictFIFO together with concurrentAdmission: a job that runs and "
-        message += "waits for something better would hold up all workloads behind it"
+        message = "must not be StrictFIFO together with concurrentAdmission: a running job that "
+        message += "waits for a better variant would block all workloads behind it"
         found.append(Problem("spec.queueingStrategy", message))
     return found
 

@@ -172,7 +172,7 @@ def _update_variant(family: FamilyTransition, variant: StoredWorkload, rules: Fa
     used = {one for place in admission.pod_set_assignments for one in place.flavors.values()}
     if used <= set(flavors):
         return
-    message = f"Variant {spec.variant} may no longer have {', '.join(sorted(used - set(flavors)))}"
+    message = f"Variant {spec.variant} may no longer use {', '.join(sorted(used - set(flavors)))}"
     if is_true(new, Type.ADMITTED):
         family.put(name, evict(new, "FlavorsChanged", message, family.context))
     else:

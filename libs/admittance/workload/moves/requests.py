@@ -282,7 +282,7 @@ def pods_ready(
 ) -> Change:
     """T25: all pods are ready."""
     if fact.revision != workload.status.admitted_revision:
-        return ignored(workload, "Stale", f"of the admission {fact.revision}")
+        return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
     if before is not None and before.status == "True":
         return ignored(workload, "Repeated")
@@ -301,7 +301,7 @@ def pods_not_ready(
 ) -> Change:
     """T25: a pod lost its readiness."""
     if fact.revision != workload.status.admitted_revision:
-        return ignored(workload, "Stale", f"of the admission {fact.revision}")
+        return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
     if before is None or before.status != "True":
         return ignored(workload, "Repeated")
@@ -315,7 +315,7 @@ def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionCo
     """T26: the end; the quota is free at once. A user (revision 0) can also finish a workload
     without a job; a running job is stopped."""
     if fact.revision and not _is_result(workload, fact.revision):
-        return ignored(workload, "Stale", f"of the admission {fact.revision}")
+        return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
     reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
     message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
     done = with_condition(workload, Type.FINISHED, True, reason, message, now=context.now)
