@@ -32,7 +32,7 @@ APPLY_SECONDS: Final = 30.0
 FOREIGN: Final = " (foreign parameters)"
 AT_ONCE_BYTES: Final = 700_000
 AT_ONCE: Final = 500
-"""A request is applied completely or not at all; these limits fit one message of the bus."""
+"""Limits of one request, which is applied as a whole and must fit one message of the bus."""
 
 
 async def apply(call: Call, paths: Sequence[str]) -> int:

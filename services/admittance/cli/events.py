@@ -31,7 +31,7 @@ from admittance.workload.stored import head
 
 PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
-"""Facts come in bursts: one request fetches all that arrive within this time."""
+"""Facts come in bursts: one request reads all that arrive within this time."""
 ROUNDED: Final = timedelta(milliseconds=1)
 """Two timestamps of the same message differ by less than this."""
 AGAIN_SECONDS: Final = 5.0

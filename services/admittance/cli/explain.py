@@ -92,7 +92,7 @@ def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> E
         case Phase.BACKOFF:
             remedies = (_retry(workload, now),)
         case Phase.RUNNING if reply.phase == Phase.ADMITTED:
-            # The scheduler knows nothing of pods.
+            # The scheduler does not know whether pods are ready.
             return replace(reply, phase=str(where))
         case Phase.QUOTA_RESERVED if reason and reply.reason == where:
             # The scheduler only knows that it holds quota; its status says what it waits for.

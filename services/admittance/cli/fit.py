@@ -21,10 +21,10 @@ from admittance.events.requests import Fit, FitReply
 from admittance.runtime import clock
 
 ASKED_MAX: Final = 100
-"""Different workloads of one call that are checked at most."""
+"""At most this many different workloads of one call are checked."""
 
 CURRENT_SECONDS: Final = 5.0
-"""A "no" counts once the scheduler has read the latest manifests, or after this time."""
+"""A refusal counts once the scheduler has read the newest manifests, or after this time."""
 PAUSE_SECONDS: Final = 0.05
 
 HEALTH_SECONDS: Final = 0.5

@@ -36,7 +36,7 @@ PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
 """Maximum rows of one answer."""
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
-"""What the scheduler says of a workload that waits for a time."""
+"""Reasons that the scheduler gives for a workload that waits for a time."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 EVERYTHING: Final = Selection()
 TABLES: Final = (Output.TABLE, Output.WIDE)

@@ -26,7 +26,7 @@ GONE_SECONDS: Final = 10.0
 
 NO: Final = frozenset({"refused", "dead-lettered"})
 NO_REASONS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
-"""Reasons of an ignored fact that mean no; any other means that nothing had to change."""
+"""Reasons of an ignored fact that make a command fail. With others nothing had to change."""
 VARIANT_FOLLOWS: Final = {
     "stop": "which continues with the others",
     "activate": "which tries it again if the policy allows it",
@@ -68,7 +68,7 @@ CHANGES: Final = {
     "priority": Change(facts.Reprioritized, "has priority {}"),
     "finish": Change(facts.Finished, "finished"),
 }
-"""By command."""
+"""What each command publishes and prints."""
 
 
 async def change(call: Call, name: str, command: str, words: str = "", **fields: Any) -> None:

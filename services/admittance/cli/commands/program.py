@@ -29,7 +29,7 @@ from admittance.cli.support.options import (
 )
 
 ERRORS_MAX: Final = 100
-"""Error lines that a call prints; one more line counts the rest."""
+"""Error lines that one call prints; a last line counts the others."""
 
 
 class _Conversion:
@@ -54,7 +54,7 @@ class _Conversion:
                 low, high = param.min, param.max
                 if (low is None or low <= number) and (high is None or number <= high):
                     return number
-        # Typer converts the rest, and words the error.
+        # Typer converts other values, and reports errors.
         param._runtime_param = None
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 
@@ -138,7 +138,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except TyperException as error:
         # No message: typer printed the help because no command was given.
         if message := error.format_message():
-            # The option validator puts its own prefix before our text.
+            # The validator of an option adds this prefix.
             _complain(error, message.replace(": Value error, ", ": "))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):

@@ -32,7 +32,7 @@ from admittance.workload_controller.checkpoints import all_checkpoints
 from admittance.workload_controller.journal import read_commits
 
 AT_ONCE: Final = 100
-"""Requests to the server in flight."""
+"""Concurrent requests to the server."""
 PROBE: Final = "_admittance.probe"
 """The key that a probe write uses in every bucket for a moment."""
 INSTALLATIONS: Final = frozenset(map(installation_key, ("docker", "kubernetes")))

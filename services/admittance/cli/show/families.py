@@ -132,7 +132,7 @@ async def _object(bus: Link, key: str) -> object:
     try:
         return None if found is None else decode_object(found.data).manifest
     except ManifestError:
-        return None  # Of a newer version, or written by hand.
+        return None  # A newer version, or not written by Admittance.
 
 
 async def parent_of(bus: Link, variant: Found) -> Found | None:

@@ -178,7 +178,7 @@ def shown_object(found: Found) -> dict[str, Any]:
     try:
         manifest = decode_object(value).manifest
     except ManifestError:
-        return value  # Of a newer version, or written by hand: as it is.
+        return value  # A newer version, or not written by Admittance.
     if hasattr(manifest, "spec") and manifest.spec is not None:
         value["spec"] = complete(manifest.spec)
     return value
