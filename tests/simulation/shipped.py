@@ -42,6 +42,7 @@ from simulation.kernel import Kernel
 from simulation.loop import Process, VirtualLoop
 from simulation.mutations import mutated
 from simulation.network import Network
+from simulation.outside import forbidden
 from simulation.run import LEASE_SECONDS, World
 from simulation.scenario import ACTIVE_SECONDS, Fault
 from simulation.server import Server
@@ -167,6 +168,7 @@ class ShippedWorld(World):
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
             stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
             stack.enter_context(mutated(self.mechanisms))
+            stack.enter_context(forbidden(self.loop))
             if self.seed % LOUD:
                 stack.enter_context(patch.object(LeaderElector, "_beat", _beating(self)))
             structlog.configure(

@@ -1,0 +1,45 @@
+"""What a simulated process may not touch: files, sockets and sleep are no part of a seed."""
+
+from __future__ import annotations
+
+import builtins
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from simulation.loop import VirtualLoop
+
+
+class TouchedOutside(Exception):
+    """A process of the simulation touched the world outside."""
+
+
+FORBIDDEN: Final = ((builtins, "open"), (time, "sleep"), (socket, "socket"))
+
+
+@contextmanager
+def forbidden(loop: VirtualLoop) -> Iterator[None]:
+    """Refuses what callbacks of a process touch, and notes it among the loop's complaints with the
+    name of the process, since a service may take the error for trouble of its own."""
+    with ExitStack() as stack:
+        for where, name in FORBIDDEN:
+            stack.enter_context(patch.object(where, name, _guard(loop, where, name)))
+        yield
+
+
+def _guard(loop: VirtualLoop, where: Any, name: str) -> Callable[..., Any]:
+    original = getattr(where, name)
+
+    def call(*args: Any, **named: Any) -> Any:
+        # Tracebacks in log lines read the source.
+        source = bool(args) and str(args[0]).endswith(".py")
+        if loop.current is not None and not source:
+            said = f"{loop.current.name} calls {where.__name__}.{name}{args}"
+            loop.complaints.append(said)
+            raise TouchedOutside(said)
+        return original(*args, **named)
+
+    return call

@@ -1,0 +1,49 @@
+"""A simulated process that touches the world outside is found by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simulation.loop import Process, VirtualLoop
+from simulation.outside import forbidden
+
+
+@pytest.mark.parametrize(
+    ("touch", "said"),
+    [
+        pytest.param(lambda: time.sleep(0), "time.sleep", id="it sleeps in its thread"),
+        pytest.param(lambda: open("x"), "builtins.open", id="it opens a file"),  # noqa: PTH123, SIM115
+        pytest.param(
+            lambda: socket.socket(socket.AF_INET), "socket.socket", id="it makes a socket"
+        ),
+    ],
+)
+def test_a_process_that_touches_the_outside_is_named(
+    touch: Callable[[], object], said: str
+) -> None:
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        await asyncio.sleep(1)
+        touch()
+
+    Process(loop, "scheduler-a").start(main())
+    with forbidden(loop):
+        loop.play(5.0)
+    assert len(loop.complaints) == 1
+    assert loop.complaints[0].startswith(f"scheduler-a calls {said}")
+    loop.close()
+
+
+def test_the_harness_may_touch_the_outside(tmp_path: Path) -> None:
+    loop = VirtualLoop()
+    with forbidden(loop):
+        (tmp_path / "x").write_text("y")
+        time.sleep(0)
+    loop.close()
