@@ -63,7 +63,7 @@ class NotOurs(msgspec.Struct, frozen=True):
     """Another runner holds the claim, or the admission is over."""
 
 
-class Evicted(msgspec.Struct, frozen=True):
+class JobEvicted(msgspec.Struct, frozen=True):
     """The workload was evicted, at ``revision``."""
 
     revision: int
@@ -79,7 +79,7 @@ class Up(msgspec.Struct, frozen=True):
     """The first processes of the job run."""
 
 
-class Ready(msgspec.Struct, frozen=True):
+class PodsAllReady(msgspec.Struct, frozen=True):
     """Every pod runs or has succeeded."""
 
 
@@ -101,7 +101,7 @@ class ShutDown(msgspec.Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    Claimed | NotOurs | Evicted | Unstartable | Up | Ready | Ended | ClaimLost | ShutDown
+    Claimed | NotOurs | JobEvicted | Unstartable | Up | PodsAllReady | Ended | ClaimLost | ShutDown
 )
 
 
@@ -152,7 +152,7 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             return _claimed(run)
         case NotOurs():
             return (_at(run, Stage.ENDED), (Close(),)) if run.stage is Stage.CLAIMING else (run, ())
-        case Evicted(revision):
+        case JobEvicted(revision):
             return _evicted(run, revision)
         case Unstartable(message):
             if run.stage is Stage.ENDED:
@@ -171,7 +171,7 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             if run.stage is not Stage.STARTING:
                 return run, ()
             return _at(run, Stage.RUNNING), (Publish(Started(**_of(run))),)
-        case Ready():
+        case PodsAllReady():
             if run.stage is not Stage.RUNNING or run.ready:
                 return run, ()
             return msgspec.structs.replace(run, ready=True), (Publish(PodsReady(**_of(run))),)

@@ -66,7 +66,7 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
                 manager.handle(key, decide.NotOurs())
                 continue
             case AdmissionState.EVICTED:
-                manager.handle(key, decide.Evicted(view.evicted))
+                manager.handle(key, decide.JobEvicted(view.evicted))
         manager.handle(key, decide.Claimed())
     await manager.wait_for_effects(keys)
 
@@ -83,7 +83,7 @@ async def evict(manager: RunManager, fact: Evicted) -> None:
             manager.runs, fact.namespace, fact.name, fact.revision, admitted
         )
     for key in keys:
-        manager.handle(key, decide.Evicted(fact.revision))
+        manager.handle(key, decide.JobEvicted(fact.revision))
     await manager.wait_for_effects(keys)
     if not keys:
         await answer_eviction(manager, fact.namespace, fact.name, fact.uid, fact.revision)
@@ -173,10 +173,10 @@ async def recover(manager: RunManager) -> None:
     for key, run in list(manager.runs.items()):
         view = view_of(views.get((run.namespace, run.name)), run.revision)
         if view.state is AdmissionState.EVICTED:
-            manager.handle(key, decide.Evicted(view.evicted))
+            manager.handle(key, decide.JobEvicted(view.evicted))
         elif view.state is AdmissionState.OVER and manager.folders[key].journal.outcome is None:
             # The eviction was missed; its revision is not known, and its answer is not awaited.
-            manager.handle(key, decide.Evicted(run.revision + 1))
+            manager.handle(key, decide.JobEvicted(run.revision + 1))
     for key, found in list(manager.folders.items()):
         manager.report_journal(key, found)
     await manager.check_runs()

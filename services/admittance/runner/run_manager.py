@@ -339,7 +339,7 @@ class RunManager:
             self.launcher.start_done(key)
             self.handle(key, decide.Up())
         if journal.ready:
-            self.handle(key, decide.Ready())
+            self.handle(key, decide.PodsAllReady())
         if journal.outcome is not None:
             self.launcher.start_done(key)
             self.handle(key, decide.Ended(*journal.outcome, journal.exit_code))

@@ -222,9 +222,9 @@ class Runner(Service):
         for key, run in list(self.runs.items()):
             seen = view_of(views.get((run.namespace, run.name)), run.revision)
             if seen.state is AdmissionState.EVICTED:
-                self._happen(key, decide.Evicted(seen.evicted))
+                self._happen(key, decide.JobEvicted(seen.evicted))
             elif seen.state is AdmissionState.OVER and folder.jobs[key].outcome is None:
-                self._happen(key, decide.Evicted(run.revision + 1))
+                self._happen(key, decide.JobEvicted(run.revision + 1))
         for key in list(folder.runs):
             if folder.jobs[key].is_silent:
                 continue
@@ -266,7 +266,7 @@ class Runner(Service):
                 self._happen(key, decide.NotOurs())
                 continue
             if seen.state is AdmissionState.EVICTED:
-                self._happen(key, decide.Evicted(seen.evicted))
+                self._happen(key, decide.JobEvicted(seen.evicted))
             self._happen(key, decide.Claimed())
 
     def _evict(self, fact: Evicted) -> Any:
@@ -278,7 +278,7 @@ class Runner(Service):
                 self.runs, fact.namespace, fact.name, fact.revision, admitted
             )
         for key in keys:
-            self._happen(key, decide.Evicted(fact.revision))
+            self._happen(key, decide.JobEvicted(fact.revision))
         if not keys:
             yield from self._settle(fact.namespace, fact.name, fact.uid, fact.revision)
 
@@ -405,7 +405,7 @@ class Runner(Service):
             if job.flaps:
                 self.process.start(self._turn(job))
             elif job.ready:
-                self._happen(job.key, decide.Ready())
+                self._happen(job.key, decide.PodsAllReady())
         if job.outcome is not None:
             self._happen(job.key, decide.Ended(*job.outcome))
 

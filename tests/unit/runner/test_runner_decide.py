@@ -17,11 +17,11 @@ from admittance.runner.decide import (
     Effects,
     Ended,
     Event,
-    Evicted,
+    JobEvicted,
     MarkOver,
     NotOurs,
+    PodsAllReady,
     Publish,
-    Ready,
     Release,
     Run,
     ShutDown,
@@ -83,7 +83,7 @@ LOST = stopped(10, "NodeFailures", "gone")
         ),
         pytest.param(
             a_run(RUNNING),
-            Ready(),
+            PodsAllReady(),
             RUNNING,
             (Publish(PodsReady(**OF, revision=10)),),
             id="ready pods are said to be ready",
@@ -97,13 +97,21 @@ LOST = stopped(10, "NodeFailures", "gone")
             id="what can never start has failed",
         ),
         pytest.param(
-            a_run(STARTING), Evicted(12), STOPPING, (Stop(),), id="evicted while it starts it stops"
+            a_run(STARTING),
+            JobEvicted(12),
+            STOPPING,
+            (Stop(),),
+            id="evicted while it starts it stops",
         ),
         pytest.param(
-            a_run(RUNNING), Evicted(12), STOPPING, (Stop(),), id="evicted while it runs it stops"
+            a_run(RUNNING), JobEvicted(12), STOPPING, (Stop(),), id="evicted while it runs it stops"
         ),
         pytest.param(
-            a_run(RUNNING), Evicted(9), RUNNING, (), id="an eviction before the admission is late"
+            a_run(RUNNING),
+            JobEvicted(9),
+            RUNNING,
+            (),
+            id="an eviction before the admission is late",
         ),
         pytest.param(
             a_run(RUNNING),
@@ -190,7 +198,7 @@ LOST = stopped(10, "NodeFailures", "gone")
         pytest.param(a_run(ENDED), Ended("succeeded"), ENDED, (), id="an end is told once"),
         pytest.param(
             a_run(ENDED),
-            Evicted(12),
+            JobEvicted(12),
             ENDED,
             (MarkOver(then=stopped(12)),),
             id="an eviction that comes after the end is answered, unless another runner has it",
@@ -204,9 +212,9 @@ def test_step(before: Run, event: Event, stage: Stage, effects: Effects) -> None
 
 EVENTS = st.one_of(
     st.builds(Claimed),
-    st.builds(Evicted, st.integers(5, 20)),
+    st.builds(JobEvicted, st.integers(5, 20)),
     st.builds(Up),
-    st.builds(Ready),
+    st.builds(PodsAllReady),
     st.builds(Ended, st.sampled_from(["succeeded", "failed", "stopped", "lost"])),
     st.builds(ClaimLost),
     st.builds(ShutDown),
@@ -229,7 +237,7 @@ def test_whatever_comes_a_run_starts_once_and_is_closed_once(events: list[Event]
             assert not any(isinstance(later, Start) for later in done[index:])
 
 
-@given(st.lists(st.builds(Evicted, st.integers(11, 20)), min_size=1, max_size=3))
+@given(st.lists(st.builds(JobEvicted, st.integers(11, 20)), min_size=1, max_size=3))
 def test_who_has_not_got_the_claim_says_nothing_of_the_job(evictions: list[Event]) -> None:
     """It runs elsewhere, and its quota would come free under it."""
     run, effects = step(a_run(CLAIMING), NotOurs())
