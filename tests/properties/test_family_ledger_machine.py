@@ -212,7 +212,7 @@ class Ledger(RuleBasedStateMachine):
             if member is None or member.charge is None or overlap is None:
                 continue
             with_it = self._usages()
-            freed = dict(overlap.frees(member))
+            freed = dict(overlap.freed_without(member))
             remove_usage(member)
             without = self._usages()
             assert {
@@ -220,7 +220,7 @@ class Ledger(RuleBasedStateMachine):
                 for cell, _ in member.charge.cells
                 if with_it[cell] != without[cell]
             } == freed
-            adds = overlap.adds(dict(member.charge.cells))
+            adds = overlap.missing_for(dict(member.charge.cells))
             restore_usage(member)
             assert {cell: much for cell, much in adds.items() if much} == freed
 

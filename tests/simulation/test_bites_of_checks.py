@@ -150,8 +150,8 @@ def test_without_comparing_the_schedules_a_lost_one_would_never_come_due() -> No
 def test_without_the_recheck_it_would_be_admitted_beside_its_victims(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recheck, "pursue", lambda *_: None)
-    monkeypatch.setattr(recheck.quota_reduction, "burdened", lambda *_, **__: None)
+    monkeypatch.setattr(recheck, "decide_victims", lambda *_: None)
+    monkeypatch.setattr(recheck.quota_reduction, "exceeded_cell", lambda *_, **__: None)
     seed = _broken_as("is admitted, and .* over quota", Mechanisms(), planned)
     monkeypatch.undo()
     assert not run(seed, plot=planned).broken

@@ -75,29 +75,29 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         ttl_seconds=settings.lease_seconds,
         config=differing(config),
     )
-    shell = SchedulerService(bus, leading, config)
+    scheduler = SchedulerService(bus, leading, config)
     simulations = Simulations(settings, config)
     service = await micro.serve(
         bus,
         SERVICE,
         settings.instance,
         {
-            "admit.api.explain.*": shell.explain,
-            "admit.api.fit.*": shell.fit,
-            "admit.api.pending": shell.pending,
-            "admit.api.pending.*": shell.pending,
-            "admit.api.queues": shell.queues,
-            "admit.api.queues.*": shell.queues,
+            "admit.api.explain.*": scheduler.explain,
+            "admit.api.fit.*": scheduler.fit,
+            "admit.api.pending": scheduler.pending,
+            "admit.api.pending.*": scheduler.pending,
+            "admit.api.queues": scheduler.queues,
+            "admit.api.queues.*": scheduler.queues,
             "admit.api.simulate": simulations.simulate,
             "admit.api.simulate.*": simulations.simulate,
         },
-        every_instance={"admit.api.health": shell.health},
+        every_instance={"admit.api.health": scheduler.health},
     )
     work = [
         asyncio.create_task(leading.run(), name="leading"),
-        asyncio.create_task(shell.watch(), name="watch"),
-        asyncio.create_task(shell.lead(), name="lead"),
-        asyncio.create_task(shell.decide(), name="decide"),
+        asyncio.create_task(scheduler.watch(), name="watch"),
+        asyncio.create_task(scheduler.lead(), name="lead"),
+        asyncio.create_task(scheduler.decide(), name="decide"),
     ]
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
@@ -109,7 +109,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         for task in (*work, stopping):
             task.cancel()
         await asyncio.gather(*work, stopping, return_exceptions=True)
-        await shell.leave()
+        await scheduler.leave()
         await leading.resign()
 
 

@@ -161,7 +161,9 @@ class Cycle:
             entry = CycleEntry(
                 queue, workload, found or nominated(self._nominator, queue, workload, cursor)
             )
-            if entry.assignment.mode == NO_FIT and not (self._fair_sharing and in_bracket(queue)):
+            if entry.assignment.mode == NO_FIT and not (
+                self._fair_sharing and is_below_a_subcohort(queue)
+            ):
                 has_progress |= self._park(domain, entry, now)
             else:
                 entries.append(entry)
@@ -305,7 +307,7 @@ def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus
     return status
 
 
-def in_bracket(queue: Queue) -> bool:
+def is_below_a_subcohort(queue: Queue) -> bool:
     """Returns whether the queue's cohort is below another cohort.
 
     Under fair sharing a head without room counts there: its cohort sends one head, and that head

@@ -161,11 +161,11 @@ def _attempt(
     if pending:
         result.cursor = tuple(stops)
     if overlap is not None:
-        result.usage = overlap.adds(taken)
+        result.usage = overlap.missing_for(taken)
     return result
 
 
-class Verdict(NamedTuple):
+class FlavorOffer(NamedTuple):
     """What one flavor offers to one pod set, looked at alone.
 
     ``rooms``: mode and borrowing level of each amount; empty if the flavor is not eligible.
@@ -188,13 +188,13 @@ def examine(
     oracle: Oracle | None = None,
     before: Sequence[Mapping[Cell, int]] = (),
     overlap: FamilyQuota[Any] | None = None,
-) -> list[Verdict]:
+) -> list[FlavorOffer]:
     """Returns what every flavor offers to every pod set, also where a scan would have stopped
     before.
 
     ``before``: per pod set, what earlier pod sets would take. ``overlap``: as in `assign`.
     """
-    verdicts: list[Verdict] = []
+    verdicts: list[FlavorOffer] = []
     for index, ps in enumerate(shape.pod_sets):
         totals = shape.totals[index]
         if plan.covers_pods:
@@ -219,7 +219,9 @@ def examine(
                     mode = min((got for got, _ in rooms), default=_FIT)
                     level = max((far for _, far in rooms), default=0)
                 verdicts.append(
-                    Verdict(ps.name, option, amounts, mode, level, alone.obstacles, rooms, taken)
+                    FlavorOffer(
+                        ps.name, option, amounts, mode, level, alone.obstacles, rooms, taken
+                    )
                 )
     return verdicts
 
@@ -326,7 +328,7 @@ def _room(
     wanted = lacking = before + amount
     free = available(cell)
     if result.family_quota is not None:
-        lacking = max(0, wanted - result.family_quota.backed(cell))
+        lacking = max(0, wanted - result.family_quota.reliable(cell))
     if lacking <= (free if free > 0 else 0):
         within = cell.usage + lacking <= cell.subtree
         return _FIT, 0 if within else borrow_level(cell, lacking)[0]

@@ -122,7 +122,7 @@ class EntryProcessor:
         """Returns what becomes of the next entry. May nominate it again."""
         assignment = entry.assignment
         if assignment.mode == FIT and not self._victims and not self._handed_over:
-            if not fits(assignment.takes(), borrowing=True):
+            if not fits(assignment.added_usage(), borrowing=True):
                 return EntryStatus.SKIPPED
             return self._accept(entry)
         waits = any(one.workload in self._victims for one in entry.victims)
@@ -143,7 +143,7 @@ class EntryProcessor:
         if assignment.mode != FIT and entry.workload.closed_gate:
             return EntryStatus.GATED
         if waits:
-            self._hold(assignment.takes().items())
+            self._hold(assignment.added_usage().items())
             return EntryStatus.WAITING
         if not self._fits(entry):
             return EntryStatus.SKIPPED
@@ -164,7 +164,7 @@ class EntryProcessor:
                 self._victims[one.workload] = None
                 if self._victims_removed:
                     remove_usage(one.workload)
-        self._hold(assignment.takes().items())
+        self._hold(assignment.added_usage().items())
         return EntryStatus.PREEMPTING
 
     def end_entry(self) -> None:
@@ -236,7 +236,7 @@ class EntryProcessor:
         self._remove_victims()
         going = [one.workload for one in entry.victims if one.workload not in self._victims]
         held = remove_all_usage(going)
-        has_room = fits(entry.assignment.takes(), borrowing=True)
+        has_room = fits(entry.assignment.added_usage(), borrowing=True)
         restore_all_usage(going, held)
         return has_room
 
@@ -250,13 +250,13 @@ class EntryProcessor:
             cell.charge(-amount)
         going = [one.workload for one in entry.victims]
         held = remove_all_usage(going)
-        has_room = fits(entry.assignment.takes(), borrowing=True)
+        has_room = fits(entry.assignment.added_usage(), borrowing=True)
         handover = None
         if self._handed_over is not None:
             handover = self._state.handover_of.get(self._handed_over.workload)
         if has_room and handover is not None:
             handover.pretend_failed()
-            has_room = fits(entry.assignment.takes(), borrowing=True)
+            has_room = fits(entry.assignment.added_usage(), borrowing=True)
             handover.pretend_failed(again=True)
         restore_all_usage(going, held)
         for cell, amount in self._held:
@@ -300,7 +300,7 @@ def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
     Source: `docs/spec/scheduling.md#4.4`, reserve_amount.
     """
     held: list[tuple[Cell, int]] = []
-    for cell, use in assignment.takes().items():
+    for cell, use in assignment.added_usage().items():
         if assignment.level > 0:
             if cell.borrow is None:
                 amount = use

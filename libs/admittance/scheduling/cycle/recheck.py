@@ -105,9 +105,9 @@ def due_decisions(
                 # It is not certain yet which workload is a victim of which.
                 waiting.append(workload)
                 continue
-            pursued = pursue(state, domain, cycle, workload, now)
-            if pursued is not None:
-                made += pursued
+            about_victims = decide_victims(state, domain, cycle, workload, now)
+            if about_victims is not None:
+                made += about_victims
                 continue
             if not passed:
                 made.append(_replan(state, domain, workload, PendingPreemption(), now))
@@ -201,7 +201,7 @@ def _confirmed(
 # Victims of a reservation. ------------------------------------------------------------------
 
 
-def pursue(
+def decide_victims(
     state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo, now: datetime
 ) -> list[Decided] | None:
     """Returns the decisions about the reservation and its victims, in flight from now on.
@@ -288,7 +288,7 @@ def _search(
     kept = _valid_victims(state, workload)
     charging.remove_planner_usage(state, domain, workload)
     if workload.family_quota is not None:
-        need = workload.family_quota.adds(need)
+        need = workload.family_quota.missing_for(need)
     lack = shortfalls(need)
     short = tuple(
         [

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from admittance.events.explanation import PreemptionVictim, Protection, Room
 from admittance.events.requests import FlavorVerdict
 from admittance.quota.cell import Cell, FlavorResource, available, borrow_level, plus, potential
-from admittance.scheduling.cycle.flavor_assigner import Verdict, examine
+from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.refusals import obstacle_message, shortfall
 from admittance.scheduling.explain.preemption_blockers import (
@@ -151,7 +151,7 @@ def _uncovered(
 
 
 def _verdict(
-    one: Verdict,
+    one: FlavorOffer,
     queue: Queue,
     workload: WorkloadInfo,
     search: Search,
@@ -170,7 +170,7 @@ def _verdict(
         mode, level = one.rooms[at] if one.rooms else (Mode.NO_FIT, 0)
         free = max(0, available(cell))
         # Quota that its family holds is free for this variant.
-        had = min(wanted, held.backed(cell)) if held is not None else 0
+        had = min(wanted, held.reliable(cell)) if held is not None else 0
         rooms.append(
             Room(
                 resource=resource,
@@ -216,7 +216,7 @@ def _verdict(
 
 
 def _message(
-    one: Verdict, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
+    one: FlavorOffer, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
 ) -> str:
     """The verdict as a sentence with numbers."""
     what = ", ".join(obstacle_message(obstacle) for obstacle in one.obstacles)

@@ -32,7 +32,7 @@ class AssignedFlavors(Protocol):
 
     @property
     def family_quota(self) -> HeldQuota | None: ...
-    def takes(self) -> dict[Cell, int]: ...
+    def added_usage(self) -> dict[Cell, int]: ...
 
 
 class EntryQueue(Protocol):
@@ -130,7 +130,7 @@ def _entries_of(node: Node, cohorts: dict[Node, _CohortEntries[Entry]]) -> _Coho
 
 def _key(entry: AnyEntry, node: Node) -> Key:
     """The sort key of the entry as the best one of the node, a child of a cohort."""
-    usage, held = entry.assignment.takes(), entry.assignment.family_quota
+    usage, held = entry.assignment.added_usage(), entry.assignment.family_quota
     if held is not None:
         held.assume(usage)
     for cell, amount in usage.items() if held is None else ():

@@ -20,7 +20,7 @@ def taken(assignment: Assignment) -> tuple[Taken, ...]:
     """The quota that an assignment takes, per flavor and resource; for a variant beyond the quota
     of its family. Call it before the assignment is charged."""
     found: list[Taken] = []
-    for cell, amount in assignment.takes().items():
+    for cell, amount in assignment.added_usage().items():
         over = cell.usage + amount - cell.nominal
         flavor, resource = cell.fr
         found.append(

@@ -186,7 +186,7 @@ def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | Non
     held = (
         workload.charge.cells
         if workload.family_quota is None
-        else workload.family_quota.frees(workload)
+        else workload.family_quota.freed_without(workload)
     )
     for cell, amount in held:
         here = cell if amount > 0 else None

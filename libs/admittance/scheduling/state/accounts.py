@@ -34,7 +34,7 @@ SAVE_DELAY: Final = timedelta(seconds=1)
 
 
 @dataclass(slots=True)
-class Bill:
+class WorkloadUsage:
     """What one workload consumes. ``started``: since when it is admitted; None: not yet."""
 
     amounts: Nanos
@@ -43,13 +43,13 @@ class Bill:
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class LaneAccount:
     """The account of one LocalQueue, the bills in it, and its lane."""
 
     account: Account
     lanes: Lanes[WorkloadInfo]
     lane: Lane[WorkloadInfo]
-    bills: dict[WorkloadInfo, Bill] = field(default_factory=dict)
+    bills: dict[WorkloadInfo, WorkloadUsage] = field(default_factory=dict)
     base: datetime = LONG_AGO  # the time of the stored record that it began with
     saved: datetime = LONG_AGO  # the time of the newest record that was handed out to be stored
 
@@ -57,7 +57,7 @@ class Row:
         """Updates the place of its lane."""
         self.lanes.lane_changed(self.lane)
 
-    def start(self, bill: Bill, at: datetime) -> None:
+    def start(self, bill: WorkloadUsage, at: datetime) -> None:
         """Bills an admission since that time. A record that was stored later includes its penalty
         already."""
         bill.started = at
@@ -94,7 +94,7 @@ class Accounts:
         self._queues = queues
         self._members = workloads
         self._owned = owned
-        self._rows: dict[Key, Row] = {}
+        self._rows: dict[Key, LaneAccount] = {}
         self._records: dict[Key, ConsumedUsage] = {}
         self._unsaved: dict[Key, datetime] = {}
         self._moving = False
@@ -143,7 +143,7 @@ class Accounts:
             return
         lane = lanes.lane(key)
         account = lane.account = Account(self.config, weight, LONG_AGO)
-        row = self._rows[key] = Row(account, lanes, lane)
+        row = self._rows[key] = LaneAccount(account, lanes, lane)
         record = self._records.get(key)
         if record is not None:
             row.restore(record)
@@ -171,7 +171,7 @@ class Accounts:
             self._update_bill(row, one, now, is_new_amount=is_new_amount and one is workload)
 
     def _update_bill(
-        self, row: Row, workload: WorkloadInfo, now: datetime, *, is_new_amount: bool
+        self, row: LaneAccount, workload: WorkloadInfo, now: datetime, *, is_new_amount: bool
     ) -> None:
         bill = row.bills.get(workload)
         if not _is_billed(workload):
@@ -193,13 +193,15 @@ class Accounts:
         self._moving = True
         self._unsaved.setdefault(workload.local_queue, now)
 
-    def _cancel(self, row: Row, bill: Bill, now: datetime) -> None:
+    def _cancel(self, row: LaneAccount, bill: WorkloadUsage, now: datetime) -> None:
         if bill.started is None:
             row.account.excuse(bill.penalty)
         else:
             row.account.stop(bill.amounts, now)
 
-    def _bill(self, row: Row, workload: WorkloadInfo, again: datetime | None = None) -> None:
+    def _bill(
+        self, row: LaneAccount, workload: WorkloadInfo, again: datetime | None = None
+    ) -> None:
         """``again``: since when an admitted workload counts that has paid its penalty before."""
         assert workload.charge is not None
         amounts: Nanos = {}
@@ -207,7 +209,7 @@ class Accounts:
             resource = cell.fr[1]
             amounts[resource] = amounts.get(resource, 0) + nanos(resource, much)
         penalty = {} if _goes_on(workload) else penalty_of(self.config, amounts)
-        bill = row.bills[workload] = Bill(amounts, penalty, None)
+        bill = row.bills[workload] = WorkloadUsage(amounts, penalty, None)
         if workload.admitted_at is None:
             row.account.expect(bill.penalty)
         elif again is None:

@@ -106,9 +106,11 @@ class Assignment:
         self.cursor: Cursor | None = None
         self.contested: dict[FlavorResource, None] = {}
 
-    def takes(self) -> dict[Cell, int]:
+    def added_usage(self) -> dict[Cell, int]:
         """Returns the usage that it adds now. Of a variant that depends on its siblings' usage."""
-        return self.usage if self.family_quota is None else self.family_quota.adds(self.whole)
+        return (
+            self.usage if self.family_quota is None else self.family_quota.missing_for(self.whole)
+        )
 
 
 Cursor = tuple[Mapping[int, int], ...]

@@ -219,14 +219,14 @@ class Lanes(Generic[W]):
             heapify(self._heap)
             self._bound = 2 * len(self._heap) + 64
 
-    def first(self, sticky: W | None) -> ClassEntry[W] | None:
-        """Returns the first entry: the preemptor ``sticky``, or the head of the lane with the least
+    def first(self, preemptor: W | None) -> ClassEntry[W] | None:
+        """Returns the first entry: the preemptor's, or that of the head of the lane with the least
         usage.
 
-        Without ``preemptor_first``, sticky comes first only if no lane used less.
+        Without ``preemptor_first``, the preemptor comes first only if no lane used less.
         """
-        if sticky is not None and self.preemptor_first:
-            return sticky.entry
+        if preemptor is not None and self.preemptor_first:
+            return preemptor.entry
         while self._heap:
             place = self._heap[0]
             lane = place[3]
@@ -235,8 +235,8 @@ class Lanes(Generic[W]):
                 continue
             entry = lane.places.first()
             if entry is not None and lane.places.heap[0] is place[1]:
-                if sticky is not None and self.usage_of(sticky.local_queue) <= place[0]:
-                    return sticky.entry
+                if preemptor is not None and self.usage_of(preemptor.local_queue) <= place[0]:
+                    return preemptor.entry
                 return entry
             # Its first class was parked or went since.
             heappop(self._heap)

@@ -280,8 +280,8 @@ def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
     """Yields the workloads that are tried in the queue, in order; of a family, its variants. Costs
     a look at each class and at each workload that is taken."""
     first = queue.preemptor
-    sticky = first if first is not None and queue.is_first(first) else None
-    return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), sticky)
+    preemptor = first if first is not None and queue.is_first(first) else None
+    return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), preemptor)
 
 
 def in_listed_order(queue: Queue) -> Iterator[WorkloadInfo]:
@@ -289,45 +289,45 @@ def in_listed_order(queue: Queue) -> Iterator[WorkloadInfo]:
     if not queue.variants and not queue.parents:
         return in_order(queue)
     first = queue.preemptor
-    sticky = first if first is not None and queue.is_first(first) else None
-    if sticky is not None and sticky.family is not None:
-        parent = sticky.family.parent
-        sticky = parent if parent is not None and parent.queue is queue else None
+    preemptor = first if first is not None and queue.is_first(first) else None
+    if preemptor is not None and preemptor.family is not None:
+        parent = preemptor.family.parent
+        preemptor = parent if parent is not None and parent.queue is queue else None
     return _in_order(
         queue,
         [cls for cls in queue.classes.values() if not cls.is_of_variants],
         [one for one in queue.parked_workloads if one.family is None],
         [entry[4] for entry in queue.parents],
-        sticky,
+        preemptor,
     )
 
 
 def _in_order(
     queue: Queue,
     classes: Iterable[EquivalenceClass[WorkloadInfo]],
-    asides: Iterable[WorkloadInfo],
+    parked: Iterable[WorkloadInfo],
     parents: Iterable[WorkloadInfo],
-    sticky: WorkloadInfo | None,
+    preemptor: WorkloadInfo | None,
 ) -> Iterator[WorkloadInfo]:
-    """Yields all of these. ``parents``: in order; ``sticky``: the preemptor that keeps its
+    """Yields all of these. ``parents``: in order; ``preemptor``: the preemptor that keeps its
     place."""
     lanes = queue.lanes
     rows: dict[tuple[float, float], list[Iterator[WorkloadInfo]]] = {}
     for cls in classes:
         usage = lanes.usage_of(cls.key[2]) if lanes is not None else 0.0
         rows.setdefault((usage, -cls.key[0]), []).append(cls.waiting())
-    for workload in sorted(asides, key=age_key):
+    for workload in sorted(parked, key=age_key):
         rows.setdefault((_usage(lanes, workload), -workload.priority), []).append(iter((workload,)))
     alike: dict[tuple[float, float], list[WorkloadInfo]] = {}
     for workload in parents:
         alike.setdefault((_usage(lanes, workload), -workload.priority), []).append(workload)
     for row, workloads in alike.items():
         rows.setdefault(row, []).append(iter(workloads))
-    if sticky is not None:
-        rows[sort_key(queue, sticky)[:2]] = [iter((sticky,))]
+    if preemptor is not None:
+        rows[sort_key(queue, preemptor)[:2]] = [iter((preemptor,))]
     for row in sorted(rows):
         found = merge(*rows[row], key=age_key)
-        yield from (one for one in found if one is not sticky or row[1] == BEFORE_ALL)
+        yield from (one for one in found if one is not preemptor or row[1] == BEFORE_ALL)
 
 
 def position_in(queue: Queue, workload: WorkloadInfo) -> int:

@@ -161,8 +161,8 @@ class FamilyQuota(Generic[Member]):
         """Returns what counts for the family, among the included variants."""
         return [(cell, self.largest(cell)) for cell in self._rows]
 
-    def backed(self, cell: Cell) -> int:
-        """Returns what another variant of the family may count on at the cell.
+    def reliable(self, cell: Cell) -> int:
+        """Returns how much of the family's quota at the cell another variant may count on.
 
         Quota that a variant is about to lose, or gets only after a preemption, does not count.
         """
@@ -171,11 +171,11 @@ class FamilyQuota(Generic[Member]):
         if row is None:
             return 0
         return max(
-            (much for one, much in row.items() if one not in out and self._is_backed(one, cell)),
+            (much for one, much in row.items() if one not in out and self._is_reliable(one, cell)),
             default=0,
         )
 
-    def _is_backed(self, workload: Member, cell: Cell) -> bool:
+    def _is_reliable(self, workload: Member, cell: Cell) -> bool:
         """Returns whether the variant keeps its quota at the cell whatever happens to its plans and
         victims."""
         if workload.loses_quota:
@@ -196,17 +196,17 @@ class FamilyQuota(Generic[Member]):
                 return False
         return True
 
-    def adds(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
-        """Returns what must be free for another variant to hold this, beyond what the family
-        has."""
+    def missing_for(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
+        """Returns what must be free for another variant to hold these amounts, beyond what the
+        family has."""
         found: dict[Cell, int] = {}
         for cell, amount in whole.items():
-            held = self.backed(cell)
+            held = self.reliable(cell)
             if amount > held or not held:
                 found[cell] = amount - held
         return found
 
-    def frees(self, workload: Member) -> list[tuple[Cell, int]]:
+    def freed_without(self, workload: Member) -> list[tuple[Cell, int]]:
         """Returns by how much less would count without the included variant. Cells without a
         difference are left out."""
         assert workload.charge is not None
@@ -321,7 +321,7 @@ class PlanQuota(Generic[Member]):
         self._out.remove(workload)
         self._set()
 
-    def taken_off(self) -> tuple[tuple[Cell, int], ...]:
+    def subtracted(self) -> tuple[tuple[Cell, int], ...]:
         """Returns the amounts that are subtracted now, because both sides hold them."""
         return tuple(self._offs)
 

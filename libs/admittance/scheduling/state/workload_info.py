@@ -331,15 +331,15 @@ class Queue:
 
     def head(self) -> WorkloadInfo | None:
         """Returns the workload that the next cycle considers; None: no workload competes."""
-        sticky = self.preemptor
-        if sticky is not None and not self.is_first(sticky):
-            sticky = None
+        preemptor = self.preemptor
+        if preemptor is not None and not self.is_first(preemptor):
+            preemptor = None
         if self.lanes is None:
-            if sticky is not None:
-                return sticky
+            if preemptor is not None:
+                return preemptor
             entry = self.class_heap.first()
         else:
-            entry = self.lanes.first(sticky)
+            entry = self.lanes.first(preemptor)
         return entry[3] if entry is not None else None
 
     def is_first(self, workload: WorkloadInfo) -> bool:
