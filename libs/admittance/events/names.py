@@ -13,8 +13,7 @@ from hashlib import blake2b
 from typing import Final
 
 NO_NAMESPACE: Final = "_"
-"""The namespace token of an object without a namespace. No valid name escapes to it: only "."
-would."""
+"""The namespace token of an object without a namespace. No valid name has this token."""
 
 _PLAIN = re.compile(r"\A[A-Za-z0-9-]+\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9-]")

@@ -119,8 +119,8 @@ class SimulateReply(Reply, frozen=True, kw_only=True):
 
     ``results``: the outcome for each object; ``deleted`` for a delete, ``refused`` for an invalid
     workload, with the reason among its warnings. ``revision``: of the bucket that was copied. The
-    lists are in the order of events, or of the queues. ``settled`` false: it did not come to an
-    end and was cut off. A long reply comes in several messages; only the first one has the counts,
+    lists are in the order of events, or of the queues. ``settled`` false: the simulation was cut
+    off before its end. A long reply comes in several messages; only the first one has the counts,
     and ``parts`` in each is their number.
     """
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from admittance.events.shapes import Admission
 from admittance.family.policy import DesiredState, FamilyRules, desired_variants
@@ -16,9 +16,6 @@ from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.phase import is_stopping
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import (
-    CheckRules,
-    FlavorParts,
-    InactiveReason,
     QueueView,
     RequiredCheck,
     TransitionContext,
@@ -31,42 +28,22 @@ PARENT_ONLY = frozenset({"admitted", "evicted"})
 
 
 class QueuesWithoutChecks:
-    """A QueueView for parents: no check is requested for a parent."""
+    """A `QueueView` for parents, without checks: none is requested for a parent."""
 
     def __init__(self, queues: QueueView) -> None:
         self._queues = queues
-        self.limits = queues.limits
 
-    def check(self, name: str) -> CheckRules | None:
-        return self._queues.check(name)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queues, name)
 
-    def cluster_queue(self, namespace: str, queue: str) -> str:
-        return self._queues.cluster_queue(namespace, queue)
-
-    def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
-        return self._queues.inactive_reason(namespace, queue)
-
-    def required_checks(
-        self,
-        cluster_queue: str,  # noqa: ARG002
-        admission: Admission | None,  # noqa: ARG002
-    ) -> tuple[RequiredCheck, ...]:
+    def required_checks(self, *_: object) -> tuple[RequiredCheck, ...]:
         return ()
 
-    def named_checks(self, cluster_queue: str) -> frozenset[str]:  # noqa: ARG002
+    def named_checks(self, _: str) -> frozenset[str]:
         return frozenset()
 
-    def flavor(self, name: str) -> FlavorParts:
-        return self._queues.flavor(name)
-
-    def edition(self, namespace: str, queue: str, check: str) -> str:
-        return self._queues.edition(namespace, queue, check)
-
-    def not_offered(self, admission: Admission) -> tuple[str, ...]:  # noqa: ARG002
+    def not_offered(self, _: Admission) -> tuple[str, ...]:
         return ()
-
-    def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
-        return self._queues.family_rules(namespace, queue)
 
 
 class FamilyMembers(NamedTuple):
@@ -93,7 +70,8 @@ class FamilyTransition:
         self.parent = members.parent
         self.variants = dict(members.variants)
         self.context = context
-        self.parent_context = context._replace(queues=QueuesWithoutChecks(context.queues))
+        without_checks = cast("QueueView", QueuesWithoutChecks(context.queues))
+        self.parent_context = context._replace(queues=without_checks)
         self._says: dict[str, list[OutboxEntry]] = {}
         self._desired: dict[str, DesiredState] | None = None
         self.parent_name = members.parent.metadata.name if members.parent is not None else ""
