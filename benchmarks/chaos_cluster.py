@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 from admittance.events.facts import Admitted
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.bus.history import past
-from admittance.runtime.errors import Refused, SetupError, Unavailable, passes
+from admittance.runtime.bus.history import read_messages
+from admittance.runtime.errors import Refused, SetupError, Unavailable, is_temporary
 from admittance.runtime.tasks import set_within
 from benchmarks import chaos_jobs
 from benchmarks.faults import Fault, Faults, Fleet
@@ -95,7 +95,7 @@ class Flow:
                 await self._bus.publish(message, timeout=2.0)
                 return
             except (Refused, Unavailable) as error:
-                if not passes(error):
+                if not is_temporary(error):
                     raise
                 await asyncio.sleep(AGAIN_SECONDS)
 
@@ -269,7 +269,7 @@ async def _times(bus: Bus) -> list[datetime]:
     found: list[datetime] = []
     after = 0
     subject = f"admit.workload.{Admitted.__name__.lower()}.>"
-    while page := await past(bus, [subject], after=after):
+    while page := await read_messages(bus, [subject], after=after):
         found += [one.time for one in page]
         after = page[-1].sequence
     return found

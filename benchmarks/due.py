@@ -241,7 +241,7 @@ async def _delays(bus: Bus, names: set[str]) -> Delays:
     back: list[float] = []
     last: datetime | None = None
     after = 0
-    while page := await history.past(bus, [f"{TIMER_DUE}>", f"{REQUEUED}>"], after=after):
+    while page := await history.read_messages(bus, [f"{TIMER_DUE}>", f"{REQUEUED}>"], after=after):
         after = page[-1].sequence
         for found in page:
             said = _said.decode(found.data)

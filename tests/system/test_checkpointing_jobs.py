@@ -21,7 +21,7 @@ from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase, phase
 
 from processes import apply, eventually, queues, submit, workload
@@ -146,7 +146,7 @@ class Stage:
         await eventually(asked, LIMIT)
 
     async def told(self, name: str) -> list[str]:
-        found = await past(self.bus, [f"admit.workload.*.ns.{name}"])
+        found = await read_messages(self.bus, [f"admit.workload.*.ns.{name}"])
         return [one.subject.split(".")[2] for one in found]
 
     async def ends(self, name: str, phase_wanted: Phase = Phase.FINISHED) -> None:

@@ -81,18 +81,18 @@ class Judge:
     def requested(self, identity: Identity, request: Request, reply: str) -> None:
         """Handles a delivered request."""
         if self._stopping:
-            self._deliveries.again(reply)
+            self._deliveries.nak(reply)
             return
         record = self._memory.of(identity)
         if record is not None and record.cancelled:
             if not record.unlisted or request.revision <= record.revision:
-                self._deliveries.done(reply)
+                self._deliveries.ack(reply)
                 return
             # The queue lists the check again in the same cycle: judge again.
             self._memory.forget(identity)
             record = None
         if record is not None and record.judged and record.parameters == request.raw:
-            self._deliveries.done(reply)
+            self._deliveries.ack(reply)
             return
         key = identity._replace(cycle=0)
         queue = self._queues.get(key)
@@ -105,14 +105,14 @@ class Judge:
         same = newest if newest.identity == identity else self._under_way(identity)
         if same is not None and not is_over(same.request) and same.request.raw == request.raw:
             # A redelivery during the judgement, most likely because this process was suspended.
-            self._deliveries.done(same.reply)
+            self._deliveries.ack(same.reply)
             same.reply = reply
             return
         if identity.cycle < newest.identity.cycle:
-            self._deliveries.done(reply)
+            self._deliveries.ack(reply)
             return
         if queue.next is not None:
-            self._deliveries.done(queue.next.reply)
+            self._deliveries.ack(queue.next.reply)
         self._memory.requested(identity, request.raw, request.revision)
         queue.next = Judgement(identity, request, reply)
         queue.first.request.superseded = True
@@ -147,7 +147,7 @@ class Judge:
         """Handles a withdrawal. With an empty ``reply`` (it came by the plain subscription) the
         callback runs only if this replica called the check."""
         if self._stopping and reply:
-            self._deliveries.again(reply)
+            self._deliveries.nak(reply)
             return
         record = self._memory.of(identity)
         ours = record is not None and record.begun
@@ -232,7 +232,7 @@ class Judge:
         self._release_slot(judgement)
         if task.cancelled():
             if self._stopping and not is_over(judgement.request):
-                self._deliveries.again(judgement.reply)
+                self._deliveries.nak(judgement.reply)
             self._end(judgement)
 
     def _release_slot(self, judgement: Judgement) -> None:
@@ -260,7 +260,7 @@ class Judge:
             self._drop(judgement)
             return
         if self._stopping:
-            self._deliveries.again(judgement.reply)
+            self._deliveries.nak(judgement.reply)
             self._end(judgement)
             return
         self._deliveries.let_wait(judgement.reply)
@@ -280,7 +280,7 @@ class Judge:
             await self._publish(request, Pending(f"check {request.check}: {why}"))
         except Refused as refused:
             log.warning("verdict_refused", check=request.check, reason=str(refused))
-        self._deliveries.done(reply)
+        self._deliveries.ack(reply)
 
     def _drop(self, judgement: Judgement) -> None:
         """Drops a judgement that must not be called (again)."""
@@ -297,7 +297,7 @@ class Judge:
         again = queue.next if queue is not None and queue.first is judgement else None
         if again is None or again.identity != judgement.identity:
             self._memory.judged(judgement.identity)
-        self._deliveries.done(judgement.reply)
+        self._deliveries.ack(judgement.reply)
         if queue is None:
             return
         if queue.next is judgement:
@@ -318,14 +318,14 @@ class Judge:
         for queue in list(self._queues.values()):
             for one in (queue.next, queue.first):
                 if one is not None and one.task is None:
-                    self._deliveries.again(one.reply)
+                    self._deliveries.nak(one.reply)
                     self._drop(one)
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for queue in self._queues.values():
             # Handed back before its end, because a function in a thread may never end.
             if queue.first.calls and not is_over(queue.first.request):
-                self._deliveries.again(queue.first.reply)
+                self._deliveries.nak(queue.first.reply)
         for task in list(self._running):
             task.cancel()
         if self._running:

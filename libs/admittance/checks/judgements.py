@@ -194,7 +194,7 @@ class WithdrawnCallbacks:
         what = (identity, reason)
         record = self._memory.of(identity)
         if self._callback is None or (record is not None and reason in record.freed):
-            self._deliveries.done(reply)
+            self._deliveries.ack(reply)
         elif self._under_way.add(what, reply):
             self._start(self._free(self._callback, what, after))
 
@@ -220,4 +220,4 @@ class WithdrawnCallbacks:
 
         await until_returned(lambda: callback(withdrawal), failed)
         self._memory.freed(identity, reason)
-        self._under_way.done(what)
+        self._under_way.ack(what)

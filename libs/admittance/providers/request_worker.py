@@ -26,7 +26,7 @@ from admittance.providers.answers import Accepted, Failed, Provisioned, Status
 from admittance.providers.request import Cancellation, Request
 from admittance.providers.status_store import CANCELLED, StatusPublisher, StatusStore, StoredStatus
 from admittance.runtime import clock
-from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, passes
+from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, is_temporary
 from admittance.runtime.tasks import raise_if_cancelled
 from admittance.sdk.requests import OpenDeliveries
 from admittance.sdk.threads import pause_after, until_returned
@@ -82,15 +82,15 @@ class CapacityReleaser:
         """Frees the capacity of a cancelled request, then acknowledges its deliveries, so that
         after a crash in between another replica frees it."""
         await self._free_until_done(Cancellation(**request, reason="the request was cancelled"))
-        self._requests.done(request["id"])
+        self._requests.ack(request["id"])
 
     async def _cancel(self, fact: ProvisioningCancelled) -> None:
         identity = identity_of(fact)
         await self._store_cancellation(identity)
         await self._stop_work(fact.id)
         await self._free_until_done(Cancellation(**identity, reason=fact.reason))
-        self._requests.done(fact.id)
-        self._cancellations.done(fact.id)
+        self._requests.ack(fact.id)
+        self._cancellations.ack(fact.id)
 
     async def _store_cancellation(self, request: dict[str, Any]) -> None:
         """Stores the cancellation, with retries for as long as the bus is not available."""
@@ -101,7 +101,7 @@ class CapacityReleaser:
                 await self._store.cancel(request)
                 return
             except AdmittanceError as error:
-                if isinstance(error, Refused) and not passes(error):
+                if isinstance(error, Refused) and not is_temporary(error):
                     log.error("not_noted", id=request["id"], reason=str(error))
                     return
                 await asyncio.sleep(pause)
@@ -124,7 +124,7 @@ class CapacityReleaser:
         if not task.cancelled() and task.exception() is not None:
             # A bug. The server never redelivers a delivery that stays open.
             log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
-            self._cancellations.again(task.get_name(), AGAIN_SECONDS)
+            self._cancellations.nak(task.get_name(), AGAIN_SECONDS)
 
 
 class RequestWorker:
@@ -183,7 +183,7 @@ class RequestWorker:
             return False
         counts = await self._publisher.publish(identity_of(stored), status)
         if counts and status.ends:
-            self._deliveries.done(request_id)
+            self._deliveries.ack(request_id)
         elif not counts and isinstance(status, Provisioned):
             self._releaser.start_release(identity_of(stored))
         return counts
@@ -199,7 +199,7 @@ class RequestWorker:
                 except AdmittanceError:
                     break
                 if stored is not None and stored.status not in ("", "accepted", CANCELLED):
-                    self._deliveries.done(request_id)
+                    self._deliveries.ack(request_id)
 
     def _ended(self, request_id: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(request_id) is task:
@@ -207,7 +207,7 @@ class RequestWorker:
         if not task.cancelled() and task.exception() is not None:
             # A bug: the server redelivers the request, perhaps to another replica.
             log.error("not_worked", id=request_id, exc_info=task.exception())
-            self._deliveries.again(request_id, AGAIN_SECONDS)
+            self._deliveries.nak(request_id, AGAIN_SECONDS)
 
     # Step by step. ------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class RequestWorker:
             return
         if stored is not None and stored.status not in ("", "accepted"):
             await self._publisher.repeat(stored)
-            self._deliveries.done(fact.id)
+            self._deliveries.ack(fact.id)
             return
 
         async def say(status: Status) -> bool:
@@ -295,7 +295,7 @@ class RequestWorker:
         if not counts:
             self._releaser.start_release(identity_of(fact))
         elif status.ends:
-            self._deliveries.done(fact.id)
+            self._deliveries.ack(fact.id)
         return counts
 
 

@@ -267,11 +267,11 @@ _CLASSES: Final = {
 }
 
 
-def passes(error: BaseException) -> bool:
+def is_temporary(error: BaseException) -> bool:
     """Whether a retry can succeed without a change of settings: no answer, busy, or no room. For
     any other error a person must change a setting, or there is a bug."""
     if isinstance(error, BaseExceptionGroup):
-        return all(passes(one) for one in error.exceptions)
+        return all(is_temporary(one) for one in error.exceptions)
     return isinstance(error, _PASSING)
 
 

@@ -15,7 +15,7 @@ import uvloop
 from admittance.events.names import token
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import SetupError, Unavailable, passes
+from admittance.runtime.errors import SetupError, Unavailable, is_temporary
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import stop_on_signals
@@ -129,8 +129,8 @@ class Program(ABC):
         await self._serve(settings, creds=creds, stop=stop)
 
     async def _serve(self, settings: Settings, *, creds: str | None, stop: asyncio.Event) -> None:
-        """Works until stop is set. Work that fails because of the bus (`errors.passes`) starts
-        again with a new connection."""
+        """Works until stop is set. Restarts with a new connection after a failure of the bus
+        (`errors.is_temporary`)."""
         if self.main is None:
             raise RuntimeError(self._without_main())
         if creds is not None:
@@ -141,7 +141,7 @@ class Program(ABC):
                 await self._work(bus, settings, stop)
                 return
             except Exception as error:
-                if not passes(error):
+                if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):
                     log.warning("begins_anew", **{self.log_field: self.name}, reason=str(error))

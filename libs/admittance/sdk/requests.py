@@ -58,14 +58,14 @@ class RequestSource(NamedTuple):
 class Acknowledger(Protocol):
     """Ends deliveries. An empty reply needs no acknowledgement."""
 
-    def done(self, reply: str) -> None: ...
-    def again(self, reply: str, delay_seconds: float = 0.0) -> None: ...
+    def ack(self, reply: str) -> None: ...
+    def nak(self, reply: str, delay_seconds: float = 0.0) -> None: ...
     def let_wait(self, reply: str) -> None: ...
 
 
 class RequestConsumer:
     """Receives the deliveries of one program. ``receive`` gets each message and must not block.
-    Each delivery must be ended with `done`, `again` or `never`.
+    Each delivery must be ended with `ack`, `nak` or `term`.
 
     ``room``: the most open deliveries of this process, without those after `let_wait`.
     """
@@ -138,15 +138,15 @@ class RequestConsumer:
 
     # Acknowledgements. ----------------------------------------------------------
 
-    def done(self, reply: str) -> None:
+    def ack(self, reply: str) -> None:
         """Acknowledges a delivery."""
         self._settle(reply, DONE)
 
-    def never(self, reply: str) -> None:
+    def term(self, reply: str) -> None:
         """Ends a delivery that no replica can handle."""
         self._settle(reply, NEVER)
 
-    def again(self, reply: str, delay_seconds: float = 0.0) -> None:
+    def nak(self, reply: str, delay_seconds: float = 0.0) -> None:
         """Asks the server to redeliver it, after the delay."""
         delay = b' {"delay": %d}' % int(delay_seconds * 1e9) if delay_seconds else b""
         self._settle(reply, b"-NAK" + delay)
@@ -226,15 +226,15 @@ class OpenDeliveries(Generic[K]):
     def __iter__(self) -> Iterator[K]:
         return iter(list(self._replies))
 
-    def done(self, key: K) -> None:
+    def ack(self, key: K) -> None:
         """Acknowledges the deliveries of a request."""
         for reply in self._replies.pop(key, ()):
-            self._consumer.done(reply)
+            self._consumer.ack(reply)
 
-    def again(self, key: K, delay_seconds: float = 0.0) -> None:
+    def nak(self, key: K, delay_seconds: float = 0.0) -> None:
         """Asks the server to redeliver them, after the delay."""
         for reply in self._replies.pop(key, ()):
-            self._consumer.again(reply, delay_seconds)
+            self._consumer.nak(reply, delay_seconds)
 
     def let_wait(self, key: K) -> None:
         """Frees their places for other deliveries, while this request waits."""
@@ -245,4 +245,4 @@ class OpenDeliveries(Generic[K]):
         """Asks the server to redeliver all of them to another replica."""
         for replies in self._replies.values():
             for reply in replies:
-                self._consumer.again(reply)
+                self._consumer.nak(reply)

@@ -137,16 +137,16 @@ class Worker(ABC, Generic[P]):
         try:
             fact = decode(message.subject, message.data)
             if self._stopping and message.reply:
-                self._consumer.again(message.reply)
+                self._consumer.nak(message.reply)
             else:
                 self._on_fact(fact, message)
         except (Undecodable, msgspec.MsgspecError) as error:
             log.error("not_understood", subject=message.subject, reason=str(error))
-            self._consumer.never(message.reply)
+            self._consumer.term(message.reply)
         except Exception:
             # A bug, perhaps only of this version: another replica may handle the delivery.
             log.exception("not_taken", subject=message.subject)
-            self._consumer.again(message.reply, AGAIN_SECONDS)
+            self._consumer.nak(message.reply, AGAIN_SECONDS)
 
 
 async def run_until_stopped(

@@ -24,7 +24,7 @@ from admittance.provisioning_check.messages import HEADER_CANCELLED, deletion, k
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import PAGE, past
+from admittance.runtime.bus.history import PAGE, read_messages
 from admittance.runtime.bus.messages import with_retries
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.bucket_reader import read, read_manifest
@@ -113,7 +113,7 @@ class BucketWatch:
         ]
         after = 0
         while True:
-            page = await past(self._bus, filters, after=after)
+            page = await read_messages(self._bus, filters, after=after)
             for one in page:
                 with suppress(Undecodable):
                     fact = decode(one.subject, one.data)

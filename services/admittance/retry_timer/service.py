@@ -222,7 +222,7 @@ class ScheduleReconciler:
             await timers.purge(self._bus, subject)
         self._compared = now
         self._changed.set()
-        await timers.sweep(self._bus)
+        await timers.purge_copied(self._bus)
         if first:
             self._serving = await micro.serve(
                 self._bus, SERVICE, self._settings.instance, {"admit.api.timers": self._status}

@@ -14,7 +14,7 @@ from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET, STREAM, workload_key
 from admittance.runtime.bus.bucket import Entry, get, read_all
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import PAGE, Past, last, past
+from admittance.runtime.bus.history import PAGE, StoredMessage, last, read_messages
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload.bucket_reader import read
@@ -125,7 +125,7 @@ class AdmissionReader:
             return found
         after = 0
         while True:
-            page = await past(self.bus, [subject], after=after)
+            page = await read_messages(self.bus, [subject], after=after)
             for one in page:
                 found = _admitted(one, fits) or found
             if len(page) < PAGE:
@@ -138,7 +138,7 @@ class AdmissionReader:
         return int(info["state"]["last_seq"])
 
 
-def _admitted(said: Past, fits: Callable[[int], bool]) -> tuple[Admitted, str] | None:
+def _admitted(said: StoredMessage, fits: Callable[[int], bool]) -> tuple[Admitted, str] | None:
     try:
         fact = decode(said.subject, said.data)
     except Undecodable:

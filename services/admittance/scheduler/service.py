@@ -39,7 +39,7 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Fenced, Refused, Unavailable, passes
+from admittance.runtime.errors import Fenced, Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.settings import Settings
@@ -208,7 +208,7 @@ class SchedulerService:
                 await self._leading.take(sorted(domains), barrier=True)
             except (Unavailable, Refused) as error:
                 # The state is still right, so the service does not restart.
-                if not passes(error):
+                if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):
                     log.warning("domains_not_taken", error=str(error))

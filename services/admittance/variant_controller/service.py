@@ -27,7 +27,7 @@ from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import deployment_secret, message_id
-from admittance.runtime.errors import Refused, Unavailable, passes
+from admittance.runtime.errors import Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
@@ -170,7 +170,7 @@ class FamilyReconciler:
             try:
                 return await deployment_secret(self._bus)
             except (Unavailable, Refused) as error:
-                if not passes(error):
+                if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):
                     log.warning("no_secret", error=str(error))

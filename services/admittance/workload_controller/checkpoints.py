@@ -26,7 +26,7 @@ from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.system import CheckpointMade, CheckpointRow
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import PAGE, Past, past
+from admittance.runtime.bus.history import PAGE, StoredMessage, read_messages
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 
@@ -89,7 +89,7 @@ class CheckpointWriter:
 
     async def _first(self) -> datetime | None:
         """Time of the first message on the log."""
-        found = await past(self._bus, ["admit.>"], limit=1)
+        found = await read_messages(self._bus, ["admit.>"], limit=1)
         return found[0].time if found else None
 
     async def write(self) -> CheckpointMade:
@@ -153,7 +153,7 @@ async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside
     aside: list[SetAside] = []
     after = 0
     while True:
-        page = await past(bus, filters, after=after, stream=subjects.CHECKPOINTS)
+        page = await read_messages(bus, filters, after=after, stream=subjects.CHECKPOINTS)
         for one in page:
             try:
                 made.append(_read(one))
@@ -164,7 +164,7 @@ async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside
         after = page[-1].sequence
 
 
-def _read(one: Past) -> CheckpointMade:
+def _read(one: StoredMessage) -> CheckpointMade:
     made = _made(one.data)
     if one.subject != f"{subjects.CHECKPOINT_MADE}{made.id}":
         raise Unreadable("its id is another one than its subject's")

@@ -32,7 +32,7 @@ from admittance.provisioning.records import read_record
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, micro
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import Past, past
+from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.errors import Refused, StaleRevision
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.manifest_writer import ManifestWriter
@@ -159,11 +159,13 @@ class Endpoints:
         filters = filters_of(token(namespace) if namespace else "", names)
         read = filters if filters == EVERYTHING else [*filters, f"{DEADLETTER}>"]
         limit = max(1, min(request.limit, 500))
-        found: list[Past] = []
+        found: list[StoredMessage] = []
         after, more = request.after, True
         while more and not found:
             try:
-                page = await past(self._bus, read, after=after, since=request.since, limit=limit)
+                page = await read_messages(
+                    self._bus, read, after=after, since=request.since, limit=limit
+                )
             except Refused as error:
                 return EventsReply(error=str(error))
             more = len(page) == limit
@@ -189,7 +191,7 @@ ANSWER_MAX: Final = 900_000
 """Bytes of the entries of one answer."""
 
 
-def _entry(one: Past) -> LogEntry:
+def _entry(one: StoredMessage) -> LogEntry:
     data = _as_json(one.data)
     if len(data) + len(one.subject) > ANSWER_MAX:
         data = msgspec.Raw(msgspec.json.encode(f"{len(one.data):,} bytes, too long to be shown"))
@@ -217,7 +219,7 @@ def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
     return EVERYTHING
 
 
-def is_under(filters: Sequence[str], one: Past) -> bool:
+def is_under(filters: Sequence[str], one: StoredMessage) -> bool:
     """Whether a message matches the filters. A dead letter counts as the message that it holds."""
     if filters == EVERYTHING or not one.subject.startswith(DEADLETTER):
         return True

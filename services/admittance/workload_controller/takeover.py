@@ -18,7 +18,7 @@ from admittance.events.subjects import STREAM
 from admittance.events.system import Adopted, ObjectApplied
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import Past, last
+from admittance.runtime.bus.history import StoredMessage, last
 from admittance.runtime.bus.messages import deployment_secret
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader import lease_store
@@ -110,7 +110,7 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
     await _publish(bus, missed)
 
 
-def _revision_of(stated: Past, newest: int) -> int:
+def _revision_of(stated: StoredMessage, newest: int) -> int:
     """The revision that a message names; 0: it is unreadable, or no such revision exists."""
     try:
         revision = _applied(stated.data).revision

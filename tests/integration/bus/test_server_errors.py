@@ -26,7 +26,7 @@ from admittance.runtime.errors import (
     StaleRevision,
     TooBig,
     Unavailable,
-    passes,
+    is_temporary,
     refusal,
 )
 
@@ -338,4 +338,4 @@ def test_the_status_decides_for_an_error_that_is_not_listed(status: int, meaning
     ],
 )
 def test_only_temporary_errors_are_retried(error: BaseException, claim: bool) -> None:
-    assert passes(error) is claim
+    assert is_temporary(error) is claim

@@ -11,7 +11,7 @@ from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Unavailable
 
 from processes import eventually
@@ -94,11 +94,11 @@ async def test_facts_that_the_log_has_copied_are_purged(bus: Bus) -> None:
     await bus.publish(at_noon("later"))
 
     async def on_the_log() -> bool:
-        return len(await past(bus, [f"{subjects.TIMER_DUE}>"])) == 2
+        return len(await read_messages(bus, [f"{subjects.TIMER_DUE}>"])) == 2
 
-    assert await timers.sweep(bus) == 0
+    assert await timers.purge_copied(bus) == 0
     await eventually(on_the_log)
-    assert await timers.sweep(bus) == 2
+    assert await timers.purge_copied(bus) == 2
     info = await bus.api(f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": ">"})
     assert list(info["state"]["subjects"]) == [timers.timer_subject("requeue", "a.b", "later")]
 
@@ -107,18 +107,21 @@ async def test_purged_facts_are_neither_repeated_nor_lost_after_a_restart(
     bus: Bus, nats_server: TestServer
 ) -> None:
     async def fired(count: int) -> bool:
-        return len(await past(bus, [f"{subjects.TIMER_DUE}>"])) == count
+        return len(await read_messages(bus, [f"{subjects.TIMER_DUE}>"])) == count
 
     soon = clock.now() + timedelta(milliseconds=50)
     await bus.publish(timers.schedule_message("requeue", "a", "x", soon, b"{}"))
     await eventually(lambda: fired(1))
-    await timers.sweep(bus)
+    await timers.purge_copied(bus)
     await nats_server.restart_after_kill()
     await bus.connected()
     soon = clock.now() + timedelta(milliseconds=50)
     await bus.publish(timers.schedule_message("requeue", "a", "y", soon, b"{}"))
     await eventually(lambda: fired(2))
-    names = [one.subject.rpartition(".")[2] for one in await past(bus, [f"{subjects.TIMER_DUE}>"])]
+    names = [
+        one.subject.rpartition(".")[2]
+        for one in await read_messages(bus, [f"{subjects.TIMER_DUE}>"])
+    ]
     assert names == ["x", "y"]
 
 

@@ -17,7 +17,7 @@ from admittance.api.checks import AdmissionCheck
 from admittance.events import provisioning as facts
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 
@@ -149,7 +149,7 @@ async def test_wrong_answers_are_shown_below_the_check(
     listed = await admit(nats_server, "get", "pr")
     assert "w-capacity-1" in listed
     assert "no provider answers for this class" not in told
-    letters = await past(bus, ["admit.deadletter.provisioning-check"])
+    letters = await read_messages(bus, ["admit.deadletter.provisioning-check"])
     assert len(letters) == 2
     assert "2 of provisioning-check: see `admit events -A`" in await admit(nats_server, "doctor")
     assert (await admit(nats_server, "events", "-A")).count("dead letter") == 2

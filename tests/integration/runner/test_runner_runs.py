@@ -14,7 +14,7 @@ from admittance.events.requests import Logs, LogsReply
 from admittance.runner.claims import Claims, ClaimState
 from admittance.runner.folder import run_key
 from admittance.runner.service import run
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import SetupError, Unavailable
 from admittance.runtime.process.settings import Settings
 from integration.runner.harness import CHECKPOINTS, NAMESPACE, World, until
@@ -157,7 +157,7 @@ async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(worl
     async with world.runner():
         finished = await world.hears("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
-    starts = await past(world.bus, [f"admit.workload.started.{NAMESPACE}.train"])
+    starts = await read_messages(world.bus, [f"admit.workload.started.{NAMESPACE}.train"])
     assert len(starts) == 2, "the story tells of both runs"
     assert output(world).splitlines() == ["begun", "begun"], "both outputs are kept"
 

@@ -13,7 +13,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 
@@ -81,7 +81,7 @@ async def test_both_checks_are_approved_one_after_the_other(person: Person, bus:
     status, out, err = await person.types("approve", "workload", "w", "--message", "looks fine")
     assert (status, "approved (check sign-off)" in out) == (0, True), err
     assert "w still waits for budget" in err
-    (last,) = await past(bus, ["admit.check.reported.*.ns.w"])
+    (last,) = await read_messages(bus, ["admit.check.reported.*.ns.w"])
     said = msgspec.json.decode(last.data, type=facts.CheckReported)
     assert (said.controller, said.state) == ("admittance.dev/approval", "Ready")
     assert said.message.startswith("approved by ada at 2")

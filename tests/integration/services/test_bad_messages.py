@@ -12,7 +12,7 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest
@@ -86,7 +86,7 @@ async def test_it_is_buried_with_its_bytes_and_the_reason(
     reply = await settled(running, sequence)
     assert reply.outcome == "dead-lettered"
     assert why in reply.message
-    letters = await past(running, ["admit.deadletter.>"])
+    letters = await read_messages(running, ["admit.deadletter.>"])
     letter = msgspec.json.decode(letters[-1].data, type=DeadLetter)
     assert letter.subject == subject
     assert why in letter.reason
@@ -132,7 +132,7 @@ async def test_another_workload_of_a_taken_name_is_refused_and_hears_so(running:
     (sequence,) = await submit(running, [manifest])
     reply = await settled(running, sequence)
     assert (reply.outcome, reply.reason) == ("refused", "AlreadyExists")
-    rejected = await past(running, ["admit.workload.rejected.ns.w"])
+    rejected = await read_messages(running, ["admit.workload.rejected.ns.w"])
     assert msgspec.json.decode(rejected[-1].data, type=facts.Rejected).reason == "AlreadyExists"
 
 
@@ -141,7 +141,7 @@ async def test_a_timer_that_nobody_set_is_buried(running: Bus) -> None:
     await running.publish(Outgoing("admit.timer.due.requeue.ns.w", b"?"))
 
     async def buried() -> bool:
-        return bool(await past(running, ["admit.deadletter.>"]))
+        return bool(await read_messages(running, ["admit.deadletter.>"]))
 
     await eventually(buried)
 

@@ -15,7 +15,7 @@ from admittance.events.subjects import STREAM
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 
@@ -126,7 +126,7 @@ async def test_a_verdict_that_makes_no_sense_changes_nothing(
     else:
         assert (reply.outcome, reply.reason) == (outcome, reason)
     assert await workload(running, "w") == before
-    letters = await past(running, ["admit.deadletter.>"])
+    letters = await read_messages(running, ["admit.deadletter.>"])
     if outcome == "ignored":
         assert letters == []
         return
@@ -165,11 +165,11 @@ async def test_updates_that_overwrite_reject_the_workload_before_it_starts(runni
     await settled(running, await running.publish(outgoing(verdict)))
 
     async def rejected() -> bool:
-        return bool(await past(running, ["admit.workload.rejected.ns.labelled"]))
+        return bool(await read_messages(running, ["admit.workload.rejected.ns.labelled"]))
 
     await eventually(rejected)
     said = msgspec.json.decode(
-        (await past(running, ["admit.workload.rejected.ns.labelled"]))[-1].data,
+        (await read_messages(running, ["admit.workload.rejected.ns.labelled"]))[-1].data,
         type=facts.Rejected,
     )
     assert "zone" in said.message
@@ -210,7 +210,7 @@ async def test_a_flood_of_verdicts_disturbs_nobody_else(running: Bus, state: str
     # No figure, a promise: none of them waits for the end of the flood.
     assert sorted(waits)[len(waits) // 2] < 2.0, (rate, waits)
     assert await reserved(running, "w")
-    letters = await past(running, ["admit.deadletter.>"], limit=100_000)
+    letters = await read_messages(running, ["admit.deadletter.>"], limit=100_000)
     # A burst, and some a second; not one for each.
     assert len(letters) <= (0 if state == "Ready" else 500 + 20 * (lasted + 20))
 

@@ -9,7 +9,7 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.runtime.leader.lease_store import fence, read_epoch
 from admittance.workload.phase import holds_quota
 from leases import take_epoch
@@ -45,7 +45,7 @@ async def test_nothing_is_decided_before_the_predecessors_last_decision_is_seen(
     await bus.publish(Outgoing(subject_of(decided), encode(decided), fence(DOMAIN, epoch)))
     await fleet.start("scheduler", "heir")
     await eventually(lambda: _barrier_of_the_heir(bus))
-    assert len(await past(bus, ["admit.workload.assigned.>"])) == 1
+    assert len(await read_messages(bus, ["admit.workload.assigned.>"])) == 1
 
     controller.resume()
     await eventually(lambda: _refused(bus, "a"))
@@ -58,7 +58,7 @@ async def _there(bus: Bus, *names: str) -> bool:
 
 async def _barrier_of_the_heir(bus: Bus) -> bool:
     _, said = await read_epoch(bus, DOMAIN)
-    stated = await past(bus, ["admit.lease.barrier.>"])
+    stated = await read_messages(bus, ["admit.lease.barrier.>"])
     return said is not None and said.owner == "heir" and bool(stated)
 
 

@@ -16,7 +16,7 @@ from admittance.events.facts import CheckRequested
 from admittance.events.requests import Delete, DeleteReply
 from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
 
 from builders import a_manifest
@@ -46,7 +46,7 @@ def a_budget(limit: int) -> dict[str, Any]:
 
 
 async def requests(bus: Bus) -> list[CheckRequested]:
-    found = await past(bus, ["admit.check.requested.ctl.ns.*"])
+    found = await read_messages(bus, ["admit.check.requested.ctl.ns.*"])
     return [msgspec.json.decode(one.data, type=CheckRequested) for one in found]
 
 

@@ -11,7 +11,7 @@ import pytest
 from admittance.lease.lease_state import CONTROLLER
 from admittance.retry_timer.service import run as run_timer
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
@@ -253,6 +253,6 @@ async def test_what_is_taken_gets_its_barrier_though_another_was_faster_and_nobo
     mine.deaf = True
     with suppress(Unavailable):
         await leading.take(["queue-b", "queue-c"], barrier=True)
-    assert len(await past(bus, ["admit.lease.barrier.queue-c"])) == 2
+    assert len(await read_messages(bus, ["admit.lease.barrier.queue-c"])) == 2
     beating.cancel()
     await mine.close()

@@ -9,7 +9,7 @@ import pytest
 from test_families_live import Place, objects, role, sleeping
 
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 
 from processes import Fleet, apply, eventually, submit, workload, workloads
 
@@ -64,7 +64,7 @@ async def test_what_runs_runs_on_and_what_waits_becomes_regular(
     await place.rest()
     assert await place.is_on("first", "first-variant-reservation")
     assert await place.is_on("second", "second-variant-spot")
-    assert not await past(bus, ["admit.workload.evicted.>"])
+    assert not await read_messages(bus, ["admit.workload.evicted.>"])
     # Their quota is still theirs: whoever waits has it when they end, and not before.
     assert not await place.is_on("third")
     await place.finish("first")

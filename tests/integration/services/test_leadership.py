@@ -13,7 +13,7 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 
@@ -55,7 +55,7 @@ async def most_ever_reserved(bus: Bus) -> int:
     ended: set[str] = set()
     most = after = 0
     while True:
-        page = await past(bus, ["admit.workload.*.ns.*"], after=after)
+        page = await read_messages(bus, ["admit.workload.*.ns.*"], after=after)
         if not page:
             return most
         for one in page:

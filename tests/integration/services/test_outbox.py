@@ -13,7 +13,7 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Refused
 from admittance.runtime.leader import lease_store
 from admittance.runtime.process.settings import Settings
@@ -95,8 +95,8 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
 
     await fleet.start("workload-controller", "heir")
     await eventually(lambda: _echoed(bus))
-    assert len(await past(bus, ["admit.workload.quota_reserved.>"])) == 1
-    assert len(await past(bus, ["admit.workload.admitted.>"])) == 1
+    assert len(await read_messages(bus, ["admit.workload.quota_reserved.>"])) == 1
+    assert len(await read_messages(bus, ["admit.workload.admitted.>"])) == 1
     found = await workload(bus, "w")
     assert found is not None
     assert found.status.admission is not None
@@ -140,11 +140,11 @@ async def test_a_check_hears_that_its_workload_was_deleted_though_the_deleter_di
 
     await fleet.start("workload-controller", "heir")
     await eventually(lambda: _gone(bus))
-    assert len(await past(bus, ["admit.check.withdrawn.>"])) == 1
+    assert len(await read_messages(bus, ["admit.check.withdrawn.>"])) == 1
 
 
 async def _requested(bus: Bus) -> bool:
-    return bool(await past(bus, ["admit.check.requested.>"]))
+    return bool(await read_messages(bus, ["admit.check.requested.>"]))
 
 
 async def _gone(bus: Bus) -> bool:

@@ -18,7 +18,7 @@ from admittance.events.shapes import HandedOn
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import Entry, get
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import Past, past
+from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.leader.lease_store import fence
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
@@ -67,8 +67,8 @@ def a_job(name: str, trail: Path, *, priority: int, stops: float = 0.0, runs: st
     }
 
 
-async def told(bus: Bus, what: str) -> list[Past]:
-    return await past(bus, [f"admit.workload.{what}.>"])
+async def told(bus: Bus, what: str) -> list[StoredMessage]:
+    return await read_messages(bus, [f"admit.workload.{what}.>"])
 
 
 async def has_told(bus: Bus, what: str, name: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import decode
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, find, is_true
 
 from builders import a_manifest
@@ -54,7 +54,7 @@ async def test_a_reservation_that_fits_no_longer_goes_back_and_says_why(
     await eventually(is_back)
     found = await workload(bus, "w")
     assert found is not None and found.status.admission is None
-    (told,) = await past(bus, ["admit.workload.revoked.>"])
+    (told,) = await read_messages(bus, ["admit.workload.revoked.>"])
     revoked = decode(told.subject, told.data)
     assert isinstance(revoked, facts.Revoked)
     assert revoked.message.startswith("cpu in flavor default: ClusterQueue cq may use 2, and 3")

@@ -21,7 +21,7 @@ from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 from admittance.workload_controller.checkpoints import checkpoints
 
 from builders import a_manifest
@@ -84,7 +84,7 @@ class Jobs:
         after = 0
         while True:
             filters = ["admit.workload.admitted.>", "admit.workload.evicted.>"]
-            for one in await past(self._bus, filters, after=after):
+            for one in await read_messages(self._bus, filters, after=after):
                 after = one.sequence
                 said = msgspec.json.decode(one.data)
                 name = plain(one.subject.rpartition(".")[2])
@@ -119,7 +119,7 @@ async def jobs(bus: Bus) -> AsyncIterator[Jobs]:
 
 async def decisions(bus: Bus) -> list[int]:
     """Where the decisions are on the log."""
-    return [one.sequence for one in await past(bus, DECISIONS)]
+    return [one.sequence for one in await read_messages(bus, DECISIONS)]
 
 
 async def rest(bus: Bus) -> None:
@@ -283,7 +283,7 @@ async def test_what_comes_out_otherwise_is_told_field_by_field(
     (submitted,) = await submit(bus, [a_manifest("w", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 1))
     (assigned,) = await decisions(bus)
-    (heard,) = await past(bus, ["admit.workload.assigned.>"])
+    (heard,) = await read_messages(bus, ["admit.workload.assigned.>"])
     told = await replayed(nats_server, assigned, capsys)
     assert (told["same"], told["from"]["turns"]) == (True, ["ns/w"])
 

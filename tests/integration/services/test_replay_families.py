@@ -14,7 +14,7 @@ from admittance.cli.replay.decision import replay_decision
 from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.events.subjects import FENCED
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, submit, workload
@@ -94,7 +94,7 @@ async def test_decisions_about_families_come_out_the_same(
     await eventually(lambda: runs_on("second", "best"))
     await asyncio.sleep(1.5)  # longer than a refusal waits to be said
 
-    said = await past(bus, [f"admit.workload.{what}.>" for what in sorted(FENCED)])
+    said = await read_messages(bus, [f"admit.workload.{what}.>" for what in sorted(FENCED)])
     call = Call(url=nats_server.url, url_from=UrlFrom.OPTION, output=Output.JSON)
     kinds, moved = set(), 0
     for one in said:
@@ -106,4 +106,4 @@ async def test_decisions_about_families_come_out_the_same(
     assert kinds >= {"assigned", "refused", "preempted", "confirmed"}
     assert moved
     assert any(b"AdmissionGated" in one.data for one in said)
-    assert await past(bus, ["admit.workload.ungated.>"])
+    assert await read_messages(bus, ["admit.workload.ungated.>"])

@@ -18,7 +18,7 @@ from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import FENCED, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import read_messages
 
 from builders import a_manifest
 from processes import Fleet, apply, eventually, queues, submit, workload
@@ -59,7 +59,7 @@ class Others:
                 "admit.workload.evicted.>",
                 "admit.check.requested.>",
             ]
-            for one in await past(self._bus, filters, after=after):
+            for one in await read_messages(self._bus, filters, after=after):
                 after = one.sequence
                 said = msgspec.json.decode(one.data)
                 name = plain(one.subject.rpartition(".")[2])
@@ -110,7 +110,7 @@ async def others(bus: Bus) -> AsyncIterator[Others]:
 
 
 async def _said(bus: Bus, what: str, many: int) -> bool:
-    return len(await past(bus, [f"admit.workload.{what}.>"])) >= many
+    return len(await read_messages(bus, [f"admit.workload.{what}.>"])) >= many
 
 
 async def test_plans_and_rechecks_come_out_the_same(
@@ -148,7 +148,7 @@ async def test_plans_and_rechecks_come_out_the_same(
     others.judges = True
     await asyncio.sleep(1.5)  # longer than a refusal waits to be said
 
-    said = await past(bus, [f"admit.workload.{what}.>" for what in sorted(FENCED)])
+    said = await read_messages(bus, [f"admit.workload.{what}.>" for what in sorted(FENCED)])
     call = Call(url=nats_server.url, url_from=UrlFrom.OPTION, output=Output.JSON)
     kinds = set()
     for one in said:

@@ -50,10 +50,10 @@ class JudgeRecorder:
         self.story.append(f"{verdict.state} {request.name} {request.cycle}")
         return True
 
-    def done(self, reply: str) -> None:
+    def ack(self, reply: str) -> None:
         self._settle("ack", reply)
 
-    def again(self, reply: str, delay_seconds: float = 0.0) -> None:
+    def nak(self, reply: str, delay_seconds: float = 0.0) -> None:
         self._settle("nak", reply)
 
     def _settle(self, word: str, reply: str) -> None:

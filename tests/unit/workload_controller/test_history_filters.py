@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from admittance.events.system import DeadLetter
-from admittance.runtime.bus.history import Past
+from admittance.runtime.bus.history import StoredMessage
 from admittance.workload_controller.endpoints import filters_of, is_under
 
 
@@ -55,7 +55,7 @@ def test_an_object_of_another_kind_is_not_in_the_story_of_its_namesake(
 )
 def test_a_dead_letter_counts_as_the_message_that_it_holds(about: str, own: bool) -> None:
     letter = DeadLetter(service="workload-controller", subject=about, reason="BadDelay")
-    found = Past(
+    found = StoredMessage(
         sequence=1,
         time=datetime(2026, 2, 7, tzinfo=UTC),
         subject="admit.deadletter.workload-controller",
@@ -67,7 +67,7 @@ def test_a_dead_letter_counts_as_the_message_that_it_holds(about: str, own: bool
 
 
 def test_a_dead_letter_that_cannot_be_read_is_of_no_workload() -> None:
-    found = Past(
+    found = StoredMessage(
         sequence=1,
         time=datetime(2026, 2, 7, tzinfo=UTC),
         subject="admit.deadletter.workload-controller",

@@ -23,7 +23,7 @@ PAGE: Final = 500
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
-class Past(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message of the log."""
 
     sequence: int
@@ -33,7 +33,7 @@ class Past(NamedTuple):
     headers: Mapping[str, str] = _NO_HEADERS
 
 
-async def past(
+async def read_messages(
     bus: Bus,
     filters: Sequence[str],
     *,
@@ -41,7 +41,7 @@ async def past(
     since: datetime | None = None,
     limit: int = PAGE,
     stream: str = subjects.STREAM,
-) -> list[Past]:
+) -> list[StoredMessage]:
     """The first ``limit`` messages of these subjects after the sequence ``after``, in order.
 
     ``since`` counts only if ``after`` is 0. Raises Unavailable.
@@ -55,7 +55,7 @@ async def past(
 
 async def _page(
     bus: Bus, stream: str, subject: str, after: int, since: datetime | None, limit: int
-) -> list[Past]:
+) -> list[StoredMessage]:
     request: dict[str, Any] = {"batch": limit, "next_by_subj": subject}
     if after or since is None:
         request["seq"] = after + 1
@@ -63,7 +63,7 @@ async def _page(
         request["start_time"] = since.astimezone(UTC).isoformat()
     inbox = bus.nc.new_inbox()
     subscription = await bus.nc.subscribe(inbox)
-    found: list[Past] = []
+    found: list[StoredMessage] = []
     try:
         await bus.nc.publish(f"$JS.API.DIRECT.GET.{stream}", _encode(request), reply=inbox)
         while True:
@@ -73,7 +73,7 @@ async def _page(
             if sequence is None:
                 return found
             found.append(
-                Past(
+                StoredMessage(
                     int(sequence),
                     time_of(headers["Nats-Time-Stamp"]),
                     headers["Nats-Subject"],
@@ -94,7 +94,7 @@ def time_of(stamp: str) -> datetime:
     return clock.from_nanoseconds(seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0))
 
 
-async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past | None:
+async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> StoredMessage | None:
     """The newest message on the subject, or None."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
@@ -103,7 +103,7 @@ async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Past
             return None
         raise
     message: dict[str, Any] = answer["message"]
-    return Past(
+    return StoredMessage(
         message["seq"],
         time_of(message["time"]),
         message["subject"],

@@ -20,7 +20,7 @@ from nats.aio.subscription import Subscription
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import description, status
-from admittance.runtime.errors import passes
+from admittance.runtime.errors import is_temporary
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.logger import logger
 
@@ -153,7 +153,7 @@ class PullConsumer:
                 else:
                     await self._ask()
             except Exception as error:
-                if passes(error) or isinstance(error, nats.errors.Error):
+                if is_temporary(error) or isinstance(error, nats.errors.Error):
                     # The server is not available or still reads its store: retry soon.
                     self._renew = True
                     await asyncio.sleep(0.05)

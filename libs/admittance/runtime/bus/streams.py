@@ -19,7 +19,7 @@ from admittance.runtime.errors import (
     SetupError,
     StaleRevision,
     Unavailable,
-    passes,
+    is_temporary,
 )
 
 NO_STREAM: Final = 10059
@@ -250,7 +250,7 @@ def _shown(value: Any) -> str:
 
 
 def _creation_error(name: str, error: Refused) -> SetupError:
-    if passes(error) or isinstance(error, StaleRevision):
+    if is_temporary(error) or isinstance(error, StaleRevision):
         raise error
     return SetupError(
         f"the server refuses the stream {name}: {error.description} ({error.code}); "

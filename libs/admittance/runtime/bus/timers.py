@@ -207,7 +207,7 @@ async def purge(bus: Bus, subject: str) -> bool:
     return bool(answer.get("purged"))
 
 
-async def sweep(bus: Bus) -> int:
+async def purge_copied(bus: Bus) -> int:
     """Purges the facts that the log has already copied. Returns their number. Without this, the
     timers stream would keep one fact per kind and workload without limit."""
     newest = await last(bus, f"{subjects.TIMER_DUE}>")

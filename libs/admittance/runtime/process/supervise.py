@@ -16,7 +16,7 @@ import uvloop
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, passes
+from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, is_temporary
 from admittance.runtime.process.health import write_health_file
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often
@@ -100,7 +100,7 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
         except SetupError:
             raise
         except Exception as error:
-            bug = not passes(error)
+            bug = not is_temporary(error)
             if not isinstance(error, AdmittanceError):
                 log.exception("service_crashed", service=task.name)
             elif bug or throttle.due(clock.monotonic()):

@@ -22,7 +22,7 @@ from admittance.runner.claims import read_holder
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import foreign_reason
-from admittance.runtime.bus.history import Past, last
+from admittance.runtime.bus.history import StoredMessage, last
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.scheduler.service import read_echo
@@ -165,7 +165,7 @@ async def _of_log(bus: Bus) -> list[SetAside]:
     return found
 
 
-def _judge_message(one: Past, newest: int) -> None:
+def _judge_message(one: StoredMessage, newest: int) -> None:
     if one.subject.startswith(subjects.EPOCH):
         domain = plain(one.subject.removeprefix(subjects.EPOCH))
         if _epoch(one.data).domain != domain:

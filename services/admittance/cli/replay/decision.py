@@ -32,8 +32,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import NO_MESSAGE
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import parse_headers
-from admittance.runtime.bus.history import Past as Message
-from admittance.runtime.bus.history import past
+from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.errors import Refused
 from admittance.scheduling.state.config import Config, config_from
 from admittance.workload.limits import Limits, limits_from
@@ -268,7 +267,7 @@ async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
     records: list[Commits] = []
     deadline = clock.monotonic() + PATIENCE_SECONDS
     while True:
-        page = await past(
+        page = await read_messages(
             bus, [subjects.COMMITS], after=after, limit=PAGE, stream=subjects.CHECKPOINTS
         )
         for one in page:
@@ -314,7 +313,9 @@ async def _messages(
 ) -> AsyncIterator[LogMessage]:
     """Yields messages in order, read page by page."""
     while True:
-        page: list[Message] = await past(bus, filters, after=after, limit=PAGE, stream=stream)
+        page: list[StoredMessage] = await read_messages(
+            bus, filters, after=after, limit=PAGE, stream=stream
+        )
         for one in page:
             yield log_message(one.sequence, one.subject, one.data, one.headers, one.time)
         if len(page) < PAGE:

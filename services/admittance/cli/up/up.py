@@ -36,7 +36,7 @@ from admittance.runtime.errors import (
     Refused,
     SetupError,
     Unavailable,
-    passes,
+    is_temporary,
 )
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
@@ -148,7 +148,7 @@ async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
         except (NoServer, AccessDenied):
             raise
         except (Unavailable, Refused) as error:
-            if not passes(error):
+            if not is_temporary(error):
                 raise
             if throttle.due(clock.monotonic()):
                 log.warning("waits_for_the_bus", reason=str(error))
@@ -272,7 +272,7 @@ async def _until_serving(bus: Bus, settings: Settings) -> None:
                 await until_ready(bus, settings.service, settings.instance)
                 return
         except Exception as error:
-            if not (isinstance(error, TimeoutError) or passes(error)):
+            if not (isinstance(error, TimeoutError) or is_temporary(error)):
                 raise
             log.warning("service_not_ready_yet", service=settings.service, reason=str(error))
             await asyncio.sleep(WAIT_SECONDS)
