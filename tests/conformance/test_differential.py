@@ -30,7 +30,7 @@ FAMILIES = (
 
 @pytest.mark.skipif(not SCENARIOS.is_dir(), reason="the scenarios are not beside this tree")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_scenarios_come_out_as_kueue_has_them(family: str) -> None:
+def test_scenarios_have_the_results_of_kueue(family: str) -> None:
     played = 0
     found: list[str] = []
     for path in sorted(SCENARIOS.glob(f"{family}-[0-9]*.json.gz")):

@@ -66,7 +66,7 @@ async def others(bus: Bus) -> AsyncIterator[Others]:
     await found.close()
 
 
-async def test_decisions_about_families_come_out_the_same(
+async def test_decisions_about_families_are_repeated_equally(
     fleet: Fleet,
     bus: Bus,
     nats_server: TestServer,

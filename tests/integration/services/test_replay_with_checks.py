@@ -113,7 +113,7 @@ async def _said(bus: Bus, what: str, many: int) -> bool:
     return len(await read_messages(bus, [f"admit.workload.{what}.>"])) >= many
 
 
-async def test_plans_and_rechecks_come_out_the_same(
+async def test_plans_and_rechecks_are_repeated_equally(
     fleet: Fleet,
     bus: Bus,
     nats_server: TestServer,

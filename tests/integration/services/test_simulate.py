@@ -86,7 +86,7 @@ async def town(fleet: Fleet, bus: Bus) -> AsyncIterator[Bus]:
     yield bus
 
 
-async def test_what_is_foretold_comes_true(town: Bus) -> None:
+async def test_a_simulated_change_has_the_same_result_when_applied(town: Bus) -> None:
     bus = town
     high = a_manifest("e", queue="lq-cq", priority=5)
     reply = await simulate(bus, high)
@@ -108,7 +108,7 @@ async def test_what_is_foretold_comes_true(town: Bus) -> None:
     await eventually(lambda: admitted(bus, other, "e"))
 
 
-async def test_nothing_is_written_and_nothing_is_said(town: Bus) -> None:
+async def test_a_simulation_writes_and_publishes_nothing(town: Bus) -> None:
     before = await stored(town)
     for cpu in (0, 1, 4):
         reply = await simulate(town, *queues("cq", cpu=cpu), a_manifest("x", queue="lq-cq"))
@@ -118,7 +118,7 @@ async def test_nothing_is_written_and_nothing_is_said(town: Bus) -> None:
     assert await admitted(town, "a", "b")
 
 
-async def test_a_long_answer_comes_in_parts(town: Bus) -> None:
+async def test_a_long_reply_comes_in_parts(town: Bus) -> None:
     many = [a_manifest(f"w-{n:04}", queue="lq-cq") for n in range(2_500)]
     inbox = town.nc.new_inbox()
     subscription = await town.nc.subscribe(inbox)
@@ -135,7 +135,7 @@ async def test_a_long_answer_comes_in_parts(town: Bus) -> None:
     assert reply.counts.waits == 2_500
 
 
-async def test_a_change_of_one_namespace_may_be_asked_for_there(town: Bus) -> None:
+async def test_a_change_of_one_namespace_can_be_requested_there(town: Bus) -> None:
     request = Simulate(objects=raws(a_manifest("x", queue="lq-cq")))
     reply = await ask(town, "admit.api.simulate.ns", request, SimulateReply)
     assert [one.name for one in reply.waits] == ["x"]
@@ -146,7 +146,7 @@ async def test_a_change_of_one_namespace_may_be_asked_for_there(town: Bus) -> No
     assert "objects" in refused.error
 
 
-async def test_it_is_decided_by_the_configuration_of_whoever_is_asked(
+async def test_a_simulation_uses_the_configuration_of_its_scheduler(
     town: Bus, nats_server: TestServer
 ) -> None:
     request = Simulate(objects=raws(a_manifest("e", queue="lq-cq", priority=5)))
@@ -170,13 +170,13 @@ def a_settings(url: str = "nats://127.0.0.1:1") -> Settings:
     return Settings(service="scheduler", instance="one", url=url)
 
 
-async def test_a_question_that_takes_too_long_is_given_up() -> None:
+async def test_a_simulation_that_takes_too_long_is_ended() -> None:
     simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=0.2)
     with pytest.raises(Unavailable, match=r"not done after 0\.2 s"):
         await within(simulations.simulate(b"{}", "admit.api.simulate"))
 
 
-async def test_more_questions_than_can_wait_are_turned_away_at_once() -> None:
+async def test_requests_beyond_the_queue_are_refused_at_once() -> None:
     simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=60)
     asked = [
         asyncio.create_task(simulations.simulate(b"{}", "admit.api.simulate"))
@@ -190,14 +190,14 @@ async def test_more_questions_than_can_wait_are_turned_away_at_once() -> None:
     await within(asyncio.gather(*asked, return_exceptions=True))
 
 
-async def test_a_bucket_that_cannot_be_reached_is_an_answer() -> None:
+async def test_an_unreachable_bucket_is_an_error_in_the_reply() -> None:
     simulations = Simulations(a_settings(), Config())
     [message] = (await within(simulations.simulate(b"{}", "admit.api.simulate"), 60)).messages
     assert isinstance(message, msgspec.Raw)
     assert "cannot read the bucket" in msgspec.json.decode(message, type=SimulateReply).error
 
 
-async def test_a_process_that_fails_is_told_apart_from_an_answer() -> None:
+async def test_a_failed_process_is_an_error_in_the_reply() -> None:
     simulations = Simulations(a_settings(), Config(), program=("-c", "raise SystemExit(3)"))
     with pytest.raises(RuntimeError, match="status 3"):
         await within(simulations.simulate(b"{}", "admit.api.simulate"))
