@@ -157,7 +157,7 @@ class VariantRow(Kept, frozen=True, kw_only=True):
 
 
 class GateHolder(Kept, frozen=True, kw_only=True):
-    """The variant of a family whose preemption gate was opened last, and the time."""
+    """The variant with the preemption gate that was opened last in a family, and the time."""
 
     holder: str
     since: datetime

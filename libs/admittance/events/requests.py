@@ -312,7 +312,7 @@ class Logs(Request, frozen=True, kw_only=True):
 
     Every runner receives it; only a runner that has the workload answers. ``pod`` None: all.
     ``tail``: for a pod without an offset, only its last lines; None: all. ``before``: of the newest
-    run whose admission has a smaller revision; 0: of the newest run.
+    run with a smaller revision of its admission; 0: of the newest run.
     """
 
     name: str

@@ -211,7 +211,7 @@ def _reprioritized(
 
 
 def _gate_holder(family: FamilyTransition) -> str:
-    """The name of the variant whose open gate must stay open; "": none. Checked again here, since
+    """The name of the variant with a gate that must stay open; "": none. Checked again here, since
     workloads may have been preempted for this variant after the request was made."""
     gate = parent_state(family.existing_parent()).gate
     variant = family.variants.get(gate.holder) if gate is not None else None
