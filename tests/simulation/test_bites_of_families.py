@@ -66,7 +66,7 @@ def deleted(rng: Random) -> Scenario:
         ),
         pytest.param(
             FamilyQuota,
-            "backed",
+            "reliable",
             FamilyQuota.largest,
             exclusive,
             "over quota",
