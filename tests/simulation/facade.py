@@ -234,7 +234,10 @@ class _Admin:
             answer.settle("no service answers")
             return
         found = msgspec.json.decode(data, type=kind)
-        if found.error and getattr(found, "outcome", "") not in DONE:
+        if getattr(found, "problems", ()):
+            # It is wrong, and stays so: an admin does not ask for it again.
+            answer.settle("absent")
+        elif found.error and getattr(found, "outcome", "") not in DONE:
             answer.settle(found.error)
         else:
             answer.settle(getattr(found, "outcome", "applied"))
