@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue
-from admittance.api.reading.manifest import decode_object
 from admittance.cli import get
 from admittance.cli.events import recent
 from admittance.cli.explain import corrected, explained, preempted
@@ -249,6 +248,8 @@ def _show_object(
 
 def _show_policy(plain: Mapping[str, Any]) -> None:
     """Prints the policy of a ClusterQueue for families of variants."""
+    from admittance.api.reading.objects import decode_object
+
     try:
         manifest = decode_object(plain).manifest
     except ManifestError:

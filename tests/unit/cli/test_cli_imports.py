@@ -56,6 +56,7 @@ def imported(*arguments: str, **environ: str) -> set[str]:
             {"admittance.api.reading.objects", "admittance.family"},
             id="explain",
         ),
+        pytest.param("describe workload w", {"admittance.providers"}, id="describe"),
         pytest.param("submit -q x -- true", {"admittance.family"}, id="submit"),
         pytest.param(
             "wait workload w --for Finished", {"admittance.api.reading.objects"}, id="wait"

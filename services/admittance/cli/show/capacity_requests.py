@@ -17,7 +17,6 @@ from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.requests import ProviderQuery
 from admittance.events.shapes import PodSetToProvision
-from admittance.providers.request import PodSet
 from admittance.provisioning.records import Record, State
 from admittance.runtime.errors import Refused, Unavailable
 
@@ -140,6 +139,8 @@ def pod_set_table(record: Record) -> Table:
 
 
 def _pods(one: PodSetToProvision) -> tuple[str, ...]:
+    from admittance.providers.request import PodSet  # late: it imports all that a provider needs
+
     asked = PodSet(one)
     needed = {name: render(name, much) for name, much in asked.requests.items()}
     return (
