@@ -181,7 +181,7 @@ class EmbeddedServer:
         binary or disk prevent it."""
         self._take_folder()
         try:
-            left = self._left_running()
+            left = self._adoptable()
             if left is not None:
                 if self._wanted_port and left.port != self._wanted_port:
                     raise SetupError(
@@ -270,7 +270,7 @@ class EmbeddedServer:
             os.close(self._lock)
             self._lock = None
 
-    def _left_running(self) -> Running | None:
+    def _adoptable(self) -> Running | None:
         """The server that an earlier parent left on this folder, if it still runs."""
         try:
             noted = msgspec.json.decode((self.data_dir / "nats.json").read_bytes(), type=Running)
@@ -380,7 +380,7 @@ class EmbeddedServer:
         pause = 0.005
         while clock.monotonic() < deadline:
             if not self.alive():
-                raise SetupError(self._why_it_died())
+                raise SetupError(self._start_error())
             if await greets(self.running.port):
                 return
             await asyncio.sleep(pause)
@@ -390,7 +390,7 @@ class EmbeddedServer:
             f"see {self.data_dir / 'nats.log'}"
         )
 
-    def _why_it_died(self) -> str:
+    def _start_error(self) -> str:
         last = ""
         with suppress(OSError):
             text = (self.data_dir / "nats.log").read_text(errors="replace")

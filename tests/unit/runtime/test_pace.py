@@ -12,7 +12,7 @@ def after(rate: float, seconds: float = 2.0) -> float:
     pace = Pace()
     now = 0.0
     while now < seconds:
-        pace.came(1, now)
+        pace.record(1, now)
         now += 1 / rate
     return pace.pause(now)
 
@@ -33,6 +33,6 @@ def test_the_first_fact_does_not_wait() -> None:
 
 def test_after_a_second_without_facts_the_next_one_does_not_wait() -> None:
     pace = Pace()
-    pace.came(1_000, 0.0)
+    pace.record(1_000, 0.0)
     assert pace.pause(0.0) == pytest.approx(CROWDED_PAUSE)
     assert pace.pause(1.0) == 0

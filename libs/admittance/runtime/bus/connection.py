@@ -98,13 +98,13 @@ class ReconnectingClient(Client):
 
     async def _process_err(self, err_msg: str) -> None:
         if "permissions violation" in err_msg:
-            await self._error_cb(self._note_denied(err_msg))
+            await self._error_cb(self._on_denied_permission(err_msg))
             return
         error = nats.errors.Error(f"nats: {err_msg.strip(chr(39))}")
         await self._error_cb(error)
         await self._process_op_err(error)
 
-    def _note_denied(self, text: str) -> PermissionDenied:
+    def _on_denied_permission(self, text: str) -> PermissionDenied:
         """Ends the requests that get no answer because of a denied permission. The server's text,
         and the subject in it, is in lower case."""
         found = _DENIED.search(text)

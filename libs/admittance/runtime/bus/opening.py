@@ -141,7 +141,7 @@ async def _connect(
                 ping_interval=PING_SECONDS,
                 max_outstanding_pings=PINGS_UNANSWERED,
                 pending_size=64 * 1024 * 1024,
-                error_cb=_ignored,
+                error_cb=_ignore,
                 **options,
             )
     except ModuleNotFoundError as error:
@@ -159,7 +159,7 @@ def _check_file(creds: str) -> None:
         raise SetupError(f"cannot read the credentials file {creds}: {error.strerror}") from None
 
 
-async def _ignored(_: Exception) -> None:
+async def _ignore(_: Exception) -> None:
     """Ignores errors before the first connection: `open_connection` raises them."""
 
 

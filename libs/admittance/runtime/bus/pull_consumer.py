@@ -101,7 +101,7 @@ class PullConsumer:
 
     async def start(self) -> None:
         """Creates the consumer and opens the request. Raises what ``make`` raises."""
-        await self._make_anew()
+        await self._recreate()
         self._bus.reconnected.append(self.renew)
         self._task = asyncio.create_task(self._run(), name=f"pull-{self._stream}")
 
@@ -149,9 +149,9 @@ class PullConsumer:
             self._wake.clear()
             try:
                 if self._renew or await self._silent():
-                    await self._make_anew()
+                    await self._recreate()
                 else:
-                    await self._ask()
+                    await self._request_more()
             except Exception as error:
                 if is_temporary(error) or isinstance(error, nats.errors.Error):
                     # The server is not available or still reads its store: retry soon.
@@ -181,7 +181,7 @@ class PullConsumer:
             return False
         return clock.monotonic() - self._heard >= silence
 
-    async def _make_anew(self) -> None:
+    async def _recreate(self) -> None:
         self._renew = False
         await self._bus.connected(timeout=3600.0)
         if self._inbox is not None:
@@ -193,9 +193,9 @@ class PullConsumer:
         self._inbox = await self._bus.nc.listen(subject, self._on_message)
         self._subject = subject
         self._heard = clock.monotonic()
-        await self._ask()
+        await self._request_more()
 
-    async def _ask(self) -> None:
+    async def _request_more(self) -> None:
         count = self._batch - self._open - self._held
         if count < max(1, self._batch // 2) and self._open:
             return

@@ -51,7 +51,7 @@ class Pace:
         self._level = 0.0
         self._at = 0.0
 
-    def came(self, count: int, now: float) -> None:
+    def record(self, count: int, now: float) -> None:
         """Records the arrival of facts. ``now``: monotonic seconds."""
         self._level = self._level * exp((self._at - now) / RATE_MEMORY) + count
         self._at = now
@@ -144,7 +144,7 @@ class Puller:
         """Creates the consumer. `batch` does so too, if needed. Raises Superseded."""
         if self._pull is not None:
             return
-        make = self._make_behind if self._ack_all else self._make_lasting
+        make = self._create_generation if self._ack_all else self._ensure_durable
         pull = PullConsumer(self._bus, self._stream, make, self._on_raw, batch=self._batch)
         self._pull = pull
         try:
@@ -175,7 +175,7 @@ class Puller:
             await asyncio.sleep(pause)
         raws, self._buffer = self._buffer[: self._batch], self._buffer[self._batch :]
         pull.taken(len(raws))
-        self._pace.came(len(raws), clock.monotonic())
+        self._pace.record(len(raws), clock.monotonic())
         deliveries = [_delivery(raw) for raw in raws]
         self.last = deliveries[-1].sequence
         return deliveries
@@ -185,7 +185,7 @@ class Puller:
         server's confirmation. Raises Unavailable: then it may be delivered again."""
         if self._ack_all:
             self.floor = max(self.floor, delivery.sequence)
-            if not self._is_present(delivery.reply):
+            if not self._is_current(delivery.reply):
                 # The consumer was replaced: it delivers the same fact again, which is skipped and
                 # acknowledged (`_on_raw`). The next acknowledgement covers it at the latest.
                 self._ack_late()
@@ -204,7 +204,7 @@ class Puller:
 
     def _ack_now(self) -> None:
         self._soon_timer = None
-        if self._is_present(self._soon_reply):
+        if self._is_current(self._soon_reply):
             self._publish_ack(self._soon_reply)
         self._ack_late()
 
@@ -251,7 +251,7 @@ class Puller:
         self._buffer.append(raw)
         self._ready.set()
 
-    def _is_present(self, reply: str) -> bool:
+    def _is_current(self, reply: str) -> bool:
         return f".{self.consumer}." in reply
 
     def _ack_late(self) -> None:
@@ -266,7 +266,7 @@ class Puller:
 
     # Consumers. -------------------------------------------------------------------------
 
-    async def _make_behind(self) -> str:
+    async def _create_generation(self) -> str:
         """Replaces all older consumers by one that starts after the acknowledged sequence."""
         found = await self._consumers.generations()
         newer = [name for generation, _, name, _ in found if generation > self._generation]
@@ -300,7 +300,7 @@ class Puller:
                 await self._consumers.delete(old)
         return name
 
-    async def _make_lasting(self) -> str:
+    async def _ensure_durable(self) -> str:
         self.pending = await self._consumers.ensure_durable(self._start_at)
         return self._name
 

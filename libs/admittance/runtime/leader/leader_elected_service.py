@@ -81,7 +81,7 @@ class LeaderElectedService(Generic[W]):
         """Stands by or works, and answers health queries, until stop is set. Raises what the work
         raises, except Superseded: then the instance stands by again."""
         async with health.answer_queries(self._bus, self._service, self._instance, self._health):
-            await self._take_turns(stop)
+            await self._stand_by_or_work(stop)
 
     def _health(self) -> HealthReply:
         leads = tuple(self._elector.lease.leads())
@@ -101,7 +101,7 @@ class LeaderElectedService(Generic[W]):
             },
         )
 
-    async def _take_turns(self, stop: asyncio.Event) -> None:
+    async def _stand_by_or_work(self, stop: asyncio.Event) -> None:
         elector = self._elector
         watch = asyncio.create_task(elector.run(), name="leading")
         stopping = asyncio.create_task(stop.wait(), name="stop")

@@ -227,7 +227,7 @@ class LeaderElector:
                 if not isinstance(outcome, StaleRevision):
                     refusal = outcome
                 continue
-            self._note_take(take.domain)
+            self._record_take(take.domain)
             if self.lease.took(take.domain, outcome):
                 taken.append((take.domain, outcome))
         if barrier:
@@ -290,7 +290,7 @@ class LeaderElector:
                 due.append(domain)
         return due
 
-    def _note_take(self, domain: str) -> None:
+    def _record_take(self, domain: str) -> None:
         now = clock.monotonic()
         before = self._takes.get(domain)
         calm = before is None or now - before[0] > CALM_SECONDS
