@@ -83,7 +83,7 @@ async def test_a_deletion_without_a_leader_is_finished_by_the_next_one(
     status, told = await admit(nats_server, "delete", "pr", "w-capacity-1")
 
     assert (status, told.splitlines()[0]) == (0, f"{NAME} deleting")
-    assert "as soon as it runs" in told
+    assert "once it runs" in told
     assert "Deleting" in (await admit(nats_server, "get", "pr"))[1]
     await fleet.start("provisioning-check")
     second = await provider.until_asked(2)
