@@ -189,7 +189,6 @@ class ProviderService(Worker[Provider]):
         )
         self._provider = provider
         self._since = clock.now()
-        self._answering: micro.Serving | None = None
         self._store = StatusStore(bus, provider.name)
         self._requests = OpenDeliveries[str](self._consumer)
         self._cancellations = OpenDeliveries[str](self._consumer)
@@ -212,19 +211,19 @@ class ProviderService(Worker[Provider]):
             concurrency=provider.concurrency,
         )
 
-    async def _start(self) -> None:
-        self._answering = await micro.serve(
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answers requests until stop is set."""
+        # Served before the first heartbeat: the check sends its queries right after that.
+        answering = await micro.serve(
             self._bus,
             f"provider-{self._provider.name}",
             self._settings.instance,
             {f"admit.api.provider.{token(self._provider.name)}": self._query},
         )
-        await super()._start()
-
-    async def _leave(self) -> None:
-        await super()._leave()
-        if self._answering is not None:
-            await self._answering.stop()
+        try:
+            await super().run(stop)
+        finally:
+            await answering.stop()
 
     def _heartbeat(self) -> tuple[str, bytes]:
         active, message = self._provider.activity
