@@ -9,10 +9,9 @@ import pytest
 
 from admittance.api.workload import CheckState
 from admittance.events import facts
-from admittance.workload.change import with_status
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves.check_verdicts import deadline
-from admittance.workload.stored import StoredWorkload, encode, head
+from admittance.workload.moves.backoff import check_deadline
+from admittance.workload.stored import encode, head
 from long_living import LongLife, a_long_life
 
 from builders import NOON
@@ -63,8 +62,7 @@ WAITS = [
 @scenario("L1")
 @pytest.mark.parametrize(("rows", "seconds"), WAITS)
 def test_the_wait_of_several_checks(rows: list[CheckState], seconds: float | None) -> None:
-    bare = StoredWorkload(api_version="v", kind="Workload")
-    found = deadline(with_status(bare, admission_checks=tuple(rows)))
+    found = check_deadline(tuple(rows))
     assert found == (NOON + timedelta(seconds=seconds) if seconds is not None else None)
 
 
