@@ -70,7 +70,7 @@ class Catalog:
         self.namespaces: dict[str, Namespace] = {}
         self.lists: dict[str, CheckLists] = {}
         self.affected: set[str] = set()
-        """ClusterQueues whose activity, flavors or checks the last `apply` may have changed."""
+        """ClusterQueues with activity, flavors or checks that the last `apply` may have changed."""
         self._newest: dict[str, int] = {}
         self._flavor_users: dict[str, set[str]] = {}
         self._check_users: dict[str, set[str]] = {}

@@ -153,7 +153,7 @@ def _set_rules(state: SchedulerState, queue: Queue) -> bool:
 
 
 def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
-    """Updates the families of a queue whose rules changed."""
+    """Updates the families of a queue after its rules changed."""
     found = {
         one.family.uid: one.family
         for key in state.catalog.locals_of(queue.name)

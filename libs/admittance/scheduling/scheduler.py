@@ -215,7 +215,7 @@ class Scheduler:
             self._state.busy.pop(domain, None)
 
     def wake(self, *, now: datetime) -> None:
-        """Lets workloads compete again whose time has come, and compares usages when that is due.
+        """Lets workloads compete again when their time has come, and compares usages when due.
 
         Must be called whenever the time of `next_wake` has come.
         """
@@ -235,7 +235,7 @@ class Scheduler:
     def refusals(self, *, now: datetime) -> list[Refused]:
         """Returns the refusals that are due, in flight from now on.
 
-        They go to workloads that have been parked for a while and whose status has another reason.
+        They go to workloads that are parked for a while, if their status has another reason.
         No decision is made about them before the refusal is stored.
         """
         self._state.now = max(self._state.now, now)

@@ -178,7 +178,7 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
 def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queue | None:
     """Ends the decision in flight about the workload. ``taken``: it is promised quota.
 
-    Returns the queue whose quota it was to hand over. Its new state says what it holds now.
+    Returns the queue of the quota that it was to hand over. Its new state says what it holds now.
     """
     if not workload.in_flight:
         return None

@@ -52,7 +52,7 @@ def assign(
     ``only``: the flavors to look at. ``overlap``: what the family holds, which is not asked for
     again.
 
-    Flavors whose different checks share a controller are not used together. If the first choice
+    Flavors with different checks of one controller are not used together. If the first choice
     leaves only such flavors, the scan is repeated without the check that excludes them.
     """
     first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset(), overlap)

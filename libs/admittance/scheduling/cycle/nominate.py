@@ -288,7 +288,7 @@ def remember_search(
 
 
 def still_waits(queue: Queue, workload: WorkloadInfo) -> Nomination | None:
-    """Returns the nomination of a preemptor whose saved victims still stop; None: a search is
+    """Returns the nomination of a preemptor while its saved victims stop; None: a search is
     needed."""
     saved = workload.saved_search
     if saved is None or saved.plan is not queue.plan or saved.shape is not workload.shape:

@@ -283,7 +283,7 @@ class EntryProcessor:
         )
 
     def _nominate_again(self, entry: CycleEntry) -> None:
-        """Nominates an entry whose victims were taken by an earlier entry, without these victims
+        """Nominates an entry again after an earlier entry took its victims, without these victims
         and only for the flavors of its first nomination."""
         only = [place.flavors for place in entry.assignment.places]
         self._remove_victims()

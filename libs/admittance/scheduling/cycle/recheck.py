@@ -66,7 +66,7 @@ def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def note_all_rechecks(state: SchedulerState, queue: Queue) -> None:
-    """Notes the reservations of a queue whose required checks may have changed."""
+    """Notes the reservations of a queue after their required checks may have changed."""
     for workload in queue.holding:
         if workload.state == "QuotaReserved":
             note_recheck(state, workload)

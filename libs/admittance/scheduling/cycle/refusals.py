@@ -63,7 +63,7 @@ that are."""
 
 
 def workload_reason(activity_reason: str) -> str:
-    """Returns the reason of workloads whose LocalQueue is inactive for that reason."""
+    """Returns the reason of workloads in a LocalQueue that is inactive for that reason."""
     return MISCONFIGURED if activity_reason in NO_CLUSTER_QUEUE else activity_reason
 
 

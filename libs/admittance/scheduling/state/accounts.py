@@ -1,4 +1,4 @@
-"""The consumption of every LocalQueue whose ClusterQueue orders by usage.
+"""The consumption of LocalQueues in ClusterQueues that order by usage.
 
 Every instance keeps these accounts, whether it leads the domain or not: they follow from the stored
 consumption and from the workloads admitted since. The leader stores what changed, so that the next

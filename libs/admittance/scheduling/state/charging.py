@@ -151,8 +151,8 @@ def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterato
 
 
 def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | None = None) -> None:
-    """Computes the shared quota of the domain's plans again. ``absent``: a workload whose usage is
-    removed."""
+    """Computes the shared quota of the domain's plans again. ``absent``: a workload without its
+    usage."""
     unshare_quota(domain)
     domain.plan_quota_varies = False
     for planner in sorted(domain.planners, key=_oldest_first):

@@ -379,7 +379,7 @@ class EquivalenceClass(Generic[W]):
             workload.reason_group = group
 
     def unrefused(self, latest: datetime) -> Iterator[W]:
-        """Yields the workloads that are parked since ``latest`` or longer and whose status has
+        """Yields the workloads that are parked since ``latest`` or longer, if their status has
         another reason.
 
         The caller must not call `note_reason` while it reads.

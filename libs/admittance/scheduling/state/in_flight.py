@@ -1,5 +1,5 @@
 """What the scheduler assumes until stored workloads confirm it: quota handed over in one decision,
-admissions whose pods are not ready, and preemptors that keep their place while victims stop.
+admissions with pods that are not ready, and preemptors that keep their place while victims stop.
 
 The leader keeps such a preemptor at the head of its queue, in memory only. A standby or the next
 leader finds the preemptor in the status of its victims. Source: `docs/spec/scheduling.md#3.8, #8`.
@@ -65,7 +65,7 @@ WAITS_FOR_PODS_READY: Final = Refusal(
 
 
 class PodsReadyTracker:
-    """Admitted workloads whose pods are not ready. Stays empty unless ``block_admission`` is
+    """Admitted workloads with pods that are not ready. Stays empty unless ``block_admission`` is
     set."""
 
     def __init__(self, block_admission: bool) -> None:

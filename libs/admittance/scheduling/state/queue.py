@@ -213,7 +213,7 @@ def schedule_refusal(queue: Queue, workload: WorkloadInfo, now: datetime) -> Non
 
 
 def schedule_class_refusal(queue: Queue, cls: EquivalenceClass[WorkloadInfo]) -> None:
-    """Schedules the refusals of the workloads of the class whose status has another reason."""
+    """Schedules the refusals of the class, for workloads with another reason in their status."""
     since = None if cls.is_scheduled else cls.refusal_since()
     if since is not None:
         queue.refusal_queue.put(since, cls)

@@ -47,7 +47,7 @@ class SchedulerState:
     newest time seen; ``seen``: the newest bucket revision.
 
     Refusals: ``refusal_queue``: when refusals are due. ``urgent_refusals``: workloads that are
-    refused at once. ``refusals_in_flight``: workloads whose refusal is not stored yet.
+    refused at once. ``refusals_in_flight``: workloads with a refusal that is not stored yet.
 
     Preemption: ``victims_by_preemptor``: preempted workloads, by the uid of the preemptor.
     ``preemption_counts``: how often each workload was preempted, by the uid of the preemptor.

@@ -48,13 +48,13 @@ Member = TypeVar("Member", bound=Holder)
 
 _EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
-"""Of most families, which hold one reservation for long: never written to."""
+"""Shared by most families, which hold one reservation. It is never changed."""
 
 
 class FamilyQuota(Generic[Member]):
     """What the variants of one family hold.
 
-    ``members``: the variants that hold quota. ``counts``: the variant whose quota counts in shares
+    ``members``: the variants that hold quota. ``counts``: the variant that counts in shares
     and in the usage of LocalQueues. ``shares``: fair sharing is on.
 
     Invariant: at every cell the included variants count together as much as the largest of them.

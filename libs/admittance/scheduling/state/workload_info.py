@@ -409,7 +409,7 @@ class Domain:
     idle_cycles: int = 0  # in a row, without a result
     is_settled: bool = False  # it changed nothing, so the next cycle would do the same
     seen: int = 0  # the bucket revision that it saw
-    # For the log: heads whose scan did not begin at the first flavor, and heads that were processed
+    # For the log: heads with a scan that began at a later flavor, and heads that were processed
     # since the last decision.
     scan_cursors: dict[WorkloadInfo, Cursor] = field(default_factory=dict)
     unlogged_heads: list[WorkloadInfo] = field(default_factory=list)
