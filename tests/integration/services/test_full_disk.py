@@ -89,7 +89,7 @@ async def test_a_full_disk_is_told_and_services_go_on_after_it(
             await link.Link(bus, call).publish(TOO_LONG)
         found = {one.what: one for one in await writes_found(bus, seconds=1.0)}
         assert not found["stream ADMITTANCE"].fine
-        assert "restart nats-server" in found["stream ADMITTANCE"].sentence
+        assert "restart nats-server" in found["stream ADMITTANCE"].found
 
         disk.free()
         await server.restart_after_kill()
