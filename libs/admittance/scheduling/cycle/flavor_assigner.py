@@ -295,7 +295,7 @@ def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignme
         kind = "ConflictingAdmissionChecks"
         name, other = pair
         result.clashes.append(other)
-        reason = f"flavor {option.flavor} brings check {name}, whose controller judges {other}, too"
+        reason = f"flavor {option.flavor} has check {name} of the same controller as check {other}"
     if not reason:
         return True
     result.obstacles.append(Obstacle(ps.name, option.flavor, "", 0, 0, kind, reason))

@@ -323,8 +323,6 @@ def park_behind_gate(entry: CycleEntry, now: datetime) -> bool:
     workload.cursor = None
     if queue.strict:
         return False
-    message = (
-        f"Others would have to go for it, and its preemption gate {workload.closed_gate} is closed"
-    )
+    message = f"It needs preemption, and its preemption gate {workload.closed_gate} is closed"
     park_workload(queue, workload, Inadmissible(GATED, message), now)
     return True
