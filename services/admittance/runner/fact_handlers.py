@@ -20,9 +20,9 @@ from admittance.runner import decide
 from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
 from admittance.runner.claims import ClaimState, read_claim
 from admittance.runner.decide import NODE_FAILURES, Run, Stage
-from admittance.runner.folder import run_key, wait_for_shim
+from admittance.runner.machine import run_key
+from admittance.runner.other_folders import wait_for_shim
 from admittance.runner.run_manager import RunManager
-from admittance.runner.shim import boot_seconds
 from admittance.runtime.bus.bucket import Entry
 
 log = structlog.get_logger(service="runner")
@@ -224,7 +224,7 @@ def _read_folder(manager: RunManager) -> None:
 async def _take_claims_again(manager: RunManager) -> None:
     """Renews the claims of runs that may still run; stops runs that another runner claimed."""
     keys = [key for key, found in manager.folders.items() if found.journal.outcome is None]
-    began = boot_seconds()
+    began = manager.machine.boot_seconds()
     claims = await manager.retry(lambda: manager.claims.take(keys, again=True))
     for key, claim in zip(keys, claims, strict=True):
         if not (claim.state is ClaimState.HELD and claim.runner == manager.folder.runner):

@@ -19,141 +19,26 @@ runner/
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
-import structlog
 
-from admittance.events.names import token
-from admittance.events.subjects import CLAIMS
-from admittance.runner.plan import Plan
+from admittance.runner.machine import Identity, Journal, Spec, StopNote
 from admittance.runtime import chance
-from admittance.runtime.bus.bucket import put_message, read_all
-from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
-
-
-class RunOutcome(NamedTuple):
-    """``kind``: succeeded, failed, stopped or lost."""
-
-    kind: str
-    message: str
-
-
-class _Line(msgspec.Struct, frozen=True):
-    e: str
-    p: str = ""
-    pid: int = 0
-    t: int = 0
-    code: int = 0
-    kind: str = ""
-    message: str = ""
-
-
-_decoder = msgspec.json.Decoder(_Line)
-
-
-class Journal:
-    """The events that a shim has written about its run so far; `feed` takes the bytes from
-    ``offset`` on."""
-
-    def __init__(self) -> None:
-        self.offset = 0
-        self.up = False
-        self.ready = False
-        self.outcome: RunOutcome | None = None
-        self.processes: dict[int, int] = {}
-        """Every process group ever started: pid to start time in ticks."""
-        self.ended: dict[str, int] = {}
-        """Pods that have ended, with their exit codes."""
-        self.exit_code = 0
-        """Of the first container that failed; 0: no failure, or the journal of an older shim."""
-
-    @property
-    def is_result(self) -> bool:
-        """True when the run ended by itself: its result counts, and it does not run again."""
-        return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
-
-    def feed(self, data: bytes) -> bool:
-        """Reads new lines; True when there was one. A last line without its newline is left for
-        later: it may be half written."""
-        whole = data.rfind(b"\n") + 1
-        self.offset += whole
-        for text in data[:whole].splitlines():
-            try:
-                line = _decoder.decode(text)
-            except msgspec.MsgspecError:
-                continue  # half a line, written before a power failure
-            match line.e:
-                case "start":
-                    self.processes[line.pid] = line.t
-                case "end":
-                    self.ended[line.p] = line.code
-                case "up":
-                    self.up = True
-                case "ready":
-                    self.ready = True
-                case "outcome":
-                    self.outcome = RunOutcome(line.kind, line.message)
-                    self.exit_code = line.code
-        return whole > 0
-
 
 NAME_MAX: Final = 200
 """Bytes of a folder's name; file systems allow 255."""
 
 
-class Spec(Plan, frozen=True, kw_only=True):
-    """A plan with the identity of its run. ``mark`` is in the environment of every process of the
-    run (ADMITTANCE_RUN). ``lease_stop`` and ``lease_kill``: seconds after the last renewal at which
-    the shim sends SIGTERM and SIGKILL to its pods."""
-
-    key: str
-    mark: str
-    namespace: str
-    name: str
-    uid: str
-    revision: int
-    notify: str
-    lease: str
-    lease_stop: float
-    lease_kill: float
-
-
-class StopNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a run was told to stop; see `admittance.runner.decide.Run`."""
-
-    evicted: int = 0
-    leaving: bool = False
-    claim_lost: bool = False
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a spec that identifies the run."""
-
-    key: str
-    namespace: str
-    name: str
-    uid: str
-    revision: int
-    mark: str = ""
-
-
 _identity = msgspec.json.Decoder(Identity)
-
-
-def run_key(namespace: str, name: str, revision: int) -> str:
-    """The name of a run and of its claim: ``<ns>.<name>.<revision>``."""
-    return f"{token(namespace)}.{token(name)}.{revision}"
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -254,33 +139,6 @@ class RunFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class ClosedRuns(dict[str, RunFolder]):
-    """Closed runs by key; also found by their workload."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._of: dict[tuple[str, str], set[str]] = {}
-
-    def __setitem__(self, key: str, run: RunFolder) -> None:
-        super().__setitem__(key, run)
-        self._of.setdefault((run.identity.namespace, run.identity.name), set()).add(key)
-
-    def drop(self, key: str) -> RunFolder | None:
-        """Removes and returns a run; None: not found."""
-        run = self.pop(key, None)
-        if run is not None:
-            which = run.identity.namespace, run.identity.name
-            keys = self._of.get(which, set())
-            keys.discard(key)
-            if not keys:
-                self._of.pop(which, None)
-        return run
-
-    def of(self, namespace: str, name: str) -> list[RunFolder]:
-        """The closed runs of a workload."""
-        return [self[key] for key in self._of.get((namespace, name), ())]
-
-
 def _path_of(root: Path, key: str) -> Path:
     name = key
     if len(name) > NAME_MAX:
@@ -379,90 +237,3 @@ class DataFolder:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
                 identity = _identity.decode((path / "earlier.json").read_bytes())
                 yield RunFolder(path, identity)
-
-
-FOLDER_PREFIX: Final = "_runner"
-KNOWN_SECONDS: Final = 2 * 86_400.0
-"""How long an announced folder is remembered."""
-SHIM_END_SECONDS: Final = 60.0
-"""Longest wait for a shim that has outlived its claim: twice the usual grace period."""
-LOOK_SECONDS: Final = 0.2
-
-log = structlog.get_logger(service="runner")
-
-
-class _AnnouncedFolder(msgspec.Struct, frozen=True):
-    root: str = ""
-
-
-class OtherRun(NamedTuple):
-    """A run in the folder of another runner. ``secret``: of that folder; None: not readable."""
-
-    folder: RunFolder
-    secret: bytes | None
-
-
-class OtherFolders:
-    """Folders that other runners have announced."""
-
-    def __init__(self, bus: Bus, folder: DataFolder) -> None:
-        self._bus = bus
-        self._folder = folder
-
-    async def announce(self) -> None:
-        """Writes the path of our folder for other runners. Raises Unavailable."""
-        value = msgspec.json.encode(_AnnouncedFolder(str(self._folder.root)))
-        key = f"{FOLDER_PREFIX}.{self._folder.runner}"
-        await self._bus.publish(
-            put_message(key, value, expected=None, ttl_seconds=KNOWN_SECONDS, bucket=CLAIMS)
-        )
-
-    async def find(self, key: str) -> OtherRun | None:
-        """The run of that key in a readable folder of another runner; None: not found.
-
-        Raises Unavailable.
-        """
-        roots = {}
-        for entry in await read_all(self._bus, f"{FOLDER_PREFIX}.>", bucket=CLAIMS):
-            runner = entry.key.removeprefix(f"{FOLDER_PREFIX}.")
-            if runner != self._folder.runner and entry.value is not None:
-                with suppress(msgspec.MsgspecError):
-                    roots[runner] = read_root(entry.value)
-        return await asyncio.to_thread(find_run, roots, key)
-
-
-def read_root(value: bytes) -> str:
-    """The path of a runner's folder as stored in the bucket of claims. Raises MsgspecError."""
-    return msgspec.json.decode(value, type=_AnnouncedFolder).root
-
-
-async def wait_for_shim(run: OtherRun) -> None:
-    """Waits until the run's shim has ended, at most SHIM_END_SECONDS. A shim ends by itself before
-    the claim expires, but it may hang."""
-    for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
-        run.folder.read_journal()
-        if run.folder.journal.outcome is not None or not run.folder.shim_lives():
-            break
-        await asyncio.sleep(LOOK_SECONDS)
-    else:
-        log.warning("shim_outlives_its_claim", run=run.folder.identity.key)
-    run.folder.read_journal()
-
-
-def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
-    """The run of that key in one of the folders; ``roots``: runner id to path."""
-    for runner, root in roots.items():
-        path = Path(root)
-        try:
-            if not path.is_absolute() or (path / "id").read_text().strip() != runner:
-                continue
-            found = open_run(path, key)
-        except (OSError, ValueError):
-            continue
-        if found is None:
-            continue
-        try:
-            return OtherRun(found, (path / "secret").read_text().strip().encode())
-        except (OSError, ValueError):
-            return OtherRun(found, None)
-    return None

@@ -10,13 +10,13 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import psutil
 import structlog
 
 from admittance.events.facts import Admitted
-from admittance.runner.folder import DataFolder, RunFolder
+from admittance.runner.machine import Executor, RunFiles, RunnerFiles
 from admittance.runner.plan import Plan, plan_docker, plan_local, sweep_docker
 from admittance.runtime.errors import SetupError
 
@@ -24,21 +24,6 @@ INHERITED: Final = ("PATH", "HOME", "TMPDIR")
 SWEEPS_MAX: Final = 20
 
 log = structlog.get_logger(service="runner")
-
-
-class Executor(Protocol):
-    """Starts processes or containers. ``mark`` identifies a run in its processes' environment and
-    on its containers."""
-
-    async def check(self) -> None:
-        """Raises SetupError when no job can run here."""
-
-    def plan(self, admitted: Admitted, mark: str) -> Plan:
-        """The plan for the shim. Raises CannotRun."""
-
-    async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        """Ends the remaining processes of a run after its shim died. ``processes``: pid to start
-        time."""
 
 
 class LocalExecutor:
@@ -164,7 +149,7 @@ STARTING_SECONDS: Final = 10.0
 class Launcher:
     """Use `open`, then `launch`; `close` leaves the shims running."""
 
-    def __init__(self, folder: DataFolder, news: Callable[[str], None]) -> None:
+    def __init__(self, folder: RunnerFiles, news: Callable[[str], None]) -> None:
         """``news`` is called with the key of a run when its journal has grown."""
         self._folder = folder
         self._news = news
@@ -196,7 +181,7 @@ class Launcher:
             server.stdin.close()
             await server.wait()
 
-    async def launch(self, run: RunFolder) -> None:
+    async def launch(self, run: RunFiles) -> None:
         """Starts a shim for the run when a slot is free. Calling it twice starts one shim."""
         key = run.identity.key
         if key in self._waiting or key in self._starting:
@@ -229,7 +214,7 @@ class Launcher:
             timer.cancel()
             self._slots.release()
 
-    def stop(self, run: RunFolder) -> None:
+    def stop(self, run: RunFiles) -> None:
         """Tells the shim to end its pods. A shim that starts later reads the stop note."""
         pid = run.shim_pid()
         if pid and run.shim_lives():

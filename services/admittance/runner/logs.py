@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.events.names import plain
 from admittance.events.requests import Logs, LogsReply, PodLog
-from admittance.runner.folder import RunFolder
+from admittance.runner.machine import RunFiles
 
 REPLY_BYTES: Final = 400_000
 """Output in one reply. JSON may double it, and the server's limit is a megabyte."""
@@ -33,8 +33,8 @@ class LogReader:
 
     def __init__(
         self,
-        runs: Callable[[], Iterable[RunFolder]],
-        given_back: Callable[[], Iterable[RunFolder]] = tuple,
+        runs: Callable[[], Iterable[RunFiles]],
+        given_back: Callable[[], Iterable[RunFiles]] = tuple,
     ) -> None:
         self._runs = runs
         self._given_back = given_back
@@ -57,7 +57,7 @@ class LogReader:
         return await asyncio.to_thread(read_logs, found, request)
 
 
-def _newest(runs: Iterable[RunFolder], namespace: str, request: Logs) -> RunFolder | None:
+def _newest(runs: Iterable[RunFiles], namespace: str, request: Logs) -> RunFiles | None:
     found = [
         each
         for each in runs
@@ -67,7 +67,7 @@ def _newest(runs: Iterable[RunFolder], namespace: str, request: Logs) -> RunFold
     return max(found, key=lambda each: each.identity.revision, default=None)
 
 
-def read_logs(run: RunFolder, request: Logs, *, over: bool = False) -> LogsReply:
+def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
     """The output of the pods from the offsets on, as much as fits into one reply. ``over``: no pod
     of the run is running, though it has no journal any more.
 

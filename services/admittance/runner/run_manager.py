@@ -27,18 +27,19 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
-from admittance.runner.folder import (
+from admittance.runner.machine import (
     ClosedRuns,
-    DataFolder,
+    Executor,
     Identity,
-    OtherFolders,
+    Machine,
     OtherRun,
-    RunFolder,
+    RunFiles,
+    RunnerFiles,
     Spec,
     StopNote,
     run_key,
 )
-from admittance.runner.launcher import Executor, Launcher
+from admittance.runner.other_folders import OtherFolders
 from admittance.runner.plan import CannotRun, Plan
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
@@ -66,7 +67,8 @@ class RunManager:
         self,
         admissions: AdmissionReader,
         claims: Claims,
-        folder: DataFolder,
+        machine: Machine,
+        folder: RunnerFiles,
         executor: Executor,
         *,
         ttl: float,
@@ -74,17 +76,18 @@ class RunManager:
     ) -> None:
         self.admissions = admissions
         self.claims = claims
+        self.machine = machine
         self.folder = folder
         self._secret = folder.secret
         self.executor = executor
-        self.other_folders = OtherFolders(admissions.bus, folder)
-        self.launcher = Launcher(folder, self.on_journal_change)
+        self.other_folders = OtherFolders(admissions.bus, machine, folder)
+        self.launcher = machine.shims(folder, self.on_journal_change)
         self.ttl = ttl
         self.clock = clock
         self.runs: dict[str, Run] = {}
-        self.folders: dict[str, RunFolder] = {}
+        self.folders: dict[str, RunFiles] = {}
         self.closed = ClosedRuns()
-        self.given_back: dict[str, RunFolder] = {}
+        self.given_back: dict[str, RunFiles] = {}
         self.shutting_down = False
         self.idle = asyncio.Event()
         self.handling_facts = asyncio.Lock()
@@ -237,7 +240,7 @@ class RunManager:
         log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
         self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
 
-    def _earlier_result(self, run: Run) -> RunFolder | None:
+    def _earlier_result(self, run: Run) -> RunFiles | None:
         """The run of an earlier admission of the same workload with a result that came too late to
         count. The work is done, so the job is not started again."""
         mine = run_key(run.namespace, run.name, 0)[:-1]
@@ -332,7 +335,7 @@ class RunManager:
             found.read_journal()
             self.report_journal(key, found)
 
-    def report_journal(self, key: str, found: RunFolder) -> None:
+    def report_journal(self, key: str, found: RunFiles) -> None:
         """Turns the journal into events; repeated ones change nothing."""
         journal = found.journal
         if journal.up:
@@ -362,7 +365,7 @@ class RunManager:
                 if found.journal.outcome is None:
                     await self._on_shim_death(key, found)
 
-    async def _on_shim_death(self, key: str, found: RunFolder) -> None:
+    async def _on_shim_death(self, key: str, found: RunFiles) -> None:
         log.warning("shim_died", run=key)
         await self.executor.sweep(found.identity.mark, found.journal.processes)
         self.handle(key, decide.Ended("lost", "the processes' keeper died"))
@@ -407,7 +410,7 @@ class RunManager:
         self.broken.cancel()
 
 
-def _may_run(run: RunFolder) -> bool:
+def _may_run(run: RunFiles) -> bool:
     """Whether processes of the run may still run."""
     run.read_journal()
     return run.journal.outcome is None and run.shim_lives()

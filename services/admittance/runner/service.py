@@ -19,11 +19,10 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.fact_handlers import admit, admit_current, evict, on_claims_changed, recover
-from admittance.runner.folder import DataFolder, RunFolder
-from admittance.runner.launcher import executor_of
+from admittance.runner.local_machine import LocalMachine
 from admittance.runner.logs import LogReader
+from admittance.runner.machine import Machine, RunFiles
 from admittance.runner.run_manager import RunManager
-from admittance.runner.shim import boot_seconds
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import follow_bucket
@@ -59,20 +58,23 @@ async def run(
     retention_seconds: float = 7 * 86_400.0,
     retention_runs: int = 5_000,
     detach_jobs: bool = False,
+    machine: Machine | None = None,
 ) -> None:
     """Runs admitted jobs until ``stop`` is set; then ends its jobs, which run again later.
 
     ``detach_jobs``: leaves the jobs running instead, for the next runner of this folder.
     ``claim_ttl``: seconds after which other runners may report our jobs as lost. ``ready`` is set
     once the runner handles facts. Output of ended jobs is kept for ``retention_seconds``, of at
-    most ``retention_runs``. Raises SetupError.
+    most ``retention_runs``. ``machine``: where jobs run; None: this one. Raises SetupError.
     """
-    kind = executor_of(executor)
+    machine = machine or LocalMachine()
+    kind = machine.executor(executor)
     await kind.check()
-    folder = DataFolder.open(settings.data_dir or Path.home() / ".local/share/admittance")
+    folder = machine.open_files(settings.data_dir or Path.home() / ".local/share/admittance")
     manager = RunManager(
         AdmissionReader(bus),
         Claims(bus, folder.runner, claim_ttl),
+        machine,
         folder,
         kind,
         ttl=claim_ttl,
@@ -205,7 +207,7 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
 
 async def _detach(manager: RunManager) -> None:
     """Leaves the jobs running and renews their claims, so that the next runner has the full TTL."""
-    began = boot_seconds()
+    began = manager.machine.boot_seconds()
     try:
         async with asyncio.timeout(NO_BUS_SECONDS):
             lost = await manager.claims.renew()
@@ -243,7 +245,7 @@ async def _renew(manager: RunManager) -> None:
     throttle = LogThrottle()
     while True:
         await asyncio.sleep(pause)
-        began = boot_seconds()
+        began = manager.machine.boot_seconds()
         try:
             lost = await manager.claims.renew()
         except (Unavailable, Refused) as error:
@@ -285,7 +287,7 @@ async def remove_expired_output(manager: RunManager, seconds: float, runs: int) 
 
 
 def expired(
-    closed: Mapping[str, RunFolder], *, now: float, seconds: float, runs_max: int
+    closed: Mapping[str, RunFiles], *, now: float, seconds: float, runs_max: int
 ) -> list[str]:
     """The runs with output that is to be removed, oldest first. Times in seconds since 1970."""
     aged = []

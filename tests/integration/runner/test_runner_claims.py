@@ -9,7 +9,7 @@ import pytest
 
 from admittance.events.subjects import CLAIMS
 from admittance.runner.claims import Claims, ClaimState
-from admittance.runner.folder import run_key
+from admittance.runner.machine import run_key
 from admittance.runtime.bus.bucket import get, put_message
 from integration.runner.harness import NAMESPACE, RunnerProcess, World, until
 

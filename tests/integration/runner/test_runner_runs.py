@@ -12,7 +12,7 @@ import pytest
 
 from admittance.events.requests import Logs, LogsReply
 from admittance.runner.claims import Claims, ClaimState
-from admittance.runner.folder import run_key
+from admittance.runner.machine import run_key
 from admittance.runner.service import run
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import SetupError, Unavailable

@@ -12,19 +12,18 @@ import pytest
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
-from admittance.runner.folder import (
+from admittance.runner.folder import DataFolder, RunFolder
+from admittance.runner.local_machine import find_run
+from admittance.runner.logs import LogReader, read_logs
+from admittance.runner.machine import (
     ClosedRuns,
-    DataFolder,
     Identity,
     Journal,
-    RunFolder,
     RunOutcome,
     Spec,
     StopNote,
-    find_run,
     run_key,
 )
-from admittance.runner.logs import LogReader, read_logs
 from admittance.runner.service import expired
 from admittance.runtime.errors import SetupError
 from admittance.workload.stored import StoredWorkload, WorkloadStatus

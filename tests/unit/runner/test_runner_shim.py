@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from admittance.runner.folder import DataFolder, Identity, RunFolder, Spec, StopNote
+from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.launcher import SHIM
+from admittance.runner.machine import Identity, Spec, StopNote
 from admittance.runner.plan import ContainerPlan, PodSetPlan
 from admittance.runner.shim import boot_seconds, expand, pod_env
 

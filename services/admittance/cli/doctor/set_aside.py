@@ -17,7 +17,7 @@ from admittance.provider_pool.ledger import read_booking
 from admittance.providers.builtin import installation_key
 from admittance.providers.status_store import read_status
 from admittance.provisioning.records import read_record
-from admittance.runner import folder
+from admittance.runner import other_folders
 from admittance.runner.claims import read_holder
 from admittance.runtime.bus.bucket import BucketReader, Entry
 from admittance.runtime.bus.bus import Bus
@@ -116,8 +116,8 @@ def judge_claim(entry: Entry) -> None:
     if entry.key.startswith("_alive."):
         lease_store.instance_of(entry)
         return
-    if entry.key.startswith(f"{folder.FOLDER_PREFIX}."):
-        folder.read_root(entry.value or b"")
+    if entry.key.startswith(f"{other_folders.FOLDER_PREFIX}."):
+        other_folders.read_root(entry.value or b"")
         return
     namespace, _, rest = entry.key.partition(".")
     name, _, revision = rest.partition(".")

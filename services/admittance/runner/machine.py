@@ -1,0 +1,294 @@
+"""What a runner needs of the machine that it runs on, and the records that pass between them.
+
+`admittance.runner.local_machine` has it in files, pipes and processes. The simulation has it in
+memory, with jobs in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from admittance.events.facts import Admitted
+from admittance.events.names import token
+from admittance.runner.plan import Plan
+
+
+class RunOutcome(NamedTuple):
+    """``kind``: succeeded, failed, stopped or lost."""
+
+    kind: str
+    message: str
+
+
+class _Line(msgspec.Struct, frozen=True):
+    e: str
+    p: str = ""
+    pid: int = 0
+    t: int = 0
+    code: int = 0
+    kind: str = ""
+    message: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class Journal:
+    """The events that a shim has written about its run so far; `feed` takes the bytes from
+    ``offset`` on."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.up = False
+        self.ready = False
+        self.outcome: RunOutcome | None = None
+        self.processes: dict[int, int] = {}
+        """Every process group ever started: pid to start time in ticks."""
+        self.ended: dict[str, int] = {}
+        """Pods that have ended, with their exit codes."""
+        self.exit_code = 0
+        """Of the first container that failed; 0: no failure, or the journal of an older shim."""
+
+    @property
+    def is_result(self) -> bool:
+        """True when the run ended by itself: its result counts, and it does not run again."""
+        return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
+
+    def feed(self, data: bytes) -> bool:
+        """Reads new lines; True when there was one. A last line without its newline is left for
+        later: it may be half written."""
+        whole = data.rfind(b"\n") + 1
+        self.offset += whole
+        for text in data[:whole].splitlines():
+            try:
+                line = _decoder.decode(text)
+            except msgspec.MsgspecError:
+                continue  # half a line, written before a power failure
+            match line.e:
+                case "start":
+                    self.processes[line.pid] = line.t
+                case "end":
+                    self.ended[line.p] = line.code
+                case "up":
+                    self.up = True
+                case "ready":
+                    self.ready = True
+                case "outcome":
+                    self.outcome = RunOutcome(line.kind, line.message)
+                    self.exit_code = line.code
+        return whole > 0
+
+
+class Spec(Plan, frozen=True, kw_only=True):
+    """A plan with the identity of its run. ``mark`` is in the environment of every process of the
+    run (ADMITTANCE_RUN). ``lease_stop`` and ``lease_kill``: seconds after the last renewal at which
+    the shim sends SIGTERM and SIGKILL to its pods."""
+
+    key: str
+    mark: str
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    notify: str
+    lease: str
+    lease_stop: float
+    lease_kill: float
+
+
+class StopNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run was told to stop; see `admittance.runner.decide.Run`."""
+
+    evicted: int = 0
+    leaving: bool = False
+    claim_lost: bool = False
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a spec that identifies the run."""
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    mark: str = ""
+
+
+def run_key(namespace: str, name: str, revision: int) -> str:
+    """The name of a run and of its claim: ``<ns>.<name>.<revision>``."""
+    return f"{token(namespace)}.{token(name)}.{revision}"
+
+
+class RunFiles(Protocol):
+    """What is kept of one run: what to run, its stop note, and the journal that its shim writes."""
+
+    identity: Identity
+    journal: Journal
+    """As far as it was read."""
+
+    @property
+    def path(self) -> Path:
+        """Where its files are."""
+
+    def write(self, spec: Spec) -> None:
+        """Creates the run. No process may start before this returns. Raises OSError."""
+
+    def note_stop(self, note: StopNote) -> None:
+        """Notes that the run is to stop, and why."""
+
+    def stop_note(self) -> StopNote | None:
+        """The note of `note_stop`."""
+
+    def read_journal(self) -> bool:
+        """Reads new lines of the journal; True when there was one."""
+
+    def shim_pid(self) -> int:
+        """The pid of the shim; 0: no shim has started yet."""
+
+    def shim_lives(self) -> bool:
+        """Whether the shim still runs."""
+
+    def give_back(self) -> None:
+        """Ends the run so that it may start again, here or elsewhere. Its output stays."""
+
+    def closed_at(self) -> float:
+        """When it was closed or given back, in seconds since 1970. Raises FileNotFoundError."""
+
+    def close(self) -> None:
+        """Marks all facts as published; the output stays a while."""
+
+    def mark_published(self) -> None:
+        """Marks all facts as published, by another runner."""
+
+    def is_closed(self) -> bool:
+        """Whether all facts are published."""
+
+    def remove(self) -> None:
+        """Removes the run with its output."""
+
+
+class ClosedRuns(dict[str, RunFiles]):
+    """Closed runs by key; also found by their workload."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of: dict[tuple[str, str], set[str]] = {}
+
+    def __setitem__(self, key: str, run: RunFiles) -> None:
+        super().__setitem__(key, run)
+        self._of.setdefault((run.identity.namespace, run.identity.name), set()).add(key)
+
+    def drop(self, key: str) -> RunFiles | None:
+        """Removes and returns a run; None: not found."""
+        run = self.pop(key, None)
+        if run is not None:
+            which = run.identity.namespace, run.identity.name
+            keys = self._of.get(which, set())
+            keys.discard(key)
+            if not keys:
+                self._of.pop(which, None)
+        return run
+
+    def of(self, namespace: str, name: str) -> list[RunFiles]:
+        """The closed runs of a workload."""
+        return [self[key] for key in self._of.get((namespace, name), ())]
+
+
+class RunnerFiles(Protocol):
+    """What a runner keeps from one life to the next. ``runner``: its id."""
+
+    runner: str
+    root: Path
+
+    @property
+    def secret(self) -> bytes:
+        """Keys the message ids of this runner."""
+
+    @property
+    def lease(self) -> Path:
+        """Where shims read the time of the last renewal."""
+
+    @property
+    def notify(self) -> Path:
+        """Where shims write the keys of journals that have grown."""
+
+    def touch_lease(self, boot_seconds: float) -> None:
+        """Notes a renewal of all claims that began at ``boot_seconds``."""
+
+    def folder_of(self, identity: Identity) -> RunFiles:
+        """The run of that identity; it need not exist yet."""
+
+    def runs(self) -> Iterator[RunFiles]:
+        """Every run, open or closed."""
+
+    def given_back(self) -> Iterator[RunFiles]:
+        """Runs that were given back and have not started again here."""
+
+    def close(self) -> None:
+        """Lets another runner use the folder."""
+
+
+class Executor(Protocol):
+    """Starts processes or containers. ``mark`` identifies a run in its processes' environment and
+    on its containers."""
+
+    async def check(self) -> None:
+        """Raises SetupError when no job can run here."""
+
+    def plan(self, admitted: Admitted, mark: str) -> Plan:
+        """The plan for the shim. Raises CannotRun."""
+
+    async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
+        """Ends the remaining processes of a run after its shim died. ``processes``: pid to start
+        time."""
+
+
+class Shims(Protocol):
+    """Starts shims and tells them to stop; see `admittance.runner.launcher.Launcher`."""
+
+    async def open(self) -> None:
+        """Begins to pass on which journals have grown."""
+
+    async def close(self) -> None:
+        """Leaves the shims running."""
+
+    async def launch(self, run: RunFiles) -> None:
+        """Starts a shim for the run when a slot is free. Calling it twice starts one shim."""
+
+    def start_done(self, key: str) -> None:
+        """The processes of the run are started, or the run has ended: frees its slot."""
+
+    def stop(self, run: RunFiles) -> None:
+        """Tells the shim to end its pods. A shim that starts later reads the stop note."""
+
+
+class OtherRun(NamedTuple):
+    """A run in the folder of another runner. ``secret``: of that folder; None: not readable."""
+
+    folder: RunFiles
+    secret: bytes | None
+
+
+class Machine(Protocol):
+    """A machine with a data folder, programs that start jobs, and a clock that counts from its
+    boot."""
+
+    def boot_seconds(self) -> float:
+        """Seconds since boot; the clock of leases."""
+
+    def executor(self, name: str) -> Executor:
+        """The executor of that name. Raises SetupError for an unknown name."""
+
+    def open_files(self, data_dir: Path) -> RunnerFiles:
+        """Raises SetupError when another runner uses the folder, or it cannot be written."""
+
+    def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
+        """``on_change`` is called with the key of a run when its journal has grown."""
+
+    def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
+        """The run of that key in the folder of another runner; ``roots``: runner id to path."""

@@ -1,0 +1,76 @@
+"""The data folders of other runners, which may have the result of a job whose runner is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.events.subjects import CLAIMS
+from admittance.runner.machine import Machine, OtherRun, RunnerFiles
+from admittance.runtime.bus.bucket import put_message, read_all
+from admittance.runtime.bus.bus import Bus
+
+FOLDER_PREFIX: Final = "_runner"
+KNOWN_SECONDS: Final = 2 * 86_400.0
+"""How long an announced folder is remembered."""
+SHIM_END_SECONDS: Final = 60.0
+"""Longest wait for a shim that has outlived its claim: twice the usual grace period."""
+LOOK_SECONDS: Final = 0.2
+
+log = structlog.get_logger(service="runner")
+
+
+class _AnnouncedFolder(msgspec.Struct, frozen=True):
+    root: str = ""
+
+
+class OtherFolders:
+    """Folders that other runners have announced."""
+
+    def __init__(self, bus: Bus, machine: Machine, folder: RunnerFiles) -> None:
+        self._bus = bus
+        self._machine = machine
+        self._folder = folder
+
+    async def announce(self) -> None:
+        """Writes the path of our folder for other runners. Raises Unavailable."""
+        value = msgspec.json.encode(_AnnouncedFolder(str(self._folder.root)))
+        key = f"{FOLDER_PREFIX}.{self._folder.runner}"
+        await self._bus.publish(
+            put_message(key, value, expected=None, ttl_seconds=KNOWN_SECONDS, bucket=CLAIMS)
+        )
+
+    async def find(self, key: str) -> OtherRun | None:
+        """The run of that key in a readable folder of another runner; None: not found.
+
+        Raises Unavailable.
+        """
+        roots = {}
+        for entry in await read_all(self._bus, f"{FOLDER_PREFIX}.>", bucket=CLAIMS):
+            runner = entry.key.removeprefix(f"{FOLDER_PREFIX}.")
+            if runner != self._folder.runner and entry.value is not None:
+                with suppress(msgspec.MsgspecError):
+                    roots[runner] = read_root(entry.value)
+        return await asyncio.to_thread(self._machine.find_run, roots, key)
+
+
+def read_root(value: bytes) -> str:
+    """The path of a runner's folder as stored in the bucket of claims. Raises MsgspecError."""
+    return msgspec.json.decode(value, type=_AnnouncedFolder).root
+
+
+async def wait_for_shim(run: OtherRun) -> None:
+    """Waits until the run's shim has ended, at most SHIM_END_SECONDS. A shim ends by itself before
+    the claim expires, but it may hang."""
+    for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
+        run.folder.read_journal()
+        if run.folder.journal.outcome is not None or not run.folder.shim_lives():
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+    else:
+        log.warning("shim_outlives_its_claim", run=run.folder.identity.key)
+    run.folder.read_journal()
