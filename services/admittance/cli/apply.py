@@ -1,6 +1,6 @@
 """``admit apply`` and ``admit delete``: send manifests to the workload-controller.
 
-Workloads and Jobs among them are submitted after the other objects, such as their queues.
+Workloads and Jobs among the manifests are submitted after all other objects, such as queues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ APPLY_SECONDS: Final = 30.0
 FOREIGN: Final = " (foreign parameters)"
 AT_ONCE_BYTES: Final = 700_000
 AT_ONCE: Final = 500
-"""Limits of one request, which is applied as a whole and must fit one message of the bus."""
+"""Limits of one apply request, which is applied as a whole and must fit one message of the bus."""
 
 
 async def apply(call: Call, paths: Sequence[str]) -> int:
@@ -70,7 +70,7 @@ def _parts(objects: Sequence[Document]) -> Iterator[list[Document]]:
 
 
 async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
-    """Applies one part and prints each outcome. Returns whether some are of a foreign kind."""
+    """Applies one part and prints each outcome. Returns whether any object is of a foreign kind."""
     request = Apply(objects=tuple(msgspec.Raw(one.raw) for one in part))
     reply = await bus.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
     if reply.problems:
@@ -96,7 +96,7 @@ def _identity(document: Document) -> tuple[str, str, str]:
 
 
 def _is_unknown(document: Document) -> bool:
-    """Whether its kind is of a foreign API group and this command has no table for it."""
+    """Whether the object's kind is of a foreign API group and `admit` has no table for the kind."""
     manifest = document.manifest
     if not isinstance(manifest, Foreign):
         return False
@@ -112,7 +112,8 @@ def _qualified(document: Document) -> str:
 async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
     """Deletes objects one by one and prints each outcome.
 
-    The status is 1 if one did not exist or is still needed; the others are deleted.
+    The exit status is 1 if an object did not exist or is still needed; all other objects are
+    deleted.
     """
     status = 0
     async with link(call) as bus:
@@ -195,7 +196,7 @@ async def delete_request(bus: Link, name: str) -> None:
 
 
 async def _is_gone(bus: Link, found: Found, before: Record | None) -> bool:
-    """Whether it was deleted or replaced within a few seconds."""
+    """Whether the ProvisioningRequest was deleted or replaced within a few seconds."""
     until = clock.monotonic() + PATIENCE_SECONDS
     while clock.monotonic() < until:
         present = await lookup(bus, found.key)

@@ -1,7 +1,7 @@
 """``admit approve`` and ``admit deny``: a person gives the verdict of a check.
 
-The verdict is a fact on the log like that of any controller. Its message names the person and the
-time.
+The verdict is a fact on the log, like the verdict of any check controller. The message of the
+verdict names the person and the time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
 
 APPROVAL: Final = "admittance.dev/approval"
-"""The controller of the default checks."""
+"""The controller of the checks that `admit approve` chooses when no check is named."""
 USER_VARIABLE: Final = "ADMIT_USER"
 FOLLOW_SECONDS: Final = 5.0
 """How long to wait after an approval for the workload to be admitted."""
@@ -97,7 +97,7 @@ async def give_verdict(
         )
         reply = await outcome_of(bus, fact)
         if reply.outcome == "ignored":
-            # Another verdict, an eviction or a requeue came first.
+            # Another verdict, an eviction or a requeue took effect before this verdict.
             why = sentence(reply.reason, reply.message)
             raise AnswerIsNo(f'workload "{name}" was not {word}: it changed meanwhile ({why})')
         output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", f"{word} (check {row.name})")
@@ -105,9 +105,10 @@ async def give_verdict(
 
 
 def variant_with_check(family: Family, check: str | None, now: datetime) -> Found:
-    """The only variant of a parent that waits for a check, or for the named one.
+    """The only variant of a parent that waits for any check, or for ``check`` if it is given.
 
-    Raises AnswerIsNo with the candidates otherwise."""
+    Raises AnswerIsNo with the candidates if there is not exactly one such variant.
+    """
     name = family.found.name
     asked = [
         one
@@ -134,7 +135,7 @@ def variant_with_check(family: Family, check: str | None, now: datetime) -> Foun
 
 
 async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:
-    """Controller by check name; checks that do not exist are left out."""
+    """Maps each check name to its controller; checks that do not exist are left out."""
     found = {}
     for row in rows:
         stored = await lookup(bus, kinds.CHECK.object_key("", row.name))
@@ -148,7 +149,9 @@ async def _controllers(bus: Link, rows: Sequence[CheckState]) -> dict[str, str]:
 
 
 def refuse_without_quota(workload: StoredWorkload, now: datetime) -> None:
-    """Raises AnswerIsNo if no verdict counts: without quota reserved, or while stopping."""
+    """Raises AnswerIsNo if no verdict on the workload's checks counts: no quota is reserved, or the
+    job is stopping.
+    """
     name, where = workload.metadata.name, phase(workload, now)
     if holds_quota(workload) and not is_stopping(workload):
         return
@@ -169,9 +172,11 @@ def chosen_row(
     check: str | None,
     state: str,
 ) -> CheckState:
-    """The row of the named check; else of the pending approval check; else the only pending row.
+    """The check row that the verdict is about: of the named check; without a name, of the pending
+    approval check, else the only pending row.
 
-    Raises AnswerIsNo with the candidates otherwise."""
+    Raises AnswerIsNo with the candidates if there is no such row.
+    """
     listed = ", ".join(f"{row.name} ({row.state})" for row in rows)
     if not rows:
         raise AnswerIsNo(f'workload "{name}" has no checks')
@@ -206,7 +211,7 @@ async def _print_effect(bus: Link, found: Found, check: str, state: str) -> None
         if row.name != check and row.state != "Ready"
     ]
     if state == "Ready" and not others and phase(workload, clock.now()) is Phase.QUOTA_RESERVED:
-        # The scheduler checks the quota once more, then the workload is admitted.
+        # After the last Ready the scheduler checks the quota again before the workload is admitted.
         workload = await _settled(bus, found, workload)
     now = clock.now()
     where = phase(workload, now)

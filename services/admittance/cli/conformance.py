@@ -33,15 +33,17 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.telemetry import logs
 
 OnCase: TypeAlias = Callable[[str], None]
-"""Called with the name of the case that starts."""
+"""Called when a case starts, with the name of the case."""
 OnReady: TypeAlias = Callable[[], None]
 """Called when the program may be started."""
 
 
 class TestOptions(NamedTuple):
-    """Options of both commands. ``command``: starts the program; empty: it runs already. ``wait``:
-    seconds for its first answer, if given. ``cases``: empty for all. ``port``: of a server of our
-    own; None: the server of the call."""
+    """Options of `check-test` and `provider-test`. ``command``: starts the tested program; empty:
+    the program runs already. ``wait``: seconds to wait for its first answer, if given. ``cases``:
+    names of the cases to run; empty: all. ``port``: port of an embedded server; None: the server of
+    the call is used.
+    """
 
     call: Call
     command: Sequence[str] = ()
@@ -59,7 +61,7 @@ class TestOptions(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that both tests have."""
+        """The settings that `check-test` and `provider-test` have in common."""
         first_timeout = 60.0 if self.port is not None else self.timeout
         return {
             "timeout": self.timeout,
@@ -70,7 +72,7 @@ class TestOptions(NamedTuple):
 
 
 async def check_test(options: TestOptions, controller: str, check: str) -> int:
-    """Runs all cases and prints the report; returns 1 if a case failed."""
+    """Runs the cases for a check controller, prints the report, and returns 1 if a case failed."""
     example = AdmissionCheck(
         metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=controller)
     )
@@ -102,10 +104,11 @@ async def provider_test(
     node_selector: Sequence[str],
     room: int,
 ) -> int:
-    """Runs all cases and prints the report; returns 1 if a case failed.
+    """Runs the cases against a provider and prints the report; returns 1 if a case failed.
 
-    ``requests``, ``node_selector``: KEY=VALUE of each pod. ``wrong``: parameters that the provider
-    must refuse. ``room``: how many such requests it has capacity for; 0: unknown.
+    ``requests``, ``node_selector``: KEY=VALUE words for each pod. ``wrong``: parameters that the
+    provider must refuse. ``room``: how many of these requests the provider has capacity for; 0:
+    unknown.
     """
     refuse_name(
         "CLASS", provisioning_class, object_name(provisioning_class, "spec.provisioningClassName")
@@ -146,8 +149,9 @@ async def _run(
     name: str,
     test: Callable[[Bus, str, OwnServer | None, OnCase, OnReady], Awaitable[KitReport]],
 ) -> int:
-    """Runs the test and prints its report; returns 1 if a case failed. ``role``: controller or
-    provider."""
+    """Runs ``test`` and prints its report; returns 1 if a case failed. ``role``: controller or
+    provider.
+    """
     logs.configure("admit", "", json=False, level="error")
     async with AsyncExitStack() as stack:
         url, server = options.call.url, None
@@ -205,7 +209,9 @@ def summary(report: KitReport) -> str:
 
 
 def refuse_name(what: str, name: str, problems: Iterable[Problem]) -> None:
-    """Raises BadInput for an empty name, or one with problems. ``what``: the argument."""
+    """Raises BadInput if the name is empty or has problems. ``what``: the argument that has the
+    name.
+    """
     if not name:
         raise BadInput(f"{what} is empty")
     for one in problems:
@@ -225,14 +231,16 @@ def parameters_of(path: Path | None) -> Any:
     if isinstance(found, dict) and "apiVersion" in found and "kind" in found:
         found = found.get("spec")
     try:
-        # As JSON: YAML has dates and keys that JSON does not.
+        # Converted to JSON and back, since YAML has dates and non-string keys and JSON has not.
         return msgspec.json.decode(msgspec.json.encode(found))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path}: {error}") from None
 
 
 def _text_parameters(path: Path | None) -> dict[str, str] | None:
-    """The parameters of a request: those of a ProvisioningRequestConfig, or the whole content."""
+    """The parameters of a request from a file: those of a ProvisioningRequestConfig, or the whole
+    content.
+    """
     found = parameters_of(path)
     if isinstance(found, dict) and "provisioningClassName" in found:
         found = found.get("parameters") or {}

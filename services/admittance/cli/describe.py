@@ -36,7 +36,9 @@ LAST_EVENTS: Final = 12
 
 
 async def describe(call: Call, typed: str, name: str | None) -> None:
-    """Prints one object with its status and latest events. Raises AnswerIsNo."""
+    """Prints one object with its status and latest events. Raises AnswerIsNo if the object does not
+    exist.
+    """
     kind, wanted = kinds.target(typed, name)
     if wanted is None:
         raise BadInput(f"which {kind.singular}? the name is missing")
@@ -77,8 +79,9 @@ async def _family(bus: Link, found: Found) -> Family | None:
 
 
 async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
-    """Reason and message of its phase. For a pending workload the scheduler knows more than the
-    status, such as an inactive queue."""
+    """Reason and message of the workload's phase. For a pending workload they come from the
+    scheduler, which knows more than the stored status, such as an inactive queue.
+    """
     workload = found.workload()
     if phase(workload, now) is Phase.PENDING:
         reply = await explained(bus, found.namespace, found.name)
@@ -186,7 +189,7 @@ def _limit(seconds: int | None) -> str:
 
 
 async def _show_cohort(bus: Link, name: str) -> None:
-    """Prints a cohort. A cohort without an object, which only queues name, has a tree."""
+    """Prints a cohort and its tree. A cohort that only queues name has a tree, but no object."""
     tree = await sections.known_tree(bus, name)
     try:
         found = await get.find(bus, kinds.COHORT, name)
@@ -253,7 +256,7 @@ def _show_policy(plain: Mapping[str, Any]) -> None:
     try:
         manifest = decode_object(plain).manifest
     except ManifestError:
-        return  # A newer version, or not written by Admittance: the spec is printed below.
+        return  # Written by another program or version: only its spec is printed.
     rules = rules_of(manifest.spec) if isinstance(manifest, ClusterQueue) else None
     if rules is not None:
         output.say(f"\nFamilies of variants\n  {variants.policy_text(rules)}")

@@ -1,4 +1,6 @@
-"""``admit events``: the facts of the log in words, and new ones as they come."""
+"""``admit events``: prints the facts of the log in words, with --follow also new facts as they
+come.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from admittance.workload.stored import head
 
 PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
-"""Facts come in bursts: one request reads all that arrive within this time."""
+"""Facts come in bursts: one request reads all facts that arrive within this time."""
 ROUNDED: Final = timedelta(milliseconds=1)
 """Two timestamps of the same message differ by less than this."""
 AGAIN_SECONDS: Final = 5.0
@@ -81,15 +83,17 @@ async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
-    """Whether the entry is about this workload or one of its variants, and not about an earlier
-    workload of the same name."""
+    """Whether the entry of the log is about this workload or one of its variants, and not about an
+    earlier workload of the same name.
+    """
     try:
         fact = codec.decode(entry.subject, bytes(entry.data))
     except codec.Undecodable:
         fact = None
     if fact is not None and fact.uid and fact.name == meta.name:
         return fact.uid == meta.uid
-    # A submission may have no uid. The workload is created when the submission is stored.
+    # A submission may have no uid; it is compared by time. The workload is created when the
+    # submission is stored.
     created = meta.creation_timestamp
     return created is None or entry.time >= created - ROUNDED
 
@@ -105,7 +109,9 @@ class VariantNames:
         self.tags: dict[str, str] = {}
 
     async def names(self) -> tuple[str, ...]:
-        """The names known now, including variants deleted since the last call."""
+        """The names of the workload and its variants known now, including variants deleted since
+        the last call.
+        """
         key = kinds.WORKLOAD.object_key(self._namespace, self._workload)
         found = await lookup(self._bus, key)
         if found is not None:
@@ -143,7 +149,7 @@ async def _entries(
         except AnswerIsNo as error:
             if not follow or not after:
                 raise
-            # Keep following: the log keeps the events missed meanwhile.
+            # Follow on after the error: the next read of the log prints the missed events.
             output.warn(str(error))
             await asyncio.sleep(AGAIN_SECONDS)
             continue

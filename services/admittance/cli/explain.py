@@ -35,7 +35,7 @@ async def explain(call: Call, name: str) -> None:
         found = await find(bus, kinds.WORKLOAD, name)
         workload = found.workload()
         now = clock.now()
-        # The scheduler does not know a finished workload.
+        # The scheduler forgets finished workloads, so the stored workload is explained.
         reply = (
             ExplainReply()
             if phase(workload, now) is Phase.FINISHED
@@ -74,10 +74,10 @@ async def _capacity(
 
 
 def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
-    """Returns reply with phase and reason of the stored workload, where these are more exact: if it
-    runs, or does not compete for quota now.
+    """Returns reply with phase and reason of the stored workload where the stored ones are more
+    exact: if the workload runs, or does not compete for quota now.
 
-    The verdicts of its flavors stay: they say whether it would fit.
+    The verdicts about flavors stay in the reply, since they say whether the workload would fit.
     """
     where = phase(workload, now)
     reason, message = tables.reason_of(workload, now)
@@ -92,10 +92,11 @@ def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> E
         case Phase.BACKOFF:
             remedies = (_retry(workload, now),)
         case Phase.RUNNING if reply.phase == Phase.ADMITTED:
-            # The scheduler does not know whether pods are ready.
+            # Only the stored workload says whether its pods are ready.
             return replace(reply, phase=str(where))
         case Phase.QUOTA_RESERVED if reason and reply.reason == where:
-            # The scheduler only knows that it holds quota; its status says what it waits for.
+            # The scheduler only knows that the workload holds quota; the stored status says what
+            # the workload waits for.
             return replace(reply, reason=reason)
         case _:
             return reply
@@ -139,7 +140,7 @@ def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
         output.say(line)
     members = {one.found.name: one for one in family.variants} if family is not None else {}
     _details(found.workload(), reply, now, variants=[one.workload for one in members.values()])
-    # The scheduler does not know a finished workload.
+    # The variants of a finished parent wait for nothing.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
         from admittance.cli.show import variants
 
@@ -149,7 +150,7 @@ def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
 
 
 def _show_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
-    """Prints what one variant waits for, under its own title."""
+    """Prints what one variant of a parent waits for, under a title with the variant's name."""
     if one is not None and verdict.active:
         verdict = replace(verdict, explained=corrected(one.workload, verdict.explained, now))
     output.say(f"\n{number}. {output.clean(variant(verdict))}")
@@ -169,7 +170,9 @@ def _details(
     variants: Sequence[StoredWorkload] = (),
 ) -> None:
     """Prints flavors, victims, checks, quota holders, and what would unblock the workload.
-    ``workload``: None if it is not in the bucket yet. ``variants``: of a parent."""
+    ``workload``: None if the workload is not in the bucket yet. ``variants``: the rows of a
+    parent's variants.
+    """
     table, listed = partial(output.section, indent=indent), partial(_list, indent=indent)
     table("Flavors", flavor_table(reply.flavors))
     if reply.preempted_by is not None:
@@ -209,7 +212,7 @@ OFF: Final = frozenset({Phase.DEACTIVATED, Phase.REJECTED})
 
 
 def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
-    """One line each: queue, position, and the workloads ahead."""
+    """Lines about the workload's place: its queue, its position, and the workloads ahead."""
     if reply.local_queue:
         parts = [f"cohort {reply.cohort}"] if reply.cohort else []
         parts += [reply.strategy] if reply.strategy else []
@@ -228,7 +231,7 @@ def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
 
 
 def reason_text(phase: str, reason: str, message: str) -> str:
-    """``reason: message``, without a reason that only repeats the phase."""
+    """``reason: message``; the reason is left out if it only repeats the phase."""
     return sentence(reason if reason != phase else "", message)
 
 
@@ -241,7 +244,7 @@ def variant(one: VariantVerdict) -> str:
     sentence = variants.SENTENCES.get(one.why, "")
     because = ", ".join(part for part in (one.why, sentence) if part)
     text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
-    # For a deactivated variant, phase and reason would repeat this.
+    # Left out for a deactivated variant: phase and reason would repeat that it is inactive.
     if said.phase and (one.active or said.phase not in OFF):
         reason = reason_text(said.phase, said.reason, said.message)
         text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
@@ -260,7 +263,7 @@ def _ahead(one: Ahead) -> str:
 
 
 def outlook(one: Outlook) -> str:
-    """One line: the result that the next scheduling cycle would give."""
+    """One line: what the next scheduling cycle would decide about the workload."""
     flavors = "; ".join(
         f"{pod_set} on {', '.join(f'{flavor} ({resource})' for resource, flavor in got.items())}"
         for pod_set, got in one.flavors.items()
@@ -315,7 +318,7 @@ def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
 
 
 def _numbers(room: Room) -> tuple[str, ...]:
-    """Asked, free, short, used, nominal, at most."""
+    """The cells asked, free, short, used, nominal and at most of one resource in a flavor."""
     asked = _amount(room.resource, room.requested)
     if room.taken:
         asked = f"{_amount(room.resource, room.taken)}+{asked}"
@@ -340,7 +343,7 @@ def _message(verdict: FlavorVerdict) -> str:
 
 
 def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
-    """Workloads to be preempted, and the rule that selects each."""
+    """The table of workloads to be preempted, with the rule that selects each."""
     columns = columns_of("WORKLOAD", "CLUSTERQUEUE", "#PRIORITY", "RULE", "REQUESTED")
     rows = [
         (
@@ -356,7 +359,7 @@ def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
 
 
 def holder_table(holders: Sequence[Holder]) -> Table:
-    """Workloads that hold the scarce quota."""
+    """The table of workloads that hold the scarce quota."""
     columns = columns_of(
         "WORKLOAD", "CLUSTERQUEUE", "FLAVOR", "#AMOUNT", "#PRIORITY", "BORROWING", "PREEMPTION"
     )
@@ -376,7 +379,7 @@ def holder_table(holders: Sequence[Holder]) -> Table:
 
 
 def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
-    """Why preemption does not help, for each flavor."""
+    """Lines that say for each flavor why preemption does not help."""
     found = [
         f"{bar.resource} in flavor {bar.flavor}: {bar.message} ({bar.rule})"
         for one in verdicts
@@ -386,7 +389,7 @@ def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
 
 
 def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:
-    """The preempting workload, the rule, and the numbers of the decision."""
+    """Lines about a preemption: the preempting workload, the rule and the decision's numbers."""
     when = f", {age(by.at, now)} ago ({stamp(by.at)})" if by.at is not None else ""
     yield f"by workload {by.by}{when}, rule {by.rule}"
     if by.grounds is not None:
@@ -394,7 +397,7 @@ def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:
 
 
 def grounds(why: Grounds) -> Iterator[str]:
-    """The numbers of a preemption, one line each."""
+    """Lines with the numbers of a preemption."""
     yield (
         f"priority {why.by_priority} in clusterqueue {why.by_cluster_queue} against priority "
         f"{why.priority} in clusterqueue {why.cluster_queue}"
@@ -410,7 +413,7 @@ def grounds(why: Grounds) -> Iterator[str]:
 
 
 def shares(compared: Shares) -> str:
-    """``LessThanInitialShare: 250 against 333``."""
+    """The compared shares as text, like ``LessThanInitialShare: 250 against 333``."""
     text = f"{compared.strategy}: share {_share(compared.preemptor)} against "
     if compared.after is not None:
         return f"{text}{_share(compared.after)}, what is left of {_share(compared.victim)}"

@@ -1,7 +1,7 @@
 """Whether a workload could ever start, checked before it is submitted.
 
-A command after ``admit submit`` is refused if it could not. Manifests are accepted with a warning,
-as in Kubernetes: their queues may be created or enlarged later.
+A command after ``admit submit`` is refused if its workload could never start. Manifests are
+accepted with a warning instead, as in Kubernetes: their queues may be created or enlarged later.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from admittance.events.requests import Fit, FitReply
 from admittance.runtime import clock
 
 ASKED_MAX: Final = 100
-"""At most this many different workloads of one call are checked."""
+"""The most different workloads that one call checks."""
 
 CURRENT_SECONDS: Final = 5.0
-"""A refusal counts once the scheduler has read the newest manifests, or after this time."""
+"""A refusal of the scheduler counts once the scheduler has read the newest manifests, or after this
+time.
+"""
 PAUSE_SECONDS: Final = 0.05
 
 HEALTH_SECONDS: Final = 0.5
@@ -34,14 +36,17 @@ _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, k
 
 
 async def misfit_text(bus: Link, workload: Workload) -> str:
-    """Why the workload could not start in an empty system, with numbers; "" if it could or if the
-    scheduler does not answer."""
+    """Why the workload could not start in an empty system, with numbers; "" if it could start, or
+    if the scheduler does not answer.
+    """
     reply = await _misfit(bus, workload)
     return "" if reply is None else _sentence(reply)
 
 
 async def _misfit(bus: Link, workload: Workload) -> FitReply | None:
-    """The scheduler's answer that the workload could never start; None: `misfit_text` is empty."""
+    """The scheduler's answer that the workload could never start; None if it could start, or if the
+    scheduler does not answer.
+    """
     namespace = workload.metadata.namespace
     request = Fit(workload=msgspec.Raw(encode(workload)))
     newest: int | None = None
@@ -74,7 +79,7 @@ def _has_no_queue(reply: FitReply) -> bool:
 
 
 def refusal(reply: FitReply) -> str:
-    """The error that a command is not submitted, with what it would wait for."""
+    """The error for a command that is not submitted, with what its workload would wait for."""
     until = "the queue is created" if _has_no_queue(reply) else "the quota is raised"
     return f"not submitted: {_sentence(reply)}; --anyway submits it, and it waits until {until}"
 
@@ -99,7 +104,9 @@ async def refuse_misfit(bus: Link, workload: Workload) -> None:
 
 
 async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
-    """Warns about each subject that its existing queue can never hold."""
+    """Warns about each subject (a workload by name) that its queue can never hold; missing queues
+    are left out.
+    """
     asked: dict[tuple[str, bytes], list[tuple[str, Workload]]] = {}
     for subject, workload in workloads:
         key = workload.metadata.namespace, msgspec.json.encode(workload.spec)
@@ -107,14 +114,16 @@ async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) 
     groups = list(asked.values())[:ASKED_MAX]
     answers = await asyncio.gather(*(misfit_text(bus, group[0][1]) for group in groups))
     for group, why in zip(groups, answers, strict=True):
-        # A missing queue has its own warning, once for all its workloads.
+        # `submit` warns once about a missing queue, for all workloads in it.
         if why and "does not exist" not in why:
             others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
             output.warn(f"{group[0][0]}{others}: {why}")
 
 
 async def warn_of_images(bus: Link, workloads: Sequence[tuple[str, Workload]]) -> None:
-    """Warns about each subject that needs a container engine if no runner has one."""
+    """Warns about each subject (a workload by name) that needs a container engine, if no runner has
+    one.
+    """
     wanting = [(subject, tuple(images(workload))) for subject, workload in workloads]
     if not any(found for _, found in wanting):
         return
@@ -144,8 +153,10 @@ def _is_runner(one: object) -> bool:
 
 
 def images(workload: Workload) -> Iterator[tuple[str, bool]]:
-    """Images of the workload's containers, each once, and whether the container has a command. If
-    one container of a pod has a command, those without are left out, as the local runner does."""
+    """Images of the workload's containers, without duplicates, and whether the container has a
+    command. If one container of a pod has a command, containers without one are left out, as the
+    local runner leaves them out.
+    """
     seen: dict[tuple[str, bool], None] = {}
     for pods in workload.spec.pod_sets:
         main = pods.template.spec.containers

@@ -34,9 +34,9 @@ from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
-"""Maximum rows of one answer."""
+"""The most rows that one request to the scheduler returns."""
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
-"""Reasons that the scheduler gives for a workload that waits for a time."""
+"""Reasons that the scheduler gives for a workload in backoff."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 EVERYTHING: Final = Selection()
 TABLES: Final = (Output.TABLE, Output.WIDE)
@@ -51,9 +51,10 @@ async def get(
     *,
     all_namespaces: bool,
 ) -> None:
-    """Prints one object, or the chosen objects of a kind. ``queue``: as for `pending`.
+    """Prints the object named ``wanted``, or the chosen objects of a kind.
 
-    Raises AnswerIsNo if the object or the queue does not exist."""
+    ``queue``: as for `pending`. Raises AnswerIsNo if the object or the queue does not exist.
+    """
     async with link(call) as bus:
         more = 0
         everything: list[Found] = []
@@ -82,7 +83,9 @@ async def get(
 
 
 async def _queues(bus: Link, queue: str, within: str | None) -> frozenset[tuple[str, str]]:
-    """The LocalQueue of that name, else all LocalQueues of the ClusterQueue of that name."""
+    """The LocalQueue named ``queue``; if there is none, all LocalQueues of the ClusterQueue named
+    ``queue``.
+    """
     if not queue:
         raise BadInput("-q/--queue is empty")
     locals_ = await find_all(bus, kinds.LOCAL_QUEUE, within)
@@ -115,7 +118,7 @@ async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found
 
 
 async def _variants(bus: Link, found: Found) -> list[Found]:
-    """The variants of a parent; the table shows them below it."""
+    """The variants of a parent, which a table shows below the parent."""
     if head(found.workload()).role != PARENT:
         return []
     from admittance.cli.show.families import family_of
@@ -154,7 +157,7 @@ def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
 
 
 async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
-    """The scheduler's counters of queues; empty, with a warning, if it does not answer."""
+    """The scheduler's counters of queues; if the scheduler does not answer, none and a warning."""
     if kind not in QUEUES or not found:
         return {}
     narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
@@ -218,8 +221,9 @@ def show(
     reasons: tables.Reasons = tables.NO_REASONS,
     filtered: bool = False,
 ) -> None:
-    """Prints objects in the output format of the call. ``filtered``: there are objects that do not
-    match."""
+    """Prints objects in the output format of the call. ``filtered``: objects that do not match were
+    left out.
+    """
     match call.output:
         case Output.NAME:
             for one in found:
@@ -243,7 +247,7 @@ def show(
 
 
 def as_list(values: Sequence[Any]) -> dict[str, Any]:
-    """Objects as Kubernetes lists them."""
+    """Objects as Kubernetes writes a list of objects."""
     return {"apiVersion": "v1", "kind": "List", "items": list(values)}
 
 
@@ -294,8 +298,9 @@ def narrowed(
 
 
 async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[PendingRow]:
-    """Gives workloads in backoff the reason of their condition, as all other views do: the
-    scheduler only says that it does not consider them."""
+    """Gives workloads in backoff the reason of their stored condition, as all other views do: the
+    scheduler's reason only says that it does not consider such a workload.
+    """
 
     async def one(row: PendingRow) -> PendingRow:
         if not row.parked or row.reason not in BACKOFF_REASONS:
@@ -330,7 +335,7 @@ async def _waiting(
 
 
 def _whole(row: PendingRow) -> dict[str, Any]:
-    """A row with all fields, for JSON and YAML."""
+    """A row of pending workloads with all fields, for JSON and YAML."""
     return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
 
 
@@ -372,7 +377,9 @@ def _pending_table(listed: Sequence[PendingRow], now: datetime, *, all_namespace
 async def _query(
     bus: Link, queue: str | None, all_namespaces: bool
 ) -> tuple[PendingQuery, str | None]:
-    """The query and its namespace. A LocalQueue wins over a ClusterQueue of the same name."""
+    """The query for pending workloads, and its namespace. A LocalQueue wins over a ClusterQueue of
+    the same name.
+    """
     namespace = bus.call.namespace
     if queue is None:
         return PendingQuery(), None if all_namespaces else namespace

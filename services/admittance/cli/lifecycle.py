@@ -22,16 +22,18 @@ from admittance.workload.phase import phase
 from admittance.workload.stored import owner_of
 
 GONE_SECONDS: Final = 10.0
-"""How long a deletion waits for the job to stop."""
+"""How long `admit delete` waits for the job of a workload to stop."""
 
 NO: Final = frozenset({"refused", "dead-lettered"})
 NO_REASONS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
-"""Reasons of an ignored fact that make a command fail. With others nothing had to change."""
+"""Reasons of an ignored fact that make a command fail. With all other reasons nothing had to
+change, and the command succeeds.
+"""
 VARIANT_FOLLOWS: Final = {
     "stop": "which continues with the others",
     "activate": "which tries it again if the policy allows it",
 }
-"""By command: what the parent does after the change to a variant."""
+"""By command on a variant: what the variant's parent does afterwards."""
 
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
@@ -40,7 +42,7 @@ async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
 
 
 def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
-    """Returns reply. Raises AnswerIsNo if the fact was refused."""
+    """Returns reply, the outcome of the fact. Raises AnswerIsNo if the fact was refused."""
     why = sentence(reply.reason, reply.message)
     if reply.error:
         raise AnswerIsNo(f"workload {fact.namespace}/{fact.name}: {reply.error}")
@@ -52,8 +54,10 @@ def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
 
 
 class Change(NamedTuple):
-    """``fact``: published for the command. ``done``: the answer, with ``{}`` for its value.
-    ``on_variants``: False if it is done to the parent only."""
+    """What a command publishes and prints. ``fact``: the fact that is published. ``done``: the text
+    that is printed, with ``{}`` for the value. ``on_variants``: False if the command is accepted
+    for the parent only.
+    """
 
     fact: type[Fact]
     done: str
@@ -74,7 +78,7 @@ CHANGES: Final = {
 async def change(call: Call, name: str, command: str, words: str = "", **fields: Any) -> None:
     """Publishes the fact of a command about an existing workload, and prints the outcome.
 
-    ``words``: what stands after the name on the command line. ``fields``: of the fact.
+    ``words``: the command line after the name. ``fields``: fields of the fact.
     """
     known = CHANGES[command]
     async with link(call) as bus:
@@ -96,7 +100,7 @@ async def change(call: Call, name: str, command: str, words: str = "", **fields:
 
 
 def why_not(found: Found, command: str, reply: SettledReply) -> str:
-    """Why the command did nothing."""
+    """Why the command changed nothing."""
     if reply.reason == "NoMove":
         where = phase(found.workload(), clock.now())
         return f'workload "{found.name}" is {where}: `admit {command}` changes nothing'
@@ -139,7 +143,7 @@ async def delete(bus: Link, name: str) -> None:
 
 
 async def _delete_unreadable(bus: Link, found: Found) -> None:
-    """Deletes an unreadable entry at a workload's key."""
+    """Deletes an unreadable entry at a workload's key in the bucket."""
     fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
     reply = await outcome_of(bus, fact)
     if reply.outcome == "ignored":

@@ -36,8 +36,8 @@ async def logs(
     """Prints the output so far, the last ``tail`` lines of each pod; with follow until the workload
     has ended. ``previous``: how many runs back; 0: the newest run.
 
-    Lines carry the pod where there are several. Raises AnswerIsNo when there is no such workload,
-    pod, run or output.
+    If there are several pods, each line begins with its pod. Raises AnswerIsNo if the workload,
+    pod, run or output does not exist.
     """
     if follow and previous:
         raise BadInput("an earlier run has ended: --previous does not go with --follow")
@@ -62,7 +62,8 @@ async def logs(
                 continue
             if not follow or ended:
                 break
-            # Read once more after the end, so that the last output is not missed.
+            # After the end of the workload the output is read once more, so that the last lines are
+            # not missed.
             ended = await _has_ended(bus, name) and not any(one.running for one in reply.pods)
             await asyncio.sleep(NOT_YET_SECONDS if reply.error else 0 if ended else POLL_SECONDS)
         writer.end()
@@ -71,7 +72,7 @@ async def logs(
 
 
 async def _before(bus: Link, name: str, previous: int) -> int:
-    """The revision of the run after the wanted one; 0 for the newest run."""
+    """The revision of the run that follows the wanted run; 0 if the newest run is wanted."""
     before = 0
     for _ in range(previous):
         reply = await _ask(bus, Logs(name=name, tail=0, before=before))
@@ -94,8 +95,9 @@ async def _has_ended(bus: Link, name: str) -> bool:
 
 
 class Writer:
-    """Writes whole lines of several pods to standard output, prefixed with the pod. The output of a
-    single pod is written unchanged."""
+    """Writes whole lines of several pods to standard output, each prefixed with its pod. The output
+    of a single pod is written unchanged.
+    """
 
     def __init__(self, pod: int | None) -> None:
         self._chosen = pod is not None

@@ -1,5 +1,6 @@
-"""The script ``admit``. It installs signal handlers before it imports anything that takes time, so
-that a signal at the start ends it in silence."""
+"""The script ``admit``. The script installs signal handlers before it imports anything that takes
+time, so that a signal at the start ends the process in silence.
+"""
 
 import gc
 import os
@@ -7,7 +8,8 @@ import signal
 import sys
 
 INTERRUPTED = 130
-"""Equals `admittance.cli.support.errors.INTERRUPTED`, which takes long to import."""
+"""The same value as `admittance.cli.support.errors.INTERRUPTED`: that module takes long to import.
+"""
 IS_SCRIPT = os.path.basename(sys.argv[0]) == "admit"  # noqa: PTH119  (pathlib takes long to import)
 
 
@@ -28,7 +30,7 @@ def main() -> None:
     """Runs the command line and ends the process with its status."""
     if not IS_SCRIPT:
         end_at_once()
-    # Imports make many objects that live until the end: a search for garbage finds none.
+    # Imports make many objects that live until the end, so garbage collection would find nothing.
     gc.set_threshold(50_000)
     try:
         from admittance.cli.commands.program import invoke
@@ -43,7 +45,8 @@ def main() -> None:
         status = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if status == INTERRUPTED:
-        # Skips the shutdown of the interpreter, which would report a second Ctrl-C.
+        # Ends without the interpreter's shutdown, during which a second Ctrl-C would print a
+        # traceback.
         _leave(status)
     sys.exit(status)
 

@@ -30,7 +30,7 @@ from admittance.events.whatif import (
 from admittance.whatif.simulate import joined
 
 SECONDS: Final = 130.0
-"""A little more than the scheduler's own limit."""
+"""Time limit of the request, a little more than the scheduler's own limit of a simulation."""
 ROWS: Final = 20
 ALL: Final = 0
 
@@ -38,9 +38,10 @@ ALL: Final = 0
 async def simulate(
     call: Call, paths: Sequence[str], deletes: Sequence[str], limit: int | None
 ) -> int:
-    """Prints what would happen. The status is 1 if a workload would be refused.
+    """Prints what would happen.
 
-    Raises BadInput for what `apply` would refuse, AnswerIsNo for what `delete` would refuse.
+    The exit status is 1 if a workload would be refused. Raises BadInput for manifests that `apply`
+    would refuse, AnswerIsNo for deletions that `delete` would refuse.
     """
     targets = [kinds.target(word, None) for word in deletes]
     for word, (_, name) in zip(deletes, targets, strict=True):
@@ -130,11 +131,11 @@ def show(reply: SimulateReply, *, wide: bool) -> None:
 
 
 def results(rows: Sequence[Applied]) -> Iterator[str]:
-    """The outcome of each changed object, one line each, and the number of unchanged ones."""
+    """Lines with the outcome of each changed object, and the number of unchanged objects."""
     changed = [one for one in rows if one.outcome not in ("unchanged", "refused")]
     for one in changed[:OBJECTS_MAX]:
         name = f"{one.namespace}/{one.name}" if one.namespace else one.name
-        # An object that others need is deleted after them.
+        # An object in use is deleted after the objects that use it.
         word = "deleted later" if one.outcome == "terminating" else one.outcome
         yield f"{one.kind.lower()} {name} would be {word}"
     if len(changed) > OBJECTS_MAX:
@@ -145,7 +146,7 @@ def results(rows: Sequence[Applied]) -> Iterator[str]:
 
 
 def difference_text(counts: Counts) -> str:
-    """Counts of the differences."""
+    """The numbers of workloads that would start, wait or be evicted, as text."""
     gone = f", {counts.gone:,} deleted" if counts.gone else ""
     return (
         f"{counts.starts:,} would start, {counts.waits:,} would wait, "
@@ -154,7 +155,7 @@ def difference_text(counts: Counts) -> str:
 
 
 def unaffected_text(counts: Counts) -> str:
-    """Counts of unaffected workloads."""
+    """The numbers of unaffected workloads by state, as text."""
     reserved = f"{counts.reserved:,} wait for checks, " if counts.reserved else ""
     off = f", {counts.off:,} are off" if counts.off else ""
     return f"Unaffected: {counts.run:,} run, {reserved}{counts.pending:,} wait{off}"
@@ -171,7 +172,7 @@ def _show_list(title: str, table: Table, count: int, *, wide: bool) -> None:
 
 
 def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
-    """Workloads that would lose their quota."""
+    """The table of workloads that would lose their quota."""
     columns = columns_of(
         "WORKLOAD", "CLUSTERQUEUE", "#PRIORITY", "LOSES", "WHEN", "WHY", "THEN", "+MESSAGE"
     )
@@ -200,7 +201,7 @@ def _cause(one: WouldBeEvicted) -> str:
 
 
 def starting(rows: Sequence[WouldStart]) -> Table:
-    """Workloads that would get quota."""
+    """The table of workloads that would get quota."""
     columns = columns_of(
         "WORKLOAD", "QUEUE", "CLUSTERQUEUE", "FLAVORS", "WHEN", "NOTE", "WITHOUT", "+#PRIORITY"
     )
@@ -235,7 +236,7 @@ def _note(one: WouldStart) -> str:
 
 
 def waiting(rows: Sequence[WouldWait]) -> Table:
-    """Workloads that would wait."""
+    """The table of workloads that would wait."""
     columns = columns_of(
         "WORKLOAD", "QUEUE", "CLUSTERQUEUE", "#POSITION", "WHY", "WITHOUT", "+#PRIORITY"
     )
@@ -257,14 +258,14 @@ def waiting(rows: Sequence[WouldWait]) -> Table:
 
 
 def when(after: int) -> str:
-    """``now``, or after how many rounds of stopping jobs."""
+    """When a workload would start: ``now``, or after how many rounds of stopping jobs."""
     if not after:
         return "now"
     return "once jobs have stopped" if after == 1 else f"after {after} rounds of stopping"
 
 
 def standing_text(standing: SimulatedState | None, *, gone: str) -> str:
-    """The state of a workload in a few words."""
+    """The simulated state of a workload in a few words."""
     if standing is None:
         return gone
     if standing.admission is not None:
@@ -275,7 +276,7 @@ def standing_text(standing: SimulatedState | None, *, gone: str) -> str:
 
 
 def flavors(admission: Admission) -> str:
-    """The flavors of an admission; only one name if it serves all resources."""
+    """The flavors of an admission as text; one name if the same flavor serves all resources."""
     found = {
         resource: flavor
         for pods in admission.pod_set_assignments

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE: Final = 100
-"""Outcomes requested concurrently."""
+"""The most outcomes that are requested concurrently."""
 
 COMMAND_LINE: Final = "the command line"
 NAMED_MAX: Final = 5
@@ -63,9 +63,9 @@ async def submit(
 ) -> int:
     """Submits the command or the manifests; with ``wait`` until all have finished.
 
-    A command that could never start is refused unless ``anyway``. The status is 1 if a submission
-    is refused; with ``wait`` it is the exit status of the first failed job, or 1 if its runner did
-    not report one.
+    A command that could never start is refused unless ``anyway``. Returns the exit status: 1 if a
+    submission is refused; with ``wait`` the status of the first failed job, or 1 if its runner
+    reported none.
     """
     from_files = _from_files(paths, call.namespace) if paths else []
     async with link(call) as bus:
@@ -121,7 +121,7 @@ def submission_of(document: Document) -> Submission:
 async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
     """Publishes all submissions, then prints the outcome of each.
 
-    A refused one makes the status 1; the others are submitted.
+    A refused submission makes the exit status 1; all other submissions are made.
     """
     submitted = [
         facts.Submitted(
@@ -187,7 +187,7 @@ async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
 
 
 async def _warn_of_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Warns of each missing queue: it may be created later, but often it is a typo."""
+    """Warns about each missing queue: it may be created later, but often its name is a typo."""
     wanted = sorted(
         {(one.workload.metadata.namespace, one.workload.spec.queue_name) for one in submissions}
     )
@@ -203,7 +203,9 @@ async def _warn_of_missing_queues(bus: Link, submissions: Sequence[Submission]) 
 
 
 async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Warns about workloads with a minCount in a queue with variants: they get no variants."""
+    """Warns about workloads with a minCount in a queue with variants: such workloads get no
+    variants.
+    """
     known: dict[tuple[str, str], bool] = {}
     for one in submissions:
         meta, spec = one.workload.metadata, one.workload.spec
@@ -220,7 +222,9 @@ async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> N
 
 
 async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[SettledReply | CliError]:
-    """The outcome of each sequence; a `CliError` in place of a sequence is returned."""
+    """The outcome of the fact at each sequence; a `CliError` in place of a sequence is returned as
+    it is.
+    """
 
     async def one(sequence: int | CliError) -> SettledReply | CliError:
         if isinstance(sequence, CliError):
@@ -259,7 +263,7 @@ async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: f
 
 
 def _note_jobs_continue(submissions: Sequence[Submission]) -> None:
-    """Prints that only the wait was interrupted, and the jobs continue."""
+    """Prints that only the wait was interrupted, and that the jobs continue."""
     names = ", ".join(one.workload.metadata.name for one in submissions[:NAMED_MAX])
     more = f" and {len(submissions) - NAMED_MAX} more" if len(submissions) > NAMED_MAX else ""
     goes = "continues" if len(submissions) == 1 else "continue"
@@ -271,23 +275,27 @@ def _note_jobs_continue(submissions: Sequence[Submission]) -> None:
 
 
 def exit_status(workload: StoredWorkload) -> int:
-    """The exit status of a failed job, 128+n after signal n; 1 if its runner reported no valid
-    status."""
+    """The exit status for a failed job: that of the job, which is 128+n after signal n; 1 if the
+    runner reported no valid status.
+    """
     code = workload.status.exit_code
     return code if code is not None and 0 < code < 256 else 1
 
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
-"""Default requests, for resources that the queue covers."""
+"""Default requests of a command, for resources that the queue covers."""
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Without vowels, so that no suffix is a word, and without letters that look alike."""
+"""Letters of generated names: without vowels, so that no suffix is a word, and without letters that
+look alike.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """The options of the command line. ``requests``: quantity by resource, only the given ones.
-    ``flavors``: the allowed ones; empty: any."""
+    """The options of the command line. ``requests``: quantity by resource, only the given
+    resources. ``flavors``: the allowed flavors; empty: any.
+    """
 
     command: Sequence[str]
     queue: str | None = None
@@ -340,7 +348,7 @@ async def workload_of_command(bus: Link, options: CommandOptions) -> Workload:
 
 
 def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:
-    """Constraints that allow only these flavors; None if none are given."""
+    """Constraints that allow only these flavors; None if no flavors are given."""
     if not flavors:
         return None
     return AdmissionConstraints(allowed_resource_flavors=tuple(dict.fromkeys(flavors)))
@@ -352,14 +360,16 @@ def suffix() -> str:
 
 
 def stem(command: Sequence[str]) -> str:
-    """The first part of a generated name, from the name of the program."""
+    """The first part of a generated name, from the name of the command's program."""
     program = PurePath(command[0]).name if command else ""
     plain = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")
     return plain[:40].strip("-") or "workload"
 
 
 async def _only_queue(bus: Link, namespace: str) -> str:
-    """The only LocalQueue of the namespace. Raises AnswerIsNo or BadInput if there is not one."""
+    """The only LocalQueue of the namespace. Raises AnswerIsNo if there is none, BadInput if there
+    are several.
+    """
     [pattern] = kinds.LOCAL_QUEUE.patterns(namespace)
     names = [found.name for found in await lookup_all(bus, pattern)]
     if len(names) == 1:
@@ -372,7 +382,9 @@ async def _only_queue(bus: Link, namespace: str) -> str:
 
 
 async def _defaults(bus: Link, namespace: str, queue: str) -> dict[str, str]:
-    """Default requests, without resources that the ClusterQueue does not cover."""
+    """Default requests of a command, without resources that the queue's ClusterQueue does not
+    cover.
+    """
     local = await _plain(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
     name = objects.field(local, "spec", "clusterQueue", default="")
     if not name:

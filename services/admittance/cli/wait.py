@@ -27,17 +27,20 @@ REACHED_BY: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.QUOTA_RESERVED: frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING}),
     Phase.ADMITTED: frozenset({Phase.ADMITTED, Phase.RUNNING}),
 }
-"""Later phases that count as the earlier one; any other phase counts only for itself."""
+"""By phase: later phases in which `admit wait` counts it as reached. A phase that is not a key is
+reached only in itself.
+"""
 
 ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING})
-"""Phases that a workload passed if it ran to its end."""
+"""Phases that a workload has passed if it ran to its end."""
 
 PHASE_CLOCK_SECONDS: Final = 1.0
-"""Backoff ends by time, without a write, so the phase is computed this often as well."""
+"""The phase is also computed this often, since Backoff ends by time, without a write to the bucket.
+"""
 
 
 class End(StrEnum):
-    """Results of a finished workload; `--for` takes them besides phases."""
+    """Results of a finished workload; `admit wait --for` accepts them besides phases."""
 
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -47,7 +50,9 @@ Goal: TypeAlias = Phase | End
 
 
 def goal_named(typed: str) -> Goal:
-    """The phase or result of that name, in any case. Raises BadInput with all names."""
+    """The phase or result of that name, in upper or lower case. Raises BadInput with the known
+    names if there is none.
+    """
     goals: tuple[Goal, ...] = (*Phase, *End)
     for one in goals:
         if one.lower() == typed.strip().lower().replace("-", "").replace("_", ""):
@@ -56,7 +61,7 @@ def goal_named(typed: str) -> Goal:
 
 
 async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
-    """Yields the workload now and at every change; None while it does not exist."""
+    """Yields the workload now and at every change; None while the workload does not exist."""
     key = kinds.WORKLOAD.object_key(namespace, name)
     reader = BucketReader(bus.bus, (key,))
     current: Found | None = None
@@ -70,10 +75,11 @@ async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found |
 
 
 async def wait(call: Call, name: str, typed: str, timeout: float | None) -> None:
-    """Waits for a phase or result and prints it.
+    """Waits until the workload has the phase or result, and prints it.
 
-    Raises AnswerIsNo on timeout, if it can no longer be reached, and for Finished if the job
-    failed."""
+    Raises AnswerIsNo on timeout, if the phase or result can no longer be reached, and for Finished
+    if the job failed.
+    """
     wanted = goal_named(typed)
     async with link(call) as bus:
         workload = await reach(bus, call.namespace, name, wanted, timeout)
@@ -152,8 +158,8 @@ async def _ticking(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found
 def is_reached(workload: StoredWorkload, now: Phase, wanted: Goal) -> bool:
     """Whether the workload is or was in the wanted phase, or finished with the wanted result.
 
-    A workload that ran to its end was admitted before. One that a user declared finished while it
-    waited was not.
+    A workload that ran to its end was admitted before. A workload that a user declared finished
+    while it waited was never admitted.
     """
     if isinstance(wanted, End):
         return now is Phase.FINISHED and bool(is_failure(workload)) is (wanted is End.FAILED)
@@ -176,10 +182,10 @@ def _was(workload: StoredWorkload, wanted: Phase) -> bool:
 
 
 def why_unreachable(workload: StoredWorkload, now: Phase, wanted: Goal) -> str:
-    """Why ``wanted`` can no longer be reached; empty while it can.
+    """Why the phase or result ``wanted`` can no longer be reached; empty while it can be reached.
 
-    Deactivated and Rejected end only when a user activates the workload, so a wait would not end.
-    A workload that is being deleted reaches no other phase.
+    Deactivated and Rejected end only when a user activates the workload, so a wait would not end. A
+    workload that is being deleted reaches no other phase.
     """
     reason, message = tables.reason_of(workload, clock.now())
     because = f" ({reason}: {message})" if message else f" ({reason})" if reason else ""
@@ -208,5 +214,5 @@ def is_failure(workload: StoredWorkload) -> str:
     if not finished.message:
         return finished.reason
     if finished.reason == "Failed":
-        return finished.message  # Callers say "failed" themselves.
+        return finished.message  # Callers print the word "failed" themselves.
     return f"{finished.reason}: {finished.message}"

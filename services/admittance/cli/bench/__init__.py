@@ -1,5 +1,5 @@
-"""``admit bench``: plays Kueue's generator files against a live system and measures it.
+"""``admit bench``: plays Kueue's generator files against a live system and measures the system.
 
-It plays the part of the runner, as Kueue's benchmark does, and uses public interfaces only:
-subjects, requests, the stream.
+The benchmark plays the part of the runner, as Kueue's benchmark does, and uses public interfaces
+only: subjects, requests, the stream.
 """

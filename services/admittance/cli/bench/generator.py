@@ -1,8 +1,8 @@
 """Reads Kueue's generator files into a plan of queues and workloads, and creates the queues.
 
 The files have the shape of Kueue's scheduler performance test: cohorts of ClusterQueues, each with
-sets of workloads that are created one after the other. As there, the first workload of a set is
-created one interval after the start.
+sets of workloads that are created one after the other. As in Kueue's test, the first workload of a
+set is created one interval after the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError, Unavailable
 
 RESOURCE = "cpu"
-"""The resource of all quantities; the files name none."""
+"""The resource of all quantities: generator files do not name a resource."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class WorkloadClass(_Part, frozen=True, kw_only=True):
 class WorkloadsSet(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """``count`` rounds; each creates one workload per class, an interval apart."""
+    """``count`` rounds, an interval apart; each round creates one workload per class."""
 
     count: int
     creation_interval_ms: int = 0
@@ -76,8 +76,9 @@ class Generator(
 class PlannedQueue(NamedTuple):
     """A ClusterQueue with its LocalQueue of the same name in ``namespace``. Quotas in millicores;
     ``borrowing`` None: without limit. ``checks``: names of its admission checks. ``variants``:
-    number of flavors of a queue with concurrent admission; 0: one flavor, without it. The first
-    ``full`` of them have no quota, the others ``nominal`` each."""
+    number of flavors of a queue with concurrent admission; 0: one flavor, without concurrent
+    admission. The first ``full`` flavors have no quota, each other flavor has ``nominal``.
+    """
 
     name: str
     class_name: str
@@ -95,7 +96,8 @@ class PlannedQueue(NamedTuple):
 
 class PlannedWorkload(NamedTuple):
     """``at`` and ``runtime`` in seconds, ``request`` in millicores, ``queue`` an index.
-    ``flavors``: the allowed ones; empty: any."""
+    ``flavors``: the flavors that may be assigned; empty: any.
+    """
 
     at: float
     runtime: float
@@ -198,7 +200,7 @@ def _amount(quantity: str | int | float) -> int:
 
 FLAVOR: Final = "bench"
 TOGETHER: Final = 200
-"""Manifests in one request; a payload must be well below one MiB."""
+"""Number of manifests in one apply request: the payload must be well below one MiB."""
 
 _encode = msgspec.json.Encoder().encode
 _applied = msgspec.json.Decoder(ApplyReply)
@@ -206,9 +208,10 @@ _queues = msgspec.json.Decoder(QueuesReply)
 
 
 async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
-    """Applies flavor and queues, and waits until the scheduler knows them as active.
+    """Applies the plan's flavors and queues, and waits until the scheduler knows the queues as
+    active.
 
-    Raises SetupError with the first problem, and Unavailable.
+    Raises SetupError with the first problem, and Unavailable if a service does not answer.
     """
     manifests = manifests_of(plan)
     deadline = clock.monotonic() + timeout
@@ -251,13 +254,14 @@ def flavors_of(queue: PlannedQueue) -> list[str]:
 
 
 def checks_of(plan: Plan) -> list[str]:
-    """Every admission check of the plan's queues, each once."""
+    """Every admission check of the plan's queues, without duplicates."""
     return sorted({name for queue in plan.queues for name in queue.checks})
 
 
 async def state(bus: Bus, deadline: float) -> QueuesReply:
-    """Counters and usage of all ClusterQueues. Raises Unavailable after the deadline (monotonic
-    seconds)."""
+    """Counters and usage of all ClusterQueues. Raises Unavailable if the scheduler has not answered
+    by the deadline (monotonic seconds).
+    """
     return _queues.decode(
         await ask(bus, "admit.api.queues", _encode(Queues(local_queues=False)), deadline)
     )

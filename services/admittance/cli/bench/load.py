@@ -22,20 +22,25 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.tasks import set_within
 
 IN_FLIGHT_MAX: Final = 2000
-"""Submissions not yet acknowledged; the server limits its queue per stream."""
+"""The most submissions without an acknowledgement: the server limits the queue of unwritten
+messages of a stream.
+"""
 SAMPLE_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 60.0
-"""The run ends this long after the last admission or finish, once all are submitted."""
+"""Once all workloads are submitted, the run ends if no workload was admitted or finished for this
+long.
+"""
 
 _encode = msgspec.json.Encoder().encode
 _settled = msgspec.json.Decoder(SettledReply)
 
 
 class Outcome(NamedTuple):
-    """Lists are indexed like the plan's workloads; times in seconds since the start.
+    """Result of a run.
 
-    ``admitted_at`` -1.0: never. ``usage`` has per sample the used share of each queue's nominal
-    quota, 1.0 for all of it. ``trouble`` is empty when everything finished.
+    Lists are indexed like the plan's workloads; times in seconds since the start. ``admitted_at``
+    -1.0: never admitted. ``usage`` has per sample the used share of each queue's nominal quota, 1.0
+    for all of it. ``trouble`` is empty when everything finished.
     """
 
     wall_seconds: float
@@ -115,7 +120,9 @@ async def _submit(plan: Plan, publisher: Publisher, created: list[float], starte
 async def _watch(
     jobs: SimulatedRunner, publisher: Publisher, submitting: asyncio.Task[None]
 ) -> None:
-    """Waits until all workloads have finished. Raises Stalled if nothing happens any more."""
+    """Waits until all workloads have finished. Raises Stalled if no workload is admitted or
+    finished for `STALL_SECONDS`.
+    """
     try:
         while True:
             if await set_within(jobs.done, 1.0):
@@ -164,7 +171,8 @@ async def _sample(bus: Bus, plan: Plan, usage: list[dict[str, float]]) -> None:
 
 def submission(workload: PlannedWorkload, namespace: str, queue: str) -> bytes:
     """The payload of ``admit.workload.submitted`` for one workload of the plan."""
-    # Not encoded: names of a plan need no escape in JSON, and the load must cost little CPU.
+    # Formatted without a JSON encoder, since the load must cost little CPU; names of a plan need no
+    # escape.
     only = ",".join(f'"{name}"' for name in workload.flavors)
     only = f'"admissionConstraints":{{"allowedResourceFlavors":[{only}]}},' if only else ""
     return (
@@ -189,8 +197,9 @@ _asked = msgspec.json.Decoder(_Asked)
 
 
 class SimulatedController:
-    """A check controller that reports Ready. It answers a repeated request again, as controllers
-    may."""
+    """A check controller that reports Ready. A repeated request gets the same verdict again, as the
+    protocol allows.
+    """
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
@@ -199,7 +208,7 @@ class SimulatedController:
         """A message on ``admit.check.requested.<controller>.<ns>.<name>``."""
         asked = _asked.decode(data)
         rest = subject.decode().split(".", 3)[3]
-        # Names of a plan need no escape in JSON.
+        # Formatted without a JSON encoder: names of a plan need no escape.
         verdict = (
             f'{{"namespace":"{asked.namespace}","name":"{asked.name}","check":"{asked.check}",'
             f'"cycle":{asked.cycle},"state":"Ready","message":"always ready"}}'
@@ -219,7 +228,8 @@ class SimulatedRunner:
     `admitted` is over.
 
     Lists are indexed like the plan's workloads; times are monotonic seconds, 0.0: not yet.
-    ``admitted_at``: of the first admission. ``finished``: indices. A repeated fact has no effect.
+    ``admitted_at``: time of the first admission. ``finished``: indices of finished workloads. A
+    repeated fact has no effect.
     """
 
     def __init__(self, plan: Plan, publisher: Publisher) -> None:
@@ -258,7 +268,7 @@ class SimulatedRunner:
         if revision <= self._running[index] or revision <= self._evicted[index]:
             return
         self._running[index] = revision
-        # It was evicted before it finished, and is admitted again: its `finished` did not count.
+        # The workload was evicted before its `finished` was applied, so that fact did not count.
         self.finished.discard(index)
         if not self.admitted_at[index]:
             self.admitted_at[index] = self.heard_at
@@ -283,7 +293,8 @@ class SimulatedRunner:
             self._timer = self._loop.call_later(delay, self._end)
 
     def _end(self) -> None:
-        # Timers of the loop are precise to a millisecond: finish all that are due within one.
+        # Timers of the event loop are precise to a millisecond: finish all workloads that are due
+        # within the next half millisecond.
         until = clock.monotonic() + 0.0005
         while self._due and self._due[0][0] <= until:
             _, index, revision = heapq.heappop(self._due)
@@ -298,7 +309,7 @@ class SimulatedRunner:
     def _say(self, what: str, index: int, revision: int) -> None:
         workload = self._plan.workloads[index]
         namespace = self._plan.queues[workload.queue].namespace
-        # Names of a plan need no escape in JSON.
+        # Formatted without a JSON encoder: names of a plan need no escape.
         data = f'{{"namespace":"{namespace}","name":"{workload.name}","revision":{revision}}}'
         self._publisher.publish(f"admit.workload.{what}.{self._names[index]}", data.encode())
 
@@ -307,10 +318,12 @@ _ack = msgspec.json.Decoder(Ack)
 
 
 class Publisher:
-    """Publishes facts. `publish` never waits; facts of one turn of the loop are sent in one write.
+    """Publishes facts. `publish` never waits; facts of one turn of the event loop are sent in one
+    write.
 
-    ``refused``: errors of the server. ``sequence``: the newest one that it assigned. Facts that a
-    broken connection loses are not published again: the benchmark would measure something else.
+    ``refused``: errors of the server. ``sequence``: the newest sequence that the server assigned.
+    Facts that a broken connection loses are not published again, since retries would falsify the
+    measurement.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -324,7 +337,7 @@ class Publisher:
         self.refused: list[str] = []
 
     async def run(self) -> None:
-        """Sends what was published, until cancelled."""
+        """Sends the published facts to the server, until cancelled."""
         subscription = await self._bus.nc.listen(self._inbox, self._on_ack)
         try:
             while True:
@@ -337,7 +350,7 @@ class Publisher:
             await self._bus.nc.unlisten(subscription)
 
     def publish(self, subject: str, data: bytes) -> None:
-        """Publishes data to the stream that takes subject, soon."""
+        """Queues data for publication on subject in the next write."""
         self._buffer.append(frame(subject, self._inbox, data, None))
         self.sent += 1
         self._some.set()

@@ -26,7 +26,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """The JSON of `admit bench`, which other programs read.
 
     The run is complete if ``finished`` equals ``workloads`` and ``trouble`` is empty.
-    ``cpuMsPerWorkload`` leaves out ``loadGenerator``, which is this process.
+    ``cpuMsPerWorkload`` leaves out the CPU of ``loadGenerator``, the process of `admit bench`.
     """
 
     wall_seconds: float
@@ -84,7 +84,7 @@ def report(
 
 
 def usage_by_class(plan: Plan, samples: Sequence[dict[str, float]]) -> dict[str, float]:
-    """By class of ClusterQueues: the used share of the nominal quota in percent, on average."""
+    """For each class of ClusterQueues: the mean used share of the nominal quota in percent."""
     shares: dict[str, list[float]] = defaultdict(list)
     for sample in samples:
         for queue in plan.queues:
@@ -93,7 +93,7 @@ def usage_by_class(plan: Plan, samples: Sequence[dict[str, float]]) -> dict[str,
 
 
 def delays_by_class(plan: Plan, outcome: Outcome) -> dict[str, Delay]:
-    """By class of workloads: time from the creation to the first admission."""
+    """For each class of workloads: the time from the creation to the first admission."""
     delays: dict[str, list[float]] = defaultdict(list)
     moments = zip(plan.workloads, outcome.created_at, outcome.admitted_at, strict=True)
     for workload, created, admitted in moments:
@@ -154,10 +154,10 @@ def lines_of(found: Report) -> list[str]:
 def lower_bound_seconds(plan: Plan) -> float:
     """Seconds that a scheduler without any delay would need at least.
 
-    It is the greatest of these sums: the creation time of a workload and its runtime; and for any
-    cohort or ClusterQueue and any moment, that moment and the time that its full quota needs for
-    all work created later. A queue may use its own quota and what it may borrow, at most the quota
-    of its cohort.
+    The result is the greatest of these sums: for any workload, its creation time plus its runtime;
+    for any cohort or ClusterQueue and any moment, that moment plus the time that the full quota
+    needs for all work created later. A queue may use its own quota and what it may borrow, at most
+    the quota of its cohort.
     """
     bound = max((w.at + w.runtime for w in plan.workloads), default=0.0)
     by_queue: dict[int, list[PlannedWorkload]] = defaultdict(list)
@@ -180,7 +180,7 @@ def lower_bound_seconds(plan: Plan) -> float:
 
 
 def _drained(workloads: Iterable[PlannedWorkload], quota: int) -> float:
-    """The earliest moment at which the quota has done the work of these workloads."""
+    """The earliest moment at which the quota can have done the work of these workloads."""
     if quota <= 0:
         return float("inf")
     bound = 0.0

@@ -38,9 +38,9 @@ def run(
     """Plays a generator file, prints the figures and writes them to json_path; returns 0 if all
     workloads finished.
 
-    Without nats_url an embedded system is started as a child on a temporary data folder. With it,
-    processes of this machine are found by their connections to that server. Raises SetupError for
-    trouble with the file, the system or the server.
+    Without nats_url an embedded system is started as a child process on a temporary data folder.
+    With nats_url, the measured processes are those of this machine that are connected to that
+    server. Raises SetupError if the file is wrong or the system or the server does not work.
     """
     what = plan(read(generator), scale=scale)
     found = measured(what, nats_url)
@@ -55,7 +55,9 @@ def run(
 
 
 def measured(what: Plan, nats_url: str | None) -> Report:
-    """The figures of one plan, against the embedded system or that at nats_url."""
+    """The figures of one plan, measured on the system at nats_url, or on an embedded system without
+    nats_url.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(outcome_of(what, nats_url))[0]
 
@@ -101,7 +103,8 @@ async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
     processes = meter.stop()
     load_generator = own.stop()[0]
     persisted = await messages_stored(bus) - before
-    # After the run, so that it does not disturb the run; on the same warm server.
+    # Measured after the run on the same warm server, so that the measurement does not disturb the
+    # run.
     raw_per_second = await publish_per_second(bus)
     made = report(
         what,
@@ -130,7 +133,7 @@ STREAM: Final = "ADMITTANCE_BENCH_RAW"
 SUBJECT: Final = "admittance_bench.raw"
 MESSAGES: Final = 20_000
 BYTES: Final = 600
-"""About the size of a fact."""
+"""Size of a published message, about that of a fact."""
 
 
 async def publish_per_second(bus: Bus) -> float:
@@ -158,7 +161,7 @@ MEASURED_STREAMS: Final = (
 
 
 async def messages_stored(bus: Bus, streams: Sequence[str] = MEASURED_STREAMS) -> int:
-    """Number of messages ever stored in these streams; 0 for a missing one."""
+    """Number of messages ever stored in these streams; a missing stream counts as 0."""
     count = 0
     for stream in streams:
         try:

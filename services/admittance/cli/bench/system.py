@@ -53,7 +53,7 @@ class Child:
         raise SetupError(f"the system ended at its start: {self.last_log_line()}")
 
     async def stop(self) -> int:
-        """Ends it, by force if it takes too long; returns the exit status."""
+        """Ends the child process, with SIGKILL if it takes too long; returns the exit status."""
         if self.running:
             self.process.terminate()
             try:
@@ -64,12 +64,12 @@ class Child:
         return await self.process.wait()
 
     def kill(self) -> None:
-        """``kill -9``."""
+        """Ends the child process with ``kill -9``."""
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
 
     def last_log_line(self) -> str:
-        """Its last log line."""
+        """The last log line of the child process."""
         with suppress(OSError):
             lines = self.log.read_text(errors="replace").split("\n")
             return next((line for line in reversed(lines) if line.strip()), "nothing logged")
@@ -93,7 +93,9 @@ async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | No
 
 @asynccontextmanager
 async def embedded(*arguments: str) -> AsyncIterator[Child]:
-    """`admit up` with these arguments on a temporary data folder, ready; ended afterwards."""
+    """Runs `admit up` with these arguments on a temporary data folder: yields when the system is
+    ready, ends it afterwards.
+    """
     with tempfile.TemporaryDirectory(prefix="admit-bench-") as folder:
         data = Path(folder) / "data"
         child = await start(
@@ -110,7 +112,7 @@ SAMPLE_SECONDS: Final = 0.25
 
 
 class ProcessUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one process used between `Meter.start` and `Meter.stop`. CPU: user and system."""
+    """CPU time (user and system) that one process used between `Meter.start` and `Meter.stop`."""
 
     name: str
     pid: int
@@ -140,7 +142,7 @@ class Meter:
         self._task = asyncio.create_task(self._run())
 
     def stop(self) -> list[ProcessUse]:
-        """What each process used, the busiest first."""
+        """Ends the sampling and returns what each process used, the busiest first."""
         if self._task is not None:
             self._task.cancel()
         self._sample()
@@ -163,7 +165,7 @@ class Meter:
     def _sample(self) -> None:
         together = 0
         for process in self._find():
-            # A process may end between any two of these calls; its last sample counts.
+            # A process may end between any two calls of psutil; then its last sample counts.
             with suppress(psutil.Error):
                 times = process.cpu_times()
                 memory = process.memory_info().rss
@@ -176,7 +178,7 @@ class Meter:
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """The process and all that it started, directly or not."""
+    """The process and all its descendants."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]

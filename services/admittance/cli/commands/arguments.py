@@ -13,7 +13,7 @@ PHASES: Final = (
     *("Deactivated", "Rejected", "Finished"),
 )
 ENDS: Final = ("Succeeded", "Failed")
-"""Results of a finished workload; `wait` takes them besides phases."""
+"""Results of a finished workload; `admit wait --for` accepts them besides phases."""
 
 
 def _kinds(incomplete: str) -> list[str]:

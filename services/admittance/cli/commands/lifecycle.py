@@ -98,7 +98,9 @@ def finish(
 
 
 def _change(on: Target, command: str, words: str = "", **fields: object) -> None:
-    """``words``: what stands after the name on the command line. ``fields``: of the fact."""
+    """Publishes the fact of a command. ``words``: the command line after the name. ``fields``:
+    fields of the fact.
+    """
     from admittance.cli import lifecycle
 
     run(lifecycle.change(on.call, on.name, command, words, **fields))
@@ -124,5 +126,5 @@ def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
     for command in (stop, cancel, activate, hold, release, finish, approve, deny):
         app.command(rich_help_panel=PANEL)(command)
-    # A priority may be negative: -5 is a value, not an option.
+    # A priority may be negative, so -5 must be read as a value and not as an option.
     app.command(rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(priority)

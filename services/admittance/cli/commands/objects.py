@@ -27,7 +27,7 @@ def apply(
         typer.Option("--file", "-f", metavar="FILE|DIR|-", help="Manifests; may be repeated."),
     ],
 ) -> None:
-    """Create or change objects from manifests. All are validated before any is applied.
+    """Create or change objects from manifests. All manifests are validated before any is applied.
 
     Prints one line per object: created, changed or unchanged. Workloads and Jobs are submitted.
     """
@@ -89,7 +89,7 @@ def get(
         bool, typer.Option("--watch", "-w", help="Print one line per change until interrupted.")
     ] = False,
 ) -> None:
-    """Show objects of a kind, or one of them; `get pending` shows pending workloads in order.
+    """Show all objects of a kind, or the named one; `get pending` shows pending workloads in order.
 
     Workloads are listed running first, then waiting, then finished; the newest first. Tables are
     cut to the width of the terminal; -o wide shows all.
@@ -190,7 +190,8 @@ def simulate(
 ) -> None:
     """Show what would start, wait, or be evicted if manifests were applied now; changes nothing.
 
-    Shows the difference to what would happen anyway: now, and after evicted jobs have stopped.
+    Shows only the differences to what would happen without the change, now and after evicted jobs
+    have stopped.
     """
     from admittance.cli import simulate
 

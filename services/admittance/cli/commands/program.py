@@ -1,7 +1,7 @@
 """Global options, the tree of commands, and exit statuses.
 
 Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is one line on standard
-error, without a traceback; with ADMIT_DEBUG set a bug shows its traceback.
+error, without a traceback; with ADMIT_DEBUG set, the error of a bug has a traceback.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from admittance.cli.support.options import (
 )
 
 ERRORS_MAX: Final = 100
-"""Error lines that one call prints; a last line counts the others."""
+"""The most error lines that one call prints; a last line says how many more there are."""
 
 
 class _Conversion:
-    """Converts the values of one parameter. What needs no conversion is returned unchanged: typer
-    would import pydantic for it, which takes longer than most commands run."""
+    """Converts the values of one parameter. Values that need no conversion are returned unchanged:
+    typer would import pydantic to convert them, which takes longer than most commands run.
+    """
 
     def __init__(self, param: Any) -> None:
         self._annotation = param.type_descriptor.annotation
@@ -54,14 +55,15 @@ class _Conversion:
                 low, high = param.min, param.max
                 if (low is None or low <= number) and (high is None or number <= high):
                     return number
-        # Typer converts other values, and reports errors.
+        # Typer converts values of all other types, and reports their errors.
         param._runtime_param = None
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 
 
 class _QuickParameters:
-    """Gives each parameter a `_Conversion`. If typer ignores `_runtime_param`, it converts values
-    by itself, which is slower."""
+    """Gives each parameter a `_Conversion`. If a later typer ignores `_runtime_param`, typer
+    converts all values itself, which is slower.
+    """
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -72,11 +74,11 @@ class _QuickParameters:
 
 
 class Command(_QuickParameters, TyperCommand):
-    """Any command of ``admit``."""
+    """A typer command with the quick parameters: every command of ``admit`` is one."""
 
 
 class Group(_QuickParameters, TyperGroup):
-    """``admit`` itself."""
+    """The group of all commands: the program ``admit`` itself."""
 
 
 app = typer.Typer(
@@ -92,7 +94,7 @@ lifecycle.register(app)
 system.register(app)
 for _info in app.registered_commands:
     _info.cls = Command
-    # Line breaks inside a paragraph would be printed: the terminal breaks lines itself.
+    # Joins the lines of each paragraph: typer would print the line breaks of the docstring.
     _paragraphs = (getdoc(_info.callback) or "").split("\n\n")
     _info.help = "\n\n".join(" ".join(one.split()) for one in _paragraphs)
 
@@ -136,15 +138,16 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         _complain(error)
         return error.status
     except TyperException as error:
-        # No message: typer printed the help because no command was given.
+        # The message is empty if no command was given: then typer has printed the help.
         if message := error.format_message():
-            # The validator of an option adds this prefix.
+            # The validator of an option puts "Value error, " before its message.
             _complain(error, message.replace(": Value error, ", ": "))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the pipe has closed it. Without this, Python would complain at exit.
+        # The reader of the pipe has closed it. With the old stdout, Python would report a second
+        # error at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
         return 0
     except Exception as error:
@@ -160,8 +163,10 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_expected(error: Exception) -> bool:
-    """Whether the error is an AdmittanceError. Its module loads the NATS client, so it is not
-    imported here: the code that raised the error has imported it."""
+    """Whether the error is an AdmittanceError. The module of AdmittanceError loads the NATS client,
+    so it is not imported here: if the error is one, the code that raised it has imported the
+    module.
+    """
     errors = sys.modules.get("admittance.runtime.errors")
     return errors is not None and isinstance(error, errors.AdmittanceError)
 
@@ -183,8 +188,10 @@ def _words(arguments: Sequence[str] | None) -> list[str]:
 
 
 def _app_for(words: Sequence[str]) -> typer.Typer:
-    """The app with only the commands that occur in words: building all of them takes longer than
-    most commands run. If words name no command first, all commands, without their parameters."""
+    """The app with only the commands that occur in words, since building all commands takes longer
+    than most commands run. If the first word is not a command, the app has all commands, without
+    their parameters.
+    """
     named = {_name_of(info): info for info in app.registered_commands}
     meant = set(words[: words.index("--")] if "--" in words else words) & named.keys()
     first = words[0] if words else ""

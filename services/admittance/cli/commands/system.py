@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PANEL = "The system"
 
 LAST_SEQUENCE = 2**63 - 1
-"""The largest sequence that the server accepts."""
+"""The largest sequence in a stream that nats-server accepts."""
 
 
 def service_options(
@@ -115,9 +115,9 @@ def up(
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 
-    Prints `ready nats://…` once everything serves. Ctrl-C ends it cleanly and stops jobs; after
-    the next start they run again, and keep what they printed. With --detach-jobs they run on.
-    With --nats your server is used.
+    Prints `ready nats://…` once everything serves. Ctrl-C ends the services cleanly and stops the
+    jobs; after the next start the jobs run again and keep their earlier output. With --detach-jobs
+    the jobs keep running. With --nats no server is embedded: the services use yours.
     """
     from admittance.cli.up import up
 
@@ -220,11 +220,11 @@ def replay(
         ),
     ] = None,
 ) -> None:
-    """Repeat decisions: of scenario files, or one decision from the log.
+    """Repeat the decisions of scenario files, or one decision from the log.
 
     Scenarios need no NATS server and print one line of JSON each. Broken files are skipped, and the
-    status is 2. With --from-log SEQ the state before that decision is rebuilt; the status is 1 if
-    the repeated decision differs.
+    exit status is then 2. With --from-log SEQ the state before that decision is rebuilt; the status
+    is 1 if the repeated decision differs.
     """
     if from_log is not None:
         if files or out is not None or check:
@@ -320,7 +320,7 @@ def test_options(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> "TestOptions":
-    """The options of both tests."""
+    """The options of `check-test` and `provider-test`."""
     from admittance.cli.conformance import TestOptions
 
     call = call_of(ctx, nats, namespace, output)

@@ -40,14 +40,16 @@ STREAMS: Final = (
     f"KV_{subjects.CLAIMS}",
 )
 LAG_MAX: Final = 10_000
-"""Unread facts: more than a second of work means that a service does not keep up."""
+"""The most unread facts of a service, about a second of work: with more the service does not keep
+up.
+"""
 HEALTH_SECONDS: Final = 1.0
 SET_ASIDE_MAX: Final = 50
-"""Unreadable entries that get a line of their own in the table."""
+"""The most unreadable entries that get a line of their own in the table."""
 
 
 async def doctor(call: Call) -> int:
-    """Prints one line per check; status 1 if one is wrong."""
+    """Prints one line per finding; the exit status is 1 if a finding is wrong."""
     async with link(call) as bus:
         lines = [
             *_server(bus.bus, call),
@@ -99,7 +101,7 @@ async def _streams(bus: Bus) -> list[Finding]:
         try:
             info = await bus.api(f"STREAM.INFO.{name}")
         except (Refused, Unavailable):
-            continue  # A line above says that it is missing.
+            continue  # An earlier line already reports the missing stream.
         state, config = info["state"], info["config"]
         size = f"{state['messages']:,} messages, {_bytes(state['bytes'])}"
         copies = f"{config.get('num_replicas', 1)} replica(s), {config.get('storage', '?')}"
@@ -127,7 +129,7 @@ async def _consumers(bus: Bus) -> list[Finding]:
     for info in consumers:
         name = info["config"].get("durable_name") or subjects.CHECK_DURABLE
         if name.startswith((subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)):
-            continue  # Listed under check controllers and capacity.
+            continue  # Check controllers and providers have lines of their own.
         unread, text = findings.backlog(info)
         lines.append(finding(unread <= LAG_MAX, f"consumer {info['name']}", text))
     return lines
@@ -139,7 +141,8 @@ def _services(answers: list[HealthReply]) -> list[Finding]:
         mine = [one for one in answers if one.service == name]
         if not mine and service.together:
             missing = f"no instance answers: start `admit up`, or `admit serve {name}`"
-            # An installation may run jobs elsewhere, and needs a provider only for its own cloud.
+            # Some services may be absent: jobs may run elsewhere, and only the provider of the
+            # installation's own cloud is needed.
             lines.append(Finding(WRONG if service.wanted else NOTE, name, missing))
         for one in mine:
             lines.append(_service(one))
@@ -166,7 +169,7 @@ def _service(one: HealthReply) -> Finding:
 
 
 async def _leads(bus: Bus) -> list[Finding]:
-    """The owner of the last epoch of each domain, from the log."""
+    """The owner of each domain: the owner in the domain's last epoch on the log."""
     try:
         info = await bus.api(
             f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.EPOCH}>"}
@@ -205,12 +208,14 @@ async def _checkpoints(bus: Bus) -> list[Finding]:
 
 
 async def _set_aside(bus: Bus, call: Call) -> list[Finding]:
-    """Entries that cannot be read. Only an unreadable workload or manifest is an error."""
+    """A finding for each unreadable entry of the log and the buckets. Only an unreadable workload
+    or manifest is an error.
+    """
     try:
         found = await set_aside(bus, await list_consumers(bus, subjects.STREAM))
     except (Refused, Unavailable) as error:
         if isinstance(error, Refused) and error.code == streams.NO_STREAM:
-            return []  # `_streams` says which are missing.
+            return []  # A stream is missing, and `_streams` reports it.
         return [Finding(WRONG, "set aside", str(error))]
     if not found:
         return [Finding(OK, "set aside", "none: all entries can be read")]

@@ -30,7 +30,7 @@ WRONG: Final = "wrong"
 
 
 class Finding(NamedTuple):
-    """Result of one check. ``state``: ok, note or wrong."""
+    """One line of `admit doctor`: the state of one thing. ``state``: ok, note or wrong."""
 
     state: str
     what: str
@@ -42,16 +42,18 @@ class Finding(NamedTuple):
 
 
 def finding(fine: bool, what: str, found: str, *, otherwise: str = WRONG) -> Finding:
-    """A finding with the state ok if ``fine``, else ``otherwise``."""
+    """A finding with the state ok if ``fine``, else with the state ``otherwise``."""
     return Finding(OK if fine else otherwise, what, found)
 
 
 CHECK_REQUESTS_UNREAD_MAX = 1_000
-"""More unread requests mean that the controller does not run."""
+"""With more unread requests than this, the check controller is reported as not running."""
 
 
 async def check_controllers(bus: Link) -> list[Finding]:
-    """Every controller that an AdmissionCheck names or that has a durable consumer."""
+    """A finding for every check controller that an AdmissionCheck names or that has a durable
+    consumer.
+    """
     try:
         durables = await check_durables.existing(bus.bus)
     except (Refused, Unavailable):
@@ -67,7 +69,7 @@ async def check_controllers(bus: Link) -> list[Finding]:
 
 
 def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
-    """How many messages a consumer has not read, and a text about that."""
+    """How many messages a consumer has not read, and that number as a text."""
     unread, waiting = consumer.get("num_pending", 0), consumer.get("num_ack_pending", 0)
     return unread, f"{unread:,} not read, {waiting:,} not acknowledged"
 
@@ -75,7 +77,9 @@ def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
 def controller_finding(
     controller: str, durable: Mapping[str, Any] | None, checks: Iterable[AdmissionCheck]
 ) -> Finding:
-    """State of one controller, from the info of its durable consumer and the AdmissionChecks."""
+    """The finding about one check controller, from the info of its durable consumer and its
+    AdmissionChecks.
+    """
     parts: list[str] = []
     fine = True
     if durable is None:
@@ -110,12 +114,14 @@ def controller_finding(
 
 
 CAPACITY_REQUESTS_UNREAD_MAX: Final = 100
-"""More unread requests mean that the provider does not run."""
+"""With more unread requests than this, the provider is reported as not running."""
 OPEN: Final = (State.REQUESTED, State.ACCEPTED)
 
 
 async def capacity_classes(bus: Link) -> list[Finding]:
-    """Every class that has a ProvisioningRequestConfig, a request or a durable consumer."""
+    """A finding for every provisioning class with a ProvisioningRequestConfig, a request or a
+    durable consumer.
+    """
     try:
         durables = await provider_durables.existing(bus.bus)
     except (Refused, Unavailable):
@@ -153,8 +159,9 @@ def class_finding(
     answers: bool,
     now: datetime,
 ) -> Finding:
-    """State of one class, from the info of its durable consumer, the configurations that name it,
-    its requests, and whether a provider answers."""
+    """The finding about one provisioning class, from the info of its durable consumer, the
+    ProvisioningRequestConfigs that name the class, its requests, and whether a provider answers.
+    """
     parts = []
     open_ = [one for one in records if one.status.state in OPEN and not one.status.cancelled]
     fine = True
@@ -172,7 +179,7 @@ def class_finding(
         parts.append(text)
         fine = unread <= CAPACITY_REQUESTS_UNREAD_MAX
     if not answers:
-        # A provider may speak the protocol without answering queries.
+        # A note, not an error: a provider may obey the protocol without answering queries.
         parts.append("no provider answers: is one running?")
         fine = fine and not open_ and not unread
     if not configs:
@@ -189,8 +196,9 @@ UNACKNOWLEDGED: Final = (
 
 
 async def writes_found(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Finding]:
-    """A finding for each stream that refuses a probe write; a single one if all streams take it.
-    Missing streams are left out: `streams.check` names them."""
+    """A finding for each stream that refuses a probe write; a single finding if all streams take
+    the write. Missing streams are left out: `streams.check` names them.
+    """
     refused = await write_refusals(bus, seconds=seconds)
     missing = [name for name in refused if await _is_missing(bus, name)]
     for name in missing:
@@ -222,13 +230,15 @@ async def _is_missing(bus: Bus, name: str) -> bool:
 
 
 LATE_MAX: Final = 1_000
-"""Timer facts not yet on the log. Thousands fire at once and are copied within a second."""
+"""The most due timers that are not yet on the log. Thousands may fire at once and are copied within
+a second.
+"""
 OLD_SECONDS: Final = 600.0
-"""If schedules were not compared for this long, lost ones may stay lost."""
+"""If the retry-timer has not compared schedules for this long, lost schedules may stay lost."""
 
 
 async def timers_found(bus: Bus) -> list[Finding]:
-    """Checks of the schedules. Empty if the streams are missing."""
+    """Findings about the schedules. Empty if the streams are missing."""
     try:
         found = await bus.api(
             f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": f"{subjects.TIMER_AT}>"}
@@ -240,7 +250,7 @@ async def timers_found(bus: Bus) -> list[Finding]:
     late = sum(_lag(source) for source in copied.get("sources") or [])
     text = f"schedules: {standing:,}; due and not yet on the log: {late:,}"
     lines = [finding(late <= LATE_MAX, "timers", text)]
-    # If the retry-timer does not answer, the line of the service says so.
+    # If the retry-timer does not answer, the line about that service reports it.
     with suppress(Unavailable):
         data = await bus.request("admit.api.timers", msgspec.json.encode(Timers()))
         lines.append(_compared(msgspec.json.decode(data, type=TimersReply)))
@@ -262,8 +272,9 @@ def _compared(reply: TimersReply) -> Finding:
 
 
 async def families_found(bus: Bus) -> list[Finding]:
-    """The check of families. Empty if the variant-controller does not answer: another check says
-    so."""
+    """The finding about families. Empty if the variant-controller does not answer: the line about
+    that service reports it.
+    """
     try:
         data = await bus.request("admit.api.families", msgspec.json.encode(Families()))
     except Unavailable:

@@ -1,6 +1,6 @@
-"""Entries of the log and the buckets that cannot be read, which services set aside.
+"""Finds entries of the log and the buckets that cannot be read and that services set aside.
 
-Each call reads everything with the readers of the services, so no service has to run.
+Each search reads all entries with the readers of the services, so no service has to run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from admittance.workload_controller.journal import read_commits
 AT_ONCE: Final = 100
 """Concurrent requests to the server."""
 PROBE: Final = "_admittance.probe"
-"""The key that a probe write uses in every bucket for a moment."""
+"""The key of a probe write, in every bucket for a moment; not an unreadable entry."""
 INSTALLATIONS: Final = frozenset(map(installation_key, ("docker", "kubernetes")))
 _applied = Reader(ObjectApplied)
 _epoch = Reader(Epoch)
@@ -89,7 +89,8 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
             case "workload":
                 names_of(entry.key)
                 fact = read_whole(entry.key, value).status.log.fact
-                # The log may have grown since its end was read.
+                # The log may have grown since its end was read, so a fact a little after the end is
+                # possible.
                 if fact > max(end, entry.revision) + 1_000_000:
                     raise Unreadable(f"status.log.fact: {fact} is after the end of the log, {end}")
             case "barrier":
@@ -112,7 +113,7 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
 
 
 def judge_claim(entry: Entry) -> None:
-    """Raises one of `BROKEN` if runners cannot read this entry of the bucket of claims."""
+    """Raises one of `BROKEN` if runners cannot read this entry of the claims bucket."""
     if entry.key.startswith("_alive."):
         lease_store.instance_of(entry)
         return
@@ -128,7 +129,7 @@ def judge_claim(entry: Entry) -> None:
 
 
 def judge_of_providers(entry: Entry) -> None:
-    """Raises one of `BROKEN` if providers cannot read this entry of their bucket."""
+    """Raises one of `BROKEN` if providers cannot read this entry of the providers' bucket."""
     value = entry.value or b""
     if entry.key == "_pool_led":
         return
@@ -145,7 +146,9 @@ def judge_of_providers(entry: Entry) -> None:
 
 
 async def _of_log(bus: Bus) -> list[SetAside]:
-    """The last message about each manifest and each domain: services read these at a start."""
+    """Unreadable messages among the last message about each manifest and each domain, which
+    services read when they start.
+    """
     bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}")
     newest = int(bucket["state"]["last_seq"])
     names: list[str] = []
@@ -207,7 +210,7 @@ READERS: Final = ("workload-controller", "provisioning-check")
 
 
 def remedy(one: SetAside) -> str:
-    """How to remove the entry."""
+    """The command that removes the unreadable entry."""
     if one.reason.startswith("a consumer"):
         return f"nats consumer rm {one.stream} {one.place}"
     if not one.stream.startswith("KV_"):

@@ -1,4 +1,4 @@
-"""``admit replay --from-log SEQ``: rebuilds the inputs of a decision and repeats it."""
+"""``admit replay --from-log SEQ``: rebuilds the inputs of a decision and repeats the decision."""
 
 from __future__ import annotations
 
@@ -148,14 +148,15 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
 
 PAGE: Final = 500
 PATIENCE_SECONDS: Final = 5.0
-"""How long the workload-controller may take to record the commit of a new decision."""
+"""How long the command waits for the workload-controller to record the commit of a new decision."""
 
 _READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
 
 
 class Source(NamedTuple):
-    """``checkpoint``: from which a snapshot was rebuilt; "": from the first fact. ``facts``: number
-    of facts applied to it."""
+    """How a snapshot was rebuilt. ``checkpoint``: id of the checkpoint it began with; "": it began
+    with the first fact. ``facts``: number of facts applied after that.
+    """
 
     checkpoint: str
     facts: int
@@ -164,7 +165,9 @@ class Source(NamedTuple):
 async def gather(
     bus: Bus, target: LoggedDecision
 ) -> tuple[dict[int, Sequence[BucketEntry]], list[Source], list[LoggedDecision]]:
-    """Snapshots of the bucket at each needed revision, and the decisions before the target."""
+    """Snapshots of the bucket at each needed revision, and the decisions before the target
+    decision.
+    """
     snapshots: dict[int, Sequence[BucketEntry]] = {}
     sources: list[Source] = []
     before: dict[int, LoggedDecision] = {}
@@ -207,7 +210,8 @@ async def _rebuild(
         folded += len(batch)
         if not past.perform(commit, record.floor, limits[record.epoch]):
             break
-        # Decisions that are applied and seen are no longer in flight.
+        # Decisions that were applied, and whose effect the scheduler had seen, were no longer in
+        # flight.
         done = commit.through if not commit.unsure else 0
         decisions = [one for one in decisions if one.sequence > done]
     while heard < target.sequence and (one := await anext(facts, None)) is not None:
@@ -220,7 +224,7 @@ async def _rebuild(
 
 
 async def _limits(bus: Bus, epoch: int) -> Limits:
-    """The limits of that leader of the workload-controller, from its epoch."""
+    """The limits of the leader of the workload-controller that published ``epoch``."""
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": epoch})
         return limits_from(_epoch.decode(base64.b64decode(answer["message"]["data"])).config)
@@ -241,8 +245,9 @@ def _note(decisions: list[LoggedDecision], heard: LogMessage, target: LoggedDeci
 
 
 async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[Any]]:
-    """The newest checkpoint that is old enough and complete, with its rows; None: the first fact.
-    Raises CannotRebuild when there is neither."""
+    """The newest complete checkpoint not newer than ``seen``, with its rows; None: the log has the
+    first fact. Raises CannotRebuild if there is neither.
+    """
     state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
     first = int(state["first_seq"])
     for made in reversed(await checkpoints(bus)):
@@ -263,7 +268,7 @@ async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[A
 
 
 async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
-    """The recorded commits after that place, up to the one that includes the sequence."""
+    """The recorded commits after the start, up to the commit that includes ``sequence``."""
     records: list[Commits] = []
     deadline = clock.monotonic() + PATIENCE_SECONDS
     while True:
@@ -274,7 +279,7 @@ async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
             try:
                 record = read_commits(one.data)
             except Unreadable:
-                continue  # Not written by a leader.
+                continue  # Junk: a leader writes no such record.
             records.append(record)
             if any(commit.through >= sequence for commit in record.commits):
                 return records
@@ -292,7 +297,7 @@ async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
 def _after(
     records: Sequence[Commits], through: int, revision: int
 ) -> list[tuple[Commits, Committed]]:
-    """The commits after the start."""
+    """The commits after the sequence and revision at which the rebuild begins."""
     return [
         (record, commit)
         for record in records

@@ -1,6 +1,6 @@
 """``admit replay SCENARIO…``: plays scenarios with a known outcome through the cores.
 
-A file that cannot be played is an error on standard error, and the status is then 2. All other
+A file that cannot be played is reported on standard error, and the exit status is then 2. All other
 files are played.
 """
 
@@ -20,12 +20,15 @@ from admittance.replay.minimal_system import SettleResult, differences
 from admittance.replay.scenario import BadScenario, play, read
 
 PARALLEL_MIN: Final = 40
-"""From this many scenarios on, more processes are faster; one scenario takes about 10 ms."""
+"""From this many scenarios on, several processes are faster than one; a scenario takes about 10 ms.
+"""
 
 
 class Played(NamedTuple):
-    """Result of one file. ``text``: the answer as JSON. ``trouble``: what is wrong with the file.
-    ``differs``: differences to the answer that the file expects; None: it expects none."""
+    """Result of one scenario file. ``text``: the decisions as JSON. ``trouble``: what is wrong with
+    the file. ``differs``: differences to the decisions that the file expects; None: the file
+    expects none.
+    """
 
     file: str
     name: str = ""
@@ -36,7 +39,7 @@ class Played(NamedTuple):
 
 def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
     """Plays the scenarios and prints the answers, or writes them to ``out``. With check, prints the
-    differences to the expected answers instead. Returns the exit status.
+    differences to the expected answers instead of the answers. Returns the exit status.
     """
     if out is not None:
         try:
@@ -74,7 +77,7 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
 
 
 def _all(files: Sequence[str]) -> Iterator[Played]:
-    """The results of the files, in order."""
+    """The results of all scenario files, in the order of the files."""
     workers = min(os.cpu_count() or 1, 8)
     if len(files) < PARALLEL_MIN or workers == 1:
         yield from map(play_file, files)
@@ -85,14 +88,14 @@ def _all(files: Sequence[str]) -> Iterator[Played]:
 
 
 def play_file(file: str) -> Played:
-    """Reads and plays one file."""
+    """Reads and plays one scenario file."""
     try:
         scenario = read(_bytes(Path(file)))
         found = play(scenario)
     except BadScenario as error:
         return Played(file, trouble=str(error))
     except Exception as error:
-        # A bug in one scenario must not stop the others.
+        # A bug that one scenario triggers must not stop the other scenarios.
         return Played(file, trouble=f"the core fails on it: {type(error).__name__}: {error}")
     expected = scenario.expected
     differs = None
@@ -118,7 +121,7 @@ def _text(name: str, found: Iterable[SettleResult]) -> str:
 
 
 def _write(path: Path, text: str) -> str:
-    """Writes the answer; returns why that failed, or ""."""
+    """Writes the answer to path; returns why that failed, or ""."""
     try:
         path.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,6 @@
-"""Capacity requests in `describe` and `explain`: one in full, and the open ones of a workload."""
+"""Capacity requests in `describe` and `explain`: one request in full, and the open requests of a
+workload.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]
 
 
 def facts_of(record: Record, now: datetime, silent: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Title and text of each field. ``silent``: classes for which no provider answers."""
+    """Title and text of each fact about a request. ``silent``: classes for which no provider
+    answers.
+    """
     spec, status = record.spec, record.status
     ended = f"{state_of(record)} ({status.cancelled})" if status.cancelled else state_of(record)
     retry = ""
@@ -133,7 +137,7 @@ def _deadline(record: Record, now: datetime) -> str:
 
 
 def pod_set_table(record: Record) -> Table:
-    """The requested pod sets."""
+    """The table of the requested pod sets."""
     columns = columns_of("POD SETS", "#PODS", "REQUESTS PER POD", "NODE SELECTOR")
     return Table(columns, [_pods(one) for one in record.spec.pod_sets])
 
@@ -152,7 +156,7 @@ def _pods(one: PodSetToProvision) -> tuple[str, ...]:
 
 
 def notes_of(record: Record) -> list[str]:
-    """The provider's answers that did not count, with their times."""
+    """The provider's answers to the request that did not count, with their times."""
     return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
 
 
@@ -168,7 +172,7 @@ def show(record: Record, now: datetime, silent: Collection[str] = ()) -> None:
 
 
 def show_notes(record: Record) -> None:
-    """Prints the answers of its provider that did not count."""
+    """Prints the answers of the request's provider that did not count."""
     if notes_of(record):
         output.say("  Did not count")
         for line in notes_of(record):

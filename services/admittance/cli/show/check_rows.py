@@ -18,14 +18,14 @@ DECIDES = "decides"
 
 
 def end_of(row: CheckState) -> datetime | None:
-    """When the delay requested by the check ends; None if it requested none."""
+    """When the delay requested by the check ends; None if the check requested no delay."""
     from admittance.workload.moves import backoff
 
     return backoff.end_of(row)
 
 
 def deciding(workload: StoredWorkload) -> tuple[str, ...]:
-    """Names of the checks with the longest delay: after it all checks are requested again."""
+    """Names of the checks with the longest delay; then all checks are requested again."""
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None:
@@ -61,8 +61,9 @@ def check_table(workload: StoredWorkload, now: datetime) -> Table:
 def next_attempt(
     workload: StoredWorkload, now: datetime, variants: Iterable[StoredWorkload] = ()
 ) -> str:
-    """When the workload competes again, and what sets that time; "" if there is none.
-    ``variants``: of a parent."""
+    """When the workload competes for quota again, and what sets that time; "" if no time is set.
+    ``variants``: the variants if the workload is a parent.
+    """
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None or state is None or phase(workload, now) is Phase.FINISHED:
@@ -83,13 +84,13 @@ def next_attempt(
 
 
 def pods_ready_evictions(workload: StoredWorkload) -> str:
-    """How often its pods were not ready in time; "" if never."""
+    """How often the workload was evicted because its pods were not ready in time; "" if never."""
     state = workload.status.requeue_state
     return str(state.count) if state is not None and state.count else ""
 
 
 def check_values(rows: list[dict[str, Any]], workload: StoredWorkload) -> list[dict[str, Any]]:
-    """The checks as conditions with their delays, for JSON and YAML."""
+    """The workload's checks as conditions with their delays, for JSON and YAML."""
     last = deciding(workload)
     values = []
     for condition, row in zip(

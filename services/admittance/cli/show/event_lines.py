@@ -37,9 +37,10 @@ UNKNOWN_REQUEST = "this workload has no such request"
 
 
 class OpenRequests:
-    """Requests to providers and check controllers that are open, followed in log order.
+    """The open requests to providers and check controllers, computed from entries in log order.
 
-    Facts before the first entry are unknown."""
+    Requests before the first entry are unknown.
+    """
 
     def __init__(self) -> None:
         self._cycles: dict[tuple[str, str, str], int] = {}
@@ -47,7 +48,7 @@ class OpenRequests:
         self._over: dict[str, str] = {}
 
     def remark(self, fact: Fact) -> str:
-        """Why an answer does not count; "" if it counts or that is unknown."""
+        """Why an answer to a request does not count; "" if it counts or if that is unknown."""
         match fact:
             case facts.CheckRequested(check=check, cycle=cycle):
                 self._cycles[fact.namespace, fact.name, check] = cycle
@@ -77,12 +78,13 @@ class OpenRequests:
         if of != fact.provisioning_class:
             return f"the request went to {of}"
         over = self._over.get(fact.id, "")
-        # A failure after capacity was provisioned does not end the job: it can still be revoked.
+        # After a late failure a revocation still counts: the job kept its provisioned capacity.
         return "" if over == FAILED and isinstance(fact, CapacityRevoked) else over
 
 
 REFUSED: Final = "submit refused"
-"""A submission that became no workload. The log has it as `rejected` with revision 0."""
+"""The event of a submission that became no workload: on the log it is `rejected` with revision 0.
+"""
 VICTIMS_MAX: Final = 5
 NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 CREATED: Final = "CreatedVariant"
@@ -106,7 +108,9 @@ CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class EventLine(NamedTuple):
-    """One fact in words. ``subject``: ``namespace/name`` of a workload, or another object."""
+    """One fact in words. ``subject``: what the fact is about: ``namespace/name`` of a workload, or
+    another object.
+    """
 
     sequence: int
     time: datetime
@@ -116,14 +120,16 @@ class EventLine(NamedTuple):
     message: str = ""
 
     def line(self, *, numbered: bool = False) -> str:
-        """``time  what  subject  reason: message``; numbered: the log sequence comes first."""
+        """The fact as ``time what subject reason: message``; ``numbered``: the log sequence comes
+        first.
+        """
         why = sentence(self.reason, self.message)
         number = f"{self.sequence:>8}  " if numbered else ""
         return f"{number}{stamp(self.time)}  {self.what:<16}  {self.subject}  {why}".rstrip()
 
 
 def is_summary_refresh(entry: LogEntry) -> bool:
-    """Whether the entry only refreshes the summary of variants in their parent."""
+    """Whether the entry only refreshes a parent's summary of its variants."""
     return entry.subject.startswith("admit.workload.aggregated.")
 
 
@@ -229,7 +235,9 @@ def reason_of(fact: Fact) -> tuple[str, str]:
 
 
 def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
-    """The provisioning class, and the request to its provider or the answer."""
+    """The words for a provisioning fact: the class, and the request to its provider or the
+    provider's answer.
+    """
     match fact:
         case provisioning.ProvisioningRequested(check=check, attempt=attempt):
             pods = ", ".join(f"{one.count} pods of {one.name}" for one in fact.pod_sets)
@@ -247,7 +255,7 @@ def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
 
 
 def numbers(fact: facts.Assigned) -> str:
-    """The quota that an admission took, and how long the workload had waited."""
+    """The quota that an assignment took, and how long the workload had waited, as text."""
     parts = [_took(one) for one in fact.taken]
     if fact.waited_seconds:
         parts.append(f"after {span(fact.waited_seconds)}")

@@ -31,7 +31,9 @@ class Member(NamedTuple):
 
 
 class Family(NamedTuple):
-    """``variants``: best first. ``rules``: None if the queue has no policy or does not exist."""
+    """A parent and its variants, best first. ``rules``: the policy of the queue; None if the queue
+    has no policy or does not exist.
+    """
 
     found: Found
     parent: StoredWorkload
@@ -40,13 +42,13 @@ class Family(NamedTuple):
 
     @property
     def state(self) -> ParentState:
-        """The parent as the policy functions need it."""
+        """The parent in the form that the policy functions take."""
         from admittance.workload.family_info import parent_state
 
         return parent_state(self.parent)
 
     def wishes(self, now: datetime) -> Mapping[str, DesiredState]:
-        """The state that the policy wants for each variant, by workload name."""
+        """By workload name of each variant: the state that the policy wants for it."""
         from admittance.family.policy import desired_variants
         from admittance.workload.family_info import variant_state
 
@@ -77,12 +79,14 @@ async def family_of(bus: Link, found: Found) -> Family:
 
 
 def names_of(parent: StoredWorkload, rules: FamilyRules | None) -> list[str]:
-    """Possible names of its variants: from its status and from the policy of the queue."""
+    """Possible workload names of the parent's variants: from the parent's status and from the
+    policy of its queue.
+    """
     return list(tags_of(parent, rules))
 
 
 def tags_of(parent: StoredWorkload, rules: FamilyRules | None) -> dict[str, str]:
-    """Variant by possible workload name."""
+    """The variant's tag for each possible workload name of a variant of this parent."""
     from admittance.workload.families.roles import name_of
 
     found = {row.name: row.variant for row in parent.status.variants}
@@ -112,7 +116,9 @@ def _own(
 
 
 async def rules_for(bus: Link, namespace: str, queue: str) -> FamilyRules | None:
-    """The policy of the ClusterQueue of a LocalQueue; None if there is none."""
+    """The policy of the ClusterQueue of a LocalQueue; None if the ClusterQueue has no policy or
+    does not exist.
+    """
     if not queue:
         return None
     local = await _object(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
@@ -132,7 +138,7 @@ async def _object(bus: Link, key: str) -> object:
     try:
         return None if found is None else decode_object(found.data).manifest
     except ManifestError:
-        return None  # A newer version, or not written by Admittance.
+        return None  # Written by another program or version.
 
 
 async def parent_of(bus: Link, variant: Found) -> Found | None:

@@ -1,4 +1,4 @@
-"""Objects as stored in the bucket, and the fields added when one is shown."""
+"""Objects as stored in the bucket, and the fields that are added when an object is shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECK_CONDITIONS: Final = {
     "Retry": ("False", "Retry"),
     "Rejected": ("False", "Reject"),
 }
-"""State of a check to status and reason of its condition. docs/spec/lifecycle.md#1.5."""
+"""Maps the state of a check to status and reason of its condition. docs/spec/lifecycle.md#1.5."""
 
 
 T = TypeVar("T")
@@ -41,8 +41,9 @@ class PoolUsage(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An object as read: its key in the bucket, its bytes, and the revision they are of.
-    ``pool_usage``: what is booked, if it is a MachinePool and the caller read its bookings."""
+    """An object as read: its key in the bucket, its bytes, and their revision. ``pool_usage``: what
+    is booked, if the object is a MachinePool and the caller has read its bookings.
+    """
 
     key: str
     data: bytes
@@ -51,7 +52,9 @@ class Found(NamedTuple):
 
     @property
     def name(self) -> str:
-        """From the key, so that an object is listed even if its bytes cannot be read."""
+        """The object's name, from the key, so that an object is listed even if its bytes cannot be
+        read.
+        """
         return _plain(self.key.split(".")[-1])
 
     @property
@@ -60,7 +63,7 @@ class Found(NamedTuple):
         return _plain(parts[1]) if len(parts) == 3 else ""
 
     def plain(self) -> dict[str, Any]:
-        """The object as dicts and lists. Raises AnswerIsNo if it cannot be decoded."""
+        """The object as plain dicts and lists. Raises AnswerIsNo if it cannot be decoded."""
         try:
             value = msgspec.json.decode(self.data)
         except BROKEN as error:
@@ -86,7 +89,7 @@ class Found(NamedTuple):
             raise AnswerIsNo(f"{self.key} in the bucket is not a workload: {error}") from None
 
     def is_readable(self) -> bool:
-        """Whether the services can read it."""
+        """Whether the services can read the object."""
         from admittance.provisioning.records import read_record
         from admittance.workload.bucket_reader import read, read_manifest
 
@@ -124,7 +127,7 @@ async def lookup(bus: Link, key: str) -> Found | None:
 
 
 async def lookup_all(bus: Link, pattern: str) -> list[Found]:
-    """All objects under pattern, by key."""
+    """All objects in the bucket whose keys match pattern, by key."""
     entries = await bus.read_all(pattern)
     return [Found(one.key, one.value or b"", one.revision) for one in entries]
 
@@ -137,7 +140,7 @@ def _plain(token: str) -> str:
 
 
 def field(value: Mapping[str, Any], *path: str, default: Any = None) -> Any:
-    """The value at path; default if a step is missing or null."""
+    """The value at path in nested dicts; default if a step of the path is missing or null."""
     here: Any = value
     for step in path:
         here = here.get(step) if isinstance(here, Mapping) else None
@@ -151,7 +154,8 @@ def conditions_of(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of ``status.admissionChecks`` as conditions with the names of the checks as types.
+    """Rows of ``status.admissionChecks`` as conditions; the type of a condition is the check's
+    name.
 
     For a check that waits for a preemption the reason is PreemptionRequired and the status Unknown.
     """
@@ -178,15 +182,16 @@ def shown_object(found: Found) -> dict[str, Any]:
     try:
         manifest = decode_object(value).manifest
     except ManifestError:
-        return value  # A newer version, or not written by Admittance.
+        return value  # Written by another program or version.
     if hasattr(manifest, "spec") and manifest.spec is not None:
         value["spec"] = complete(manifest.spec)
     return value
 
 
 def shown_workload(found: Found) -> dict[str, Any]:
-    """The stored workload with ``status.admissionChecksConditions``, which is not stored, and its
-    defaults."""
+    """The stored workload with defaults filled in, and with ``status.admissionChecksConditions``,
+    which is computed.
+    """
     value = shown_object(found)
     status = value.setdefault("status", {})
     status["admissionChecksConditions"] = check_conditions(status.get("admissionChecks") or [])

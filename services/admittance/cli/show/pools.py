@@ -1,6 +1,7 @@
 """Tables about MachinePools: how many machines there are, and which workloads have booked them.
 
-Bookings are read from the bucket of the provider, so they are shown also while it is not running.
+Bookings are read from the providers' bucket, so they are shown also while the provider is not
+running.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from admittance.provider_pool.bookings import (
 from admittance.provider_pool.manifests import KIND, BadPool, Pool, pattern_of, pool_of, pool_of_key
 
 MACHINES_MAX: Final = 8
-"""Machines of one booking that are listed by name."""
+"""The most machines of one booking that are listed by name."""
 
 
 async def with_bookings(
@@ -39,7 +40,8 @@ async def with_bookings(
 ) -> list[Found]:
     """Adds bookings to MachinePools; returns other kinds unchanged.
 
-    Prints a warning and returns pools without bookings if these cannot be read."""
+    If the bookings cannot be read, prints a warning and returns the pools without bookings.
+    """
     if kind is not kinds.MACHINE_POOL or not found:
         return list(found)
     pattern = pattern_of(found[0].name if len(found) == 1 else None)
@@ -50,7 +52,7 @@ async def with_bookings(
         output.warn(f"bookings are unknown: {error}")
         return list(found)
     for entry in entries:
-        with suppress(*BROKEN):  # a newer version, or not written by the provider
+        with suppress(*BROKEN):  # written by another program or version
             booking = msgspec.json.decode(entry.value or b"", type=Booking)
             pool = pool_of_key(entry.key)
             if pool is not None:
@@ -59,7 +61,7 @@ async def with_bookings(
 
 
 def with_usage(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
-    """The pool with its usage."""
+    """The MachinePool with its usage, computed from its bookings."""
     ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
     try:
         pool = _pool(found)
@@ -89,7 +91,7 @@ def _pool(found: Found) -> Pool:
 
 
 def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
-    """A MachinePool in a table."""
+    """The row of a MachinePool in a table."""
     plain = found.plain()
     written = field(plain, "spec", "machines")
     machines = [
@@ -110,13 +112,13 @@ def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
 
 
 def _total(machines: Sequence[Mapping[str, Any]]) -> str:
-    """The number of machines as written in the manifest."""
+    """The number of machines that the pool's manifest states."""
     counts = [one.get("count", 1) for one in machines]
     return str(sum(count for count in counts if isinstance(count, int)))
 
 
 def _counts(counted: MachineCounts | None, total: str = UNKNOWN) -> tuple[str, str, str, str]:
-    """Machines, booked, free, booting."""
+    """The cells machines, booked, free and booting."""
     if counted is None:
         return total, UNKNOWN, UNKNOWN, UNKNOWN
     return str(counted.machines), str(counted.booked), str(counted.free), str(counted.booting)
@@ -142,11 +144,11 @@ def shown(found: Found) -> dict[str, Any]:
 
 
 def kind_table(found: Found) -> Table:
-    """Each kind of machine."""
+    """The table of a pool's kinds of machines."""
     try:
         machines = _pool(found).machines
     except BadPool:
-        machines = ()  # The problem is printed beside the name.
+        machines = ()  # `row` and `describe` print the problem of the manifest.
     counted = found.pool_usage.kinds if found.pool_usage is not None else {}
     rows = [
         (
@@ -161,7 +163,7 @@ def kind_table(found: Found) -> Table:
 
 
 def booking_table(found: Found, now: datetime) -> Table:
-    """One row per booking."""
+    """The table of a pool's bookings."""
     columns = columns_of(
         "NAMESPACE", "WORKLOAD", "#MACHINES", "WHICH", "HOLDS", "THERE", "KEPT UNTIL", "REQUEST"
     )

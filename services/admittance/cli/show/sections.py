@@ -27,7 +27,7 @@ from admittance.quota.cell import UNLIMITED
 
 
 def pod_sets(plain: Mapping[str, Any]) -> Table:
-    """Each pod set: its requests, its flavors and its command."""
+    """The table of pod sets: their requests, flavors and commands."""
     assigned = {
         one.get("name"): one
         for one in field(plain, "status", "admission", "podSetAssignments", default=[])
@@ -52,7 +52,7 @@ def pod_sets(plain: Mapping[str, Any]) -> Table:
 
 
 def _requests(containers: Sequence[Mapping[str, Any]]) -> str:
-    """The requests of the containers."""
+    """The sums of the containers' requests, as text."""
     each = [pairs(field(one, "resources", "requests", default={})) for one in containers]
     return " + ".join(asked for asked in each if asked)
 
@@ -66,7 +66,7 @@ def _command(containers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def conditions(plain: Mapping[str, Any], now: datetime) -> Table:
-    """The conditions of any object."""
+    """The table of an object's conditions."""
     rows = [
         (
             str(one.get("type", "")),
@@ -89,7 +89,7 @@ def _since(text: Any, now: datetime) -> str:
 
 
 def usage_of(used: LocalUsage) -> str:
-    """Usage of a LocalQueue, and the value by which it is ordered."""
+    """Text about the usage of a LocalQueue: what it uses, and the value that orders it."""
     amounts = ", ".join(
         f"{resource} {float(parse(much)):.4g}"
         for resource, much in used.consumed.consumed_resources.items()
@@ -100,7 +100,7 @@ def usage_of(used: LocalUsage) -> str:
 
 
 def usage(counted: QueueStatus) -> Table:
-    """Quota and usage of each flavor of a queue."""
+    """The table of quota and usage of each flavor of a queue."""
     rows = [
         (
             one.flavor,
@@ -134,7 +134,7 @@ async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
 
 
 def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
-    """Title and text about the cohort itself."""
+    """Title and text of each fact about the cohort itself."""
     here = next((one for one in tree if one.kind == "Cohort" and one.name == cohort), None)
     if here is None:
         return []
@@ -169,7 +169,7 @@ def share(thousandths: int) -> str:
 
 
 def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:
-    """The whole tree; the given cohort is marked with a star."""
+    """The table of a whole cohort tree; the given cohort is marked with a star."""
     columns = columns_of(
         "TREE",
         "FLAVOR",

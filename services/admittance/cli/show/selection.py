@@ -30,7 +30,9 @@ NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Selection(NamedTuple):
-    """Filters and order of a list. ``queues``: LocalQueues by namespace and name; None: any."""
+    """Filters and order of a list of objects. ``queues``: LocalQueues, each as namespace and name;
+    None: any queue.
+    """
 
     labels: tuple[tuple[str, str, str], ...] = ()
     states: frozenset[str] = frozenset()
@@ -68,7 +70,9 @@ def selection(
 
 
 def _requirements(word: str) -> list[tuple[str, str, str]]:
-    """``key=value``, ``key!=value``, ``key`` and ``!key``, several with commas between them."""
+    """Parses ``key=value``, ``key!=value``, ``key`` and ``!key``, or several of them with commas
+    between.
+    """
     found = []
     for part in (one.strip() for one in word.split(",")):
         key, sign, value = part.partition("=")
@@ -101,8 +105,9 @@ def select(
 ) -> tuple[list[Found], int]:
     """The objects of a list in order, and how many the limit leaves out.
 
-    Workloads are sorted running, waiting, finished, the newest first; other kinds by name. Variants
-    follow their parent, whether or not they match the filters themselves.
+    Running workloads come first, then waiting, then finished ones, in each group the newest first;
+    other kinds are sorted by name. Variants follow a selected parent, even if the variants do not
+    match the filters.
     """
     if kind is kinds.WORKLOAD:
         return _workloads(found, chosen, now)
@@ -160,7 +165,7 @@ def _is_chosen(row: _Row, chosen: Selection) -> bool:
 
 
 def _end(workload: StoredWorkload) -> str:
-    """Succeeded or Failed; "" while it has not finished."""
+    """Succeeded or Failed; "" while the workload has not finished."""
     finished = find(workload, Type.FINISHED)
     if finished is None or finished.status != "True":
         return ""
@@ -188,7 +193,7 @@ def _matches(labels: Mapping[str, Any], wanted: Sequence[tuple[str, str, str]]) 
 
 
 def _sort(rows: list[Any], sort_by: str, key_of: Callable[[Any, str], Any]) -> None:
-    """Sorts in place; the sort is stable."""
+    """Sorts rows in place; rows with equal keys keep their order."""
     key = sort_by.removeprefix("-")
     downwards = key in _GREATEST_FIRST
     rows.sort(key=lambda row: key_of(row, key), reverse=downwards != sort_by.startswith("-"))
@@ -217,8 +222,9 @@ LAST: Final = "└─ "
 
 
 class Line(NamedTuple):
-    """``mark``: printed before the name. ``why``: why a variant is active or inactive; "" if
-    its parent is not in the list."""
+    """One workload in a list. ``mark``: printed before the name. ``why``: why a variant is active
+    or inactive; "" if the variant's parent is not in the list.
+    """
 
     found: Found
     workload: StoredWorkload
@@ -227,8 +233,9 @@ class Line(NamedTuple):
 
 
 def arranged(found: Sequence[Found]) -> list[Line]:
-    """All workloads in order, with variants moved below their parent, best first. A variant without
-    its parent keeps its place."""
+    """All workloads in order, with variants moved below their parent, best first. A variant whose
+    parent is not among the workloads keeps its place.
+    """
     lines = [Line(one, one.workload()) for one in found]
     parents = {line.workload.metadata.uid for line in lines if head(line.workload).role != VARIANT}
     beneath: dict[str, list[Line]] = {}
@@ -261,7 +268,7 @@ def _place(line: Line) -> tuple[int, str]:
 
 
 def started_at(workload: StoredWorkload) -> datetime | None:
-    """When it was admitted; None if it is not admitted and did not run to its end."""
+    """When the workload was admitted; None if it is not admitted and did not run to its end."""
     admitted = find(workload, Type.ADMITTED)
     if admitted is None or admitted.status != "True":
         return None

@@ -20,7 +20,7 @@ from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 
 Counters = Mapping[tuple[str, str], QueueStatus]
-"""Live counters by namespace (empty for a ClusterQueue) and name."""
+"""Live counters of queues, by namespace (empty for a ClusterQueue) and name."""
 
 Reasons = Mapping[tuple[str, str], tuple[str, str]]
 """Reason and message of waiting workloads, by namespace and name."""
@@ -45,7 +45,8 @@ def table(
 ) -> Table:
     """The table of objects of one kind, with a namespace column if several namespaces are shown.
 
-    Variants stand below their parents. ``reasons``: of waiting workloads, from the scheduler."""
+    Variants stand below their parents. ``reasons``: why workloads wait, from the scheduler.
+    """
     view = _view(kind)
     columns = view.columns
     if kind is kinds.WORKLOAD:
@@ -77,7 +78,7 @@ def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
         case Phase.EVICTING | Phase.DEACTIVATED | Phase.REJECTED:
             order = (Type.EVICTED, Type.QUOTA_RESERVED)
         case Phase.BACKOFF:
-            # A family waits because all of its variants wait: its QuotaReserved condition says so.
+            # A parent waits because all of its variants wait; its condition QuotaReserved says why.
             own = (Type.REQUEUED, Type.EVICTED) if is_false(workload, Type.REQUEUED) else ()
             order = (*own, Type.QUOTA_RESERVED)
         case Phase.QUOTA_RESERVED:
@@ -103,7 +104,7 @@ def flavors_of(workload: StoredWorkload) -> str:
 
 
 def admission_text(admission: Admission) -> str:
-    """``cluster-queue: main on spot``."""
+    """The admission as text, like ``cluster-queue: main on spot``."""
     pods = ", ".join(
         f"{one.name} on {'+'.join(dict.fromkeys(one.flavors.values())) or 'nothing'}"
         for one in admission.pod_set_assignments
@@ -147,7 +148,7 @@ def _workload_line(line: Line, now: datetime, reasons: Reasons = NO_REASONS) -> 
 
 
 def _counted(status: QueueStatus | None) -> tuple[str, str, str, str]:
-    """Pending, reserving, admitted, active."""
+    """The cells pending, reserving, admitted and active of a queue."""
     if status is None:
         return UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN
     return (
@@ -196,7 +197,7 @@ def _local_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, 
 
 
 def value_of(used: LocalUsage) -> str:
-    """The usage by which a LocalQueue is ordered."""
+    """The usage by which a LocalQueue is ordered, as text."""
     return "last" if used.value is None else f"{used.value:.4g}"
 
 

@@ -53,7 +53,7 @@ def policy_text(rules: FamilyRules) -> str:
 
 
 def tag_table(rules: FamilyRules) -> Table:
-    """The variants of the queue, best first."""
+    """The table of the variants that the queue's policy defines, best first."""
     columns = columns_of("#PLACE", "VARIANT", "FLAVORS", "FROM", "UNTIL")
     rows = [
         (
@@ -75,7 +75,8 @@ def wish_text(
 ) -> str:
     """Why the policy wants a variant active or inactive, and from or until when.
 
-    ``active``: the current state of the variant; it follows the policy within a moment."""
+    ``active``: the current state of the variant, which follows the policy within a moment.
+    """
     text = f"{wish.why}: {SENTENCES[wish.why]}"
     if tag is not None:
         begins = parent.start + timedelta(seconds=tag.create_delay)
@@ -103,7 +104,7 @@ MIGRATION = "FlavorMigration"
 
 
 def variant_table(family: Family, now: datetime) -> Table:
-    """Each variant: whether it is active and why, and its phase."""
+    """The table of a family's variants: whether each is active and why, and its phase."""
     columns = columns_of(
         "VARIANT", "ACTIVE", "PHASE", "SINCE", "RESERVED", "GATE", "WHY", "NAME", "MESSAGE"
     )
@@ -140,7 +141,7 @@ def activity_text(family: Family, one: Member, wish: DesiredState | None, now: d
 
 
 def reserved_text(workload: StoredWorkload) -> str:
-    """The admission of the variant, or the one promised to it."""
+    """The admission of the variant, or the admission that is promised to it."""
     if workload.status.admission is not None:
         return admission_text(workload.status.admission)
     if workload.status.promised is not None:
@@ -160,7 +161,7 @@ def gate_text(workload: StoredWorkload, now: datetime) -> str:
 
 
 def phase_since(workload: StoredWorkload, now: datetime) -> datetime | None:
-    """When its phase began; None if unknown."""
+    """When the current phase of the workload began; None if unknown."""
     kind = {
         Phase.RUNNING: Type.PODS_READY,
         Phase.ADMITTED: Type.ADMITTED,
@@ -174,7 +175,7 @@ def phase_since(workload: StoredWorkload, now: datetime) -> datetime | None:
 
 
 def check_table(family: Family, now: datetime) -> Table:
-    """The checks of all active variants; a parent has no checks of its own."""
+    """The table of the checks of all active variants; a parent has no checks of its own."""
     rows: list[tuple[str, ...]] = []
     columns: tuple[Column, ...] = ()
     for one in family.variants:
@@ -227,14 +228,14 @@ def _named(tags: dict[str, str], name: str) -> str:
 
 
 def migrations(parent: StoredWorkload) -> int:
-    """How often the job has migrated to a better variant."""
+    """How often the parent's job has migrated to a better variant, as text."""
     stats = parent.status.scheduling_stats
     counted = stats.evictions if stats is not None else ()
     return sum(one.count for one in counted if MIGRATION in (one.reason, one.underlying_cause))
 
 
 def next_change(family: Family, now: datetime) -> str:
-    """The next change that comes by time alone, and when it comes; "" if there is none."""
+    """The family's next change that comes by time alone, and when; "" if there is none."""
     states = [variant_state(one.workload) for one in family.variants]
     moment = changes_next(family.state, states, family.rules, now)
     if moment is None:

@@ -38,7 +38,7 @@ async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespa
 
 
 def _show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> None:
-    """Prints deletions, except before the first line."""
+    """Prints the deletions of a batch, except those before the first printed line."""
     for entry in batch:
         if entry.value is None and shown:
             output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")

@@ -14,7 +14,7 @@ INTERRUPTED: Final = 130
 
 
 class CliError(Exception):
-    """Ends a command. Each of ``lines`` goes to standard error."""
+    """An error that ends a command. Each of ``lines`` goes to standard error."""
 
     status = 1
 
@@ -30,18 +30,18 @@ class BadInput(CliError):
 
 
 class AnswerIsNo(CliError):
-    """Not found, refused, failed, or no answer."""
+    """The answer is no: not found, refused, failed, or no service answers."""
 
     status = 1
 
 
 def one_line(text: str) -> str:
-    """text without line breaks, so that grep finds the whole error."""
+    """text as one line, so that grep finds the whole error."""
     return " ".join(text.split())
 
 
 def lines_of(error: BaseException) -> Iterable[str]:
-    """The lines to print for any exception of ours."""
+    """The lines to print for any exception of Admittance."""
     if isinstance(error, CliError):
         return error.lines
     return (one_line(str(error)) or type(error).__name__,)

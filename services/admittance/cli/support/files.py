@@ -1,4 +1,4 @@
-"""Reads manifests from files, folders and standard input; all are validated."""
+"""Reads and validates manifests from files, folders and standard input."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
     problems: list[str] = []
     for source, text in texts(paths):
         try:
-            # The running system has a setting that limits variants; it is unknown here.
+            # The deployment's limit of variants is unknown here, so the highest possible limit is
+            # used.
             found += read(text, source, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX)
         except ManifestError as error:
             problems += error.lines()
-    # The reader finds duplicates within one file; this finds them across files.
+    # `read` finds duplicate objects within one file, `duplicates` across files.
     problems += [line for twice in duplicates(found) for line in twice.lines()]
     problems += machine_pool_problems(found)
     if problems:
@@ -42,7 +43,7 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
 
 
 def texts(paths: Sequence[str]) -> Iterable[tuple[str, bytes]]:
-    """Name and bytes of every file; for a folder, of its manifests sorted by name."""
+    """Name and bytes of every file; for a folder, of the manifests in it, sorted by name."""
     if paths.count(STANDARD_INPUT) > 1:
         raise BadInput("-f - may be given only once")
     for path in paths:

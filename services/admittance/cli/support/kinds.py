@@ -14,11 +14,13 @@ from admittance.cli.support.errors import BadInput
 from admittance.events.names import token
 
 CAPACITY: Final = "provisioningrequest"
-"""Equals `admittance.events.subjects.CAPACITY`, which takes long to import."""
+"""The same value as `admittance.events.subjects.CAPACITY`: that module takes long to import."""
 
 
 class Kind(NamedTuple):
-    """``key`` is the first token of its keys in the bucket; ``manifest`` the ``kind`` field."""
+    """A kind of object. ``key``: the first token of the bucket keys of its objects; ``manifest``:
+    the ``kind`` field of a manifest.
+    """
 
     manifest: str
     plural: str
@@ -34,18 +36,19 @@ class Kind(NamedTuple):
 
     @property
     def qualified(self) -> str:
-        """``clusterqueue.kueue.x-k8s.io``, as answers name it."""
+        """The kind as answers name it, like ``clusterqueue.kueue.x-k8s.io``."""
         return f"{self.singular}.{self.group}" if self.group else self.singular
 
     def patterns(self, namespace: str | None) -> tuple[str, ...]:
-        """The keys of all objects of the kind; namespace None: of all namespaces."""
+        """Patterns for the keys of all objects of the kind; namespace None: of all namespaces."""
         if self.namespaced and namespace is not None:
             return (f"{self.key}.{token(namespace)}.*",)
         return tuple(f"{key}.>" for key in (self.key, *self.other_keys))
 
     def keys(self, namespace: str, name: str) -> tuple[str, ...]:
         """The possible keys of an object. A foreign kind has several: only its own program knows
-        whether it has a namespace and how its plural is built."""
+        whether its objects have a namespace and how its plural is built.
+        """
         if self.is_foreign:
             each = (self.key, *self.other_keys)
             bare = tuple(f"{key}.{token(name)}" for key in each)
@@ -86,7 +89,7 @@ REQUEST: Final = Kind(
     namespaced=True,
     group="autoscaling.x-k8s.io",
 )
-"""Created by the provisioning check; users do not apply it."""
+"""The kind of capacity requests, which the provisioning check creates; users do not apply them."""
 MACHINE_POOL: Final = Kind(
     "MachinePool",
     "machinepools",
@@ -94,7 +97,9 @@ MACHINE_POOL: Final = Kind(
     token("machinepool.admittance.dev"),
     group="admittance.dev",
 )
-"""A foreign kind, like those of other providers, but with tables of its own."""
+"""The kind of machine pools: foreign, like the kinds of other providers, but `admit` has tables for
+it.
+"""
 
 KINDS: Final = (
     WORKLOAD,
@@ -123,7 +128,7 @@ _BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
 
 
 def kind_named(typed: str) -> Kind:
-    """The kind that typed means. Raises BadInput with all kinds."""
+    """The kind that typed means. Raises BadInput, with a list of all kinds, for an unknown one."""
     found = _BY_NAME.get(typed.lower())
     if found is not None:
         return found
@@ -137,7 +142,9 @@ def kind_named(typed: str) -> Kind:
 
 
 def foreign(manifest: str, group: str) -> Kind:
-    """A kind of a foreign API group, stored unchanged. ``manifest`` may be a plural."""
+    """A kind of a foreign API group, whose objects are stored unchanged. ``manifest`` may be the
+    kind's plural.
+    """
     singular = manifest.lower()
     key = token(f"{singular}.{group}")
     stems = [singular[: -len(end)] for end in ("s", "es") if singular.endswith(end)]
@@ -146,7 +153,7 @@ def foreign(manifest: str, group: str) -> Kind:
 
 
 def kind_of_manifest(kind: str, group: str) -> Kind:
-    """The kind that a manifest states in ``kind`` and the group of ``apiVersion``."""
+    """The kind that a manifest states in ``kind`` and in the group of ``apiVersion``."""
     found = _BY_NAME.get(kind.lower())
     if found is not None and (found.group == group or not group):
         return found
@@ -154,7 +161,7 @@ def kind_of_manifest(kind: str, group: str) -> Kind:
 
 
 def target(typed: str, name: str | None) -> tuple[Kind, str | None]:
-    """Kind and name from two words, or from ``kind/name`` in one."""
+    """Kind and name from two words, or from the one word ``kind/name``."""
     word, slash, inline = typed.partition("/")
     if slash:
         if name is not None:

@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class InParts(Protocol):
-    """One message of a long answer. ``parts``: the number of messages."""
+    """One message of an answer that comes in ``parts`` messages."""
 
     @property
     def parts(self) -> int: ...
@@ -45,7 +45,8 @@ P = TypeVar("P", bound=InParts)
 ASK_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 30.0
 READ_SECONDS: Final = 60.0
-"""Limit for reading all entries under a pattern; far more than it takes on a working server."""
+"""Time limit for reading all bucket entries under a pattern; far more than a working server needs.
+"""
 UNKNOWN: Final = "it is unknown whether it arrived; check before repeating"
 AGAIN: Final = "try again, or look for the cause with `admit doctor`"
 
@@ -63,7 +64,7 @@ ANSWERED_BY: Final = {
     "timers": "retry-timer",
     "families": "variant-controller",
 }
-"""Which service answers ``admit.api.<what>``."""
+"""By ``what``: the service that answers ``admit.api.<what>``."""
 
 
 class NoResponder(AnswerIsNo):
@@ -71,7 +72,7 @@ class NoResponder(AnswerIsNo):
 
 
 class Link:
-    """One connection of one command."""
+    """The connection of one command to the bus."""
 
     def __init__(self, bus: Bus, call: Call) -> None:
         self.bus = bus
@@ -86,16 +87,17 @@ class Link:
         namespace: str | None = None,
         timeout: float = ASK_SECONDS,
     ) -> R:
-        """The answer to ``admit.api.<what>[.<ns>]``, also when it has ``error`` set.
+        """The answer to ``admit.api.<what>[.<ns>]``, even if the answer has ``error`` set.
 
-        Raises NoResponder when no service listens, AnswerIsNo when none answered in time.
+        Raises NoResponder if no service listens, AnswerIsNo if no answer arrives in time.
         """
         subject = f"admit.api.{what}"
         if namespace is not None:
             subject += f".{token(namespace)}"
         data = _data(request)
         with self._sentences(subject, timeout):
-            # Not `Bus.request`: "no responders" and "no answer in time" are different errors here.
+            # Not `Bus.request`, since "no responders" and "no answer in time" are different errors
+            # here.
             answer = await self.bus.nc.request(subject, data, timeout=timeout)
             return msgspec.json.decode(answer.data, type=reply)
 
@@ -172,9 +174,9 @@ class Link:
         return outcome
 
     async def publish_all(self, several: Sequence[Fact]) -> list[int | CliError]:
-        """Publishes facts to the log in order; returns for each its sequence or the error.
+        """Publishes facts to the log in order; returns for each fact its sequence or the error.
 
-        Raises AnswerIsNo when the log does not answer.
+        Raises AnswerIsNo if the log does not answer.
         """
         messages = [
             Outgoing(
@@ -210,7 +212,9 @@ class Link:
     async def _trouble(
         self, what: str, error: AdmittanceError, *, writes: bool = False
     ) -> AnswerIsNo:
-        """The error for a stream that refuses or does not answer. ``writes``: to a write."""
+        """The error for a stream that refuses or does not answer. ``writes``: the request was a
+        write.
+        """
         unset = AnswerIsNo(
             f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
             "or `admit serve workload-controller`"
@@ -228,7 +232,8 @@ class Link:
                     "full, and `admit doctor` tries a write to each stream"
                 )
         except Refused as refused:
-            # A cluster without a leader refuses too, although the stream exists.
+            # A cluster without a leader also refuses requests to a stream that exists, with another
+            # code.
             if refused.code == NO_STREAM:
                 return unset
         except Unavailable:
@@ -236,9 +241,10 @@ class Link:
         return AnswerIsNo(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
 
     async def settle(self, sequence: int) -> SettledReply:
-        """The outcome of the fact at sequence, after all facts before it were applied.
+        """The outcome of the fact at sequence, once that fact and all facts before it are applied.
 
-        Raises AnswerIsNo when no service answers: the fact stays on the log and is applied later.
+        Raises AnswerIsNo if no service answers: then the fact stays on the log and is applied
+        later.
         """
         deadline = clock.monotonic() + SETTLE_SECONDS
         while True:
@@ -267,9 +273,9 @@ def _data(request: Request) -> bytes:
 
 @asynccontextmanager
 async def link(call: Call) -> AsyncIterator[Link]:
-    """A connection to the server of call. Raises BadInput or SetupError with what to do."""
+    """A connection to the server of call. Raises BadInput or SetupError that says what to do."""
     check_url(call.url)
-    # No warnings: the error is the only line about a problem.
+    # No warnings are logged, so that the error is the only line about a problem.
     logger.errors_only("admit")
     bus = await Bus.connect(
         call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None

@@ -1,7 +1,8 @@
 """Names of objects for shell completion, read from the server without the NATS client.
 
-The client takes too long to import for a completion. This module implements the few protocol lines
-of one request. It returns no names if TLS or a credentials file is required or no server runs.
+The client takes too long to import for a completion, so this module speaks the few protocol lines
+of one request itself. It returns no names if the server requires TLS or a credentials file, or if
+no server runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options of every command: server, namespace, output format.
 
-They may stand before or after the command name; those after it win.
+The options may stand before or after the command name; an option after the name wins.
 """
 
 import os
@@ -33,7 +33,7 @@ class Output(StrEnum):
 
 
 class UrlFrom(StrEnum):
-    """Source of the server URL."""
+    """Where the server URL comes from."""
 
     OPTION = "--nats"
     ENVIRONMENT = "ADMIT_NATS_URL"
@@ -96,8 +96,8 @@ def outer_call(
 ) -> Call:
     """The call from the environment and the options before the command name."""
     start = Call()
-    # Read here and not by the option: otherwise the environment would replace an option before
-    # the command name.
+    # The variable is not read by typer's option, since the environment would then replace an option
+    # before the command name.
     if url := environ.get(URL_VARIABLE):
         start = replace(start, url=url, url_from=UrlFrom.ENVIRONMENT)
     return settle(start, nats, namespace, output)
@@ -106,7 +106,7 @@ def outer_call(
 def settle(
     call: Call, nats: str | None, namespace: str | None, output: Output | None = None
 ) -> Call:
-    """call with the given options applied. Raises BadInput for an empty value."""
+    """call, changed by the options that are given. Raises BadInput for an empty option."""
     if namespace == "":
         raise BadInput("-n/--namespace is empty")
     if nats == "":
@@ -181,7 +181,7 @@ def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Runs work on an event loop and exits with its status."""
-    with closing(work):  # Ctrl-C before it starts: Python would warn that it never ran.
+    with closing(work):  # After Ctrl-C before work starts, Python would warn that it never ran.
         import asyncio  # late: it would take half of the time of help and completion
 
         raise_on_interrupt()
@@ -191,7 +191,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> None:
 
 
 def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
-    """`run` for services: on the faster loop, which takes longer to load."""
+    """Like `run`, for services: on a faster event loop, which takes longer to load."""
     with closing(work):
         import asyncio
 
@@ -204,7 +204,8 @@ def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
 
 
 def raise_on_interrupt() -> None:
-    """From here on Ctrl-C raises KeyboardInterrupt, so that a command ends in order. Until then the
-    handler of `main` ends the process at once."""
-    with suppress(ValueError):  # Only the main thread may do this.
+    """Makes Ctrl-C raise KeyboardInterrupt from now on, so that a command ends in order. Before
+    this call the handler of `main` ends the process at once.
+    """
+    with suppress(ValueError):  # Only the main thread may set signal handlers.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,8 @@
 """Output of commands: tables for people, JSON and YAML for programs, names for pipes.
 
-Standard output carries answers only; notes go to standard error. Colours, progress and tables cut
-to the width are for terminals. Otherwise columns are padded with spaces and nothing is cut.
+Standard output carries answers only; notes go to standard error. Colours, a spinner and tables cut
+to the width are for terminals. Without a terminal columns are padded with spaces and nothing is
+cut.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ STYLES: Final = {
     }.items()
     for word in words.split()
 }
-"""Words that are coloured when they fill a cell."""
+"""Colours of words that fill a whole cell."""
 
 NOTHING: Final = "-"
 UNKNOWN: Final = "?"
@@ -47,8 +48,9 @@ _uncut: ContextVar[bool] = ContextVar("uncut", default=False)
 
 
 class Column(NamedTuple):
-    """``wide``: shown with ``-o wide`` only. ``right``: numbers, aligned to the right. ``spare``:
-    left out where the terminal is too narrow to show all names in full."""
+    """A column of a table. ``wide``: shown with ``-o wide`` only. ``right``: numbers, aligned to
+    the right. ``spare``: left out if the terminal is too narrow to show all names in full.
+    """
 
     title: str
     wide: bool = False
@@ -57,7 +59,9 @@ class Column(NamedTuple):
 
 
 def columns_of(*titles: str) -> tuple[Column, ...]:
-    """Columns by title; a leading ``+`` marks a wide one, ``~`` a spare one, ``#`` numbers."""
+    """Columns from their titles; a leading ``+`` marks a wide column, ``~`` a spare column, ``#`` a
+    column of numbers.
+    """
     return tuple(
         Column(
             title.lstrip("+~#"),
@@ -74,7 +78,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
     def narrowed(self, wide: bool) -> Table:
-        """The table without the columns that only a wide one shows."""
+        """The table without its wide columns, unless ``wide``."""
         return self if wide else self._without([column.wide for column in self.columns])
 
     def without_spare(self) -> Table:
@@ -90,7 +94,7 @@ class Table(NamedTuple):
 
 
 def pairs(values: Mapping[str, Any]) -> str:
-    """``a=1, b=2``."""
+    """A mapping as text, like ``a=1, b=2``."""
     return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
@@ -105,19 +109,19 @@ def is_terminal() -> bool:
 
 
 def console() -> Console:
-    """Standard output as rich sees it."""
+    """The rich console on standard output."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def clean(text: str) -> str:
-    """text without control characters: stored text must not control the terminal."""
+    """text without control characters, since stored text must not control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def flush() -> None:
-    """Flushes standard output, for readers of a pipe that follow."""
+    """Flushes standard output, so that the reader of a pipe gets each line at once."""
     sys.stdout.flush()
 
 
@@ -132,7 +136,7 @@ def say(text: str) -> None:
 
 
 def fact(title: str, value: str) -> None:
-    """Prints ``title value``, a line of a description."""
+    """Prints ``title value``, one line of a description."""
     if is_terminal():
         from rich.text import Text
 
@@ -251,13 +255,14 @@ def aligned(table: Table, widths: list[int] | None = None) -> Iterable[str]:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal, or what COLUMNS says."""
+    """The width of the terminal in characters, or the value of the variable COLUMNS."""
     return shutil.get_terminal_size().columns
 
 
 def _show_rich(table: Table, indent: int, room: int | None) -> None:
-    """Prints the lines of `aligned` coloured, each of at most room characters; None: uncut. A table
-    of rich would cut names as early as other texts, and people copy names."""
+    """Prints the lines of `aligned` coloured, each of at most room characters; None: uncut. rich's
+    own tables would cut names as early as other texts, and people copy names.
+    """
     from rich.text import Text
 
     widths: list[int] = []
@@ -280,12 +285,14 @@ def _show_rich(table: Table, indent: int, room: int | None) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Prints value as JSON, indented. Structs, bytes of JSON in `msgspec.Raw`, plain values."""
+    """Prints value as indented JSON. The value may have Structs, JSON in `msgspec.Raw`, and plain
+    values.
+    """
     say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def show_value(value: Any, shape: str) -> bool:
-    """Prints value if shape is ``json`` or ``yaml``; returns whether it is."""
+    """Prints value if shape is ``json`` or ``yaml``; returns whether it was printed."""
     if shape == "json":
         show_json(value)
     elif shape == "yaml":
@@ -305,7 +312,7 @@ def show_yaml(value: Any) -> None:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes a text of several lines as a block."""
+        """Writes YAML; a text of several lines becomes a block."""
 
         def represent_text(self, text: str) -> yaml.ScalarNode:
             style = "|" if "\n" in text else None
@@ -318,19 +325,20 @@ def show_yaml(value: Any) -> None:
 
 
 NAMES: Final = frozenset({"NAME", "NAMESPACE", "WORKLOAD"})
-"""Columns that are cut last: people copy their text."""
+"""Columns that are cut last, since people copy their text."""
 NAMED: Final = NAMES | {"QUEUE", "CLUSTERQUEUE", "COHORT", "VARIANT", "CHECK", "TREE"}
-"""Columns that are cut in the middle: names often differ at their ends only."""
+"""Columns that are cut in the middle, since names often differ at their ends only."""
 
 ELLIPSIS: Final = "…"
 TITLE_MIN: Final = 4
 TEXT_MIN: Final = 8
 SPARE_MIN: Final = 20
 NAME_MIN: Final = (20, 14)
-"""Names are cut to the first width before texts become useless, then to the second."""
+"""The least widths of names: names are cut to the first width before texts become useless, later to
+the second.
+"""
 GAPS: Final = (3, 2, 1)
-"""Spaces between columns: the first with which the table fits uncut, else the second; the third if
-the table does not fit otherwise."""
+"""Spaces between columns: 3 if the table then fits uncut, else 2; 1 if the table fits only then."""
 
 
 def fitted_table(table: Table, room: int) -> tuple[Table, list[int], int]:
@@ -358,7 +366,7 @@ def fitted(
     """The width of each column and the spaces between them, for lines of at most room characters.
 
     First titles that are wider than their column are cut, then the widest texts, then names. If
-    that is not enough, lines are longer than room.
+    lines are still too long after all cuts, they stay longer than room.
     """
     contents = [max((len(row[at]) for row in rows), default=0) for at in range(len(titles))]
     widths = [max(len(title), have) for title, have in zip(titles, contents, strict=True)]
@@ -383,8 +391,9 @@ def fitted(
 
 
 def shrink(widths: list[int], among: Sequence[int], least: Sequence[int], total: int) -> None:
-    """Makes the widest columns narrower, in place, until the sum of all is total or each has its
-    least width. Short columns keep their width."""
+    """Makes the widest columns narrower, in place, until the sum of all widths is total or each
+    column has its least width. Short columns keep their width.
+    """
     while sum(widths) > total:
         at = max((at for at in among if widths[at] > least[at]), key=widths.__getitem__, default=-1)
         if at < 0:

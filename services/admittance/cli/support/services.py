@@ -1,4 +1,4 @@
-"""The table of services. It imports almost nothing, so that completion is fast."""
+"""The table of services. This module imports almost nothing, so that completion is fast."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from admittance.cli.support.errors import BadInput
 
 
 class Service(NamedTuple):
-    """``probe``: a request that only the leader answers; None: health is enough. ``wanted``: for
-    `admit doctor` its absence is an error. ``together``: `admit up` starts it; the other services
-    need more than a NATS server."""
+    """A service. ``probe``: a request that only the leader answers; None: an instance that reports
+    ready is enough. ``wanted``: `admit doctor` reports its absence as an error. ``together``:
+    `admit up` starts it; services without this need more than a NATS server.
+    """
 
     name: str
     module: str
@@ -38,12 +39,13 @@ SERVICES: Final = {
         Service("runner", "admittance.runner.service", wanted=False),
     )
 }
-"""In start order. They stop in reverse order, so that the last facts of the runner are still
-processed."""
+"""All services, in start order. Services stop in reverse order, so that the last facts of the
+runner are still processed.
+"""
 
 
 def service_named(name: str) -> Service:
-    """The service of that name, with hyphens or underscores. Raises BadInput."""
+    """The service of that name, with hyphens or underscores. Raises BadInput if there is none."""
     found = SERVICES.get(name.lower().replace("_", "-"))
     if found is None:
         raise BadInput(f'there is no service "{name}"; there are {", ".join(SERVICES)}')

@@ -14,7 +14,9 @@ _NUMBER = re.compile(r"\A\d+(?:\.\d+)?\Z")
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Seconds that ``90``, ``90s``, ``1h30m`` or ``2d`` mean. Raises BadInput naming option."""
+    """The seconds of a text like ``90``, ``90s``, ``1h30m`` or ``2d``. Raises BadInput, which names
+    option.
+    """
     word = text.strip().lower()
     if _NUMBER.match(word):
         return float(word)
@@ -24,7 +26,8 @@ def seconds_of(text: str, option: str) -> float:
 
 
 def moment_of(text: str, option: str, now: datetime) -> datetime:
-    """The moment given as a duration before now or an ISO 8601 time. Raises BadInput.
+    """The moment of a text: a duration before now, or an ISO 8601 time. Raises BadInput for any
+    other text.
 
     A time without a zone is in UTC, like every time that is printed.
     """
@@ -44,7 +47,9 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
 
 
 def span(seconds: float) -> str:
-    """``45s``, ``5m10s``, ``3h20m``, ``4d2h``: two units, the smaller one left out when zero."""
+    """A duration as text: ``45s``, ``5m10s``, ``3h20m``, ``4d2h``: two units; a smaller unit of
+    zero is left out.
+    """
     left = max(0, round(seconds))
     if left < 60:
         return f"{left}s"
@@ -57,12 +62,12 @@ def span(seconds: float) -> str:
 
 
 def age(since: datetime | None, now: datetime) -> str:
-    """The time since then; ``-`` if unknown."""
+    """The time from since to now, as text; ``-`` if since is None."""
     return "-" if since is None else span((now - since).total_seconds())
 
 
 def stamp(moment: datetime | None) -> str:
-    """``2026-02-07T00:10:00Z``; ``-`` when there is none."""
+    """The moment as text, like ``2026-02-07T00:10:00Z``; ``-`` for None."""
     if moment is None:
         return "-"
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,1 +1,1 @@
-"""``admit up`` and ``admit serve``: start services and end them in order."""
+"""``admit up`` and ``admit serve``: start services, and end them in reverse order."""

@@ -1,10 +1,10 @@
 """Health check of a container: whether this machine's instance of a service is ready.
 
-``python -m admittance.cli.up.health scheduler`` exits with 0 if it is ready, else with 1 and a line
-that says why. `admit doctor` checks the whole deployment; this checks one process.
+``python -m admittance.cli.up.health scheduler`` exits with 0 if the service is ready, else with 1
+and a line that says why. `admit doctor` checks the whole deployment, this module one process.
 
-Its imports cost a quarter of a second of CPU: the containers of `compose.yaml` check a file instead
-(`runtime/process/health.py`).
+Its imports cost a quarter of a second of CPU, so the containers of `compose.yaml` check a file
+instead (`runtime/process/health.py`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ PATIENCE: Final = 5.0
 async def why_not_ready(
     service: str, url: str, *, host: str, instance: str = "", creds: str | None = None
 ) -> str:
-    """Why the service's instance on host is not ready; "" if it is. Raises SetupError.
+    """Why the service's instance on host is not ready; "" if it is ready.
 
-    All instances answer; this one is named after the host, or is ``instance``.
+    Raises SetupError. Of all instances that answer, only the one that is named ``instance``, or
+    after the host, counts.
     """
     nc = await open_connection(
         url, name="admit-health", creds=creds, on_error=_ignored, on_lost=_ignored, on_back=_ignored
@@ -47,7 +48,7 @@ async def why_not_ready(
 
 
 async def _ignored(*_: object) -> None:
-    """Does nothing: a single request does not wait for a reconnect."""
+    """Ignores the loss of the connection: a single request does not wait for a reconnect."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Whether services are ready, asked over the bus."""
+"""Asks over the bus whether services are ready."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from admittance.runtime.tasks import set_within
 
 
 async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
-    """Waits until an instance of the service (or the named one) reports ready, and a leader answers
-    its probe."""
+    """Waits until an instance of the service (the named one, if named) reports ready, and a leader
+    answers the service's probe.
+    """
     probe = SERVICES[service].probe
     pause = 0.02
     while True:
@@ -42,8 +43,9 @@ async def _answers(bus: Bus, probe: str) -> bool:
 async def health(
     bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
 ) -> list[HealthReply]:
-    """The health replies of all instances that answer within seconds. ``enough``: the service and
-    instance (any, if empty): its reply ends the wait."""
+    """The health replies of all instances that answer within ``seconds``. ``enough``: a service and
+    an instance ("": any instance) whose reply ends the wait.
+    """
     found: list[HealthReply] = []
     full = asyncio.Event()
 
@@ -65,5 +67,5 @@ async def health(
 
 
 def is_of(one: HealthReply, service: str, instance: str) -> bool:
-    """Whether the reply is from that instance of the service; "" matches any instance."""
+    """Whether the reply is from ``instance`` of the service; "" matches any instance."""
     return one.service == service and instance in ("", one.instance)

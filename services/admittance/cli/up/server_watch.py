@@ -1,10 +1,10 @@
-"""How `admit up` watches its own server: it restarts one that died, or that takes no writes after
-its disk was full.
+"""How `admit up` watches its own nats-server: `admit up` restarts a server that died, or that takes
+no writes after its disk was full.
 
 After a failed write a nats-server takes no more writes to that stream until it is restarted, even
-with free space (`runtime/bus/streams.py`). A restart costs about a second: services
-reconnect, and acknowledged writes are on disk. The server is restarted only if the disk was full,
-there is space again, and a write is still not acknowledged. Without space a restart would not help.
+with free space (`runtime/bus/streams.py`). A restart costs about a second: services reconnect, and
+acknowledged writes are on disk. The server is restarted only if the disk was full, there is space
+again, and a write is still not acknowledged. On a full disk a restart would not help.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
 
 CHECK_SECONDS: Final = 0.2
 FULL: Final = 1 << 20
-"""Bytes free: with fewer the disk counts as full."""
+"""The least number of free bytes: with fewer the disk counts as full."""
 PROBE_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
 """Pause before the next try to reach the server."""
@@ -38,7 +38,7 @@ class Disk:
         self.was_full = False
 
     def look(self) -> None:
-        """Notes a full disk and logs it once."""
+        """Notes that the disk is full, and logs that once."""
         free = self._free()
         if free < FULL and not self.was_full:
             self.was_full = True
@@ -48,7 +48,7 @@ class Disk:
         return self._free() >= FREE_BYTES_MIN
 
     def recovered(self) -> None:
-        """Notes that writes are taken again."""
+        """Notes that the server takes writes again."""
         self.was_full = False
         log.info("disk_has_room", folder=str(self._folder))
 

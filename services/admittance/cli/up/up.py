@@ -1,6 +1,6 @@
 """``admit up`` runs all services in one process, ``admit serve`` runs one of them.
 
-Each service has its own connection: also here services share nothing but the bus.
+Each service has its own connection: services share nothing but the bus, even in one process.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from admittance.runtime.telemetry.metrics import address_of
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 READY_SECONDS: Final = 120.0
 WAIT_SECONDS: Final = 1.0
-"""Pause between two tries to create the streams."""
+"""Pause between two attempts to create the streams."""
 
 log = structlog.get_logger()
 
 
 class Options(NamedTuple):
-    """Options of ``admit up``, and of ``admit serve`` as far as it has them."""
+    """Options of ``admit up``; ``admit serve`` uses some of them."""
 
     data_dir: Path
     folder_chosen: bool = False
@@ -95,7 +95,7 @@ async def up(call: Call, options: Options) -> int:
     executor = options.executor if options.runner else None
     refuse_wrong(options.data_dir, executor, options.metrics)
     if executor is not None:
-        # The runner checks this as well, but only after everything else has started.
+        # The runner checks the executor as well, but only after everything else has started.
         await executor_of(executor).check()
     stop = _stop_on_signals()
     collect_garbage_less_often()
@@ -137,7 +137,9 @@ async def up(call: Call, options: Options) -> int:
 async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
     """Creates the streams once JetStream has a leader; False if stop was set before.
 
-    Raises SetupError, NoServer if no server answers, AccessDenied if it refuses the login."""
+    Raises NoServer if no server answers, AccessDenied if the server refuses the login, SetupError
+    if a setting is wrong.
+    """
     throttle = LogThrottle()
     while not stop.is_set():
         bus = None
@@ -160,7 +162,7 @@ async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
 
 
 def started_by(options: Options) -> list[str]:
-    """The services that start together."""
+    """The services that `admit up` starts."""
     return [
         name
         for name, service in SERVICES.items()
@@ -182,8 +184,9 @@ def _task(settings: Settings, executor: str, detach_jobs: bool) -> ServiceTask:
 def embeds(call: Call, options: Options) -> bool:
     """Whether ``up`` starts its own server.
 
-    It does unless --nats is given. If the environment has a URL, it does only with --port or
-    --data-dir: the variable is often set for other commands."""
+    With --nats it does not. With a URL from the environment it does only if --port or --data-dir is
+    given, since the variable is often set for other commands.
+    """
     match call.url_from:
         case UrlFrom.OPTION:
             return False
@@ -219,8 +222,10 @@ async def serve(call: Call, name: str, options: Options) -> int:
 async def run_service(
     bus: Bus, settings: Settings, *, stop: asyncio.Event, executor: str, detach_jobs: bool
 ) -> None:
-    """Runs the service of settings until stop is set. Raises the error that ends it before."""
-    # Bound in this task and its children: several services share one process and its log.
+    """Runs the service of settings until stop is set. Raises the error if an error ends the service
+    before.
+    """
+    # Bound for this task and its child tasks only: several services share one process and its log.
     structlog.contextvars.bind_contextvars(service=settings.service)
     module = import_module(SERVICES[settings.service].module)
     more: dict[str, Any] = {}
@@ -246,8 +251,9 @@ async def _embedded(options: Options) -> AsyncIterator[EmbeddedServer]:
 
 
 async def _started(options: Options) -> EmbeddedServer:
-    """A server on the given port, else on the folder's last port, else on the default port if that
-    is free."""
+    """An embedded server on the given port, else on the port last used with the folder, else on the
+    default port if that is free.
+    """
     if options.port is not None or (options.data_dir / "port").exists():
         server = EmbeddedServer(
             options.data_dir, port=options.port or 0, sync_always=options.sync_always
@@ -258,7 +264,7 @@ async def _started(options: Options) -> EmbeddedServer:
     try:
         await server.start()
     except SetupError:
-        # Any other problem occurs on a free port as well, and is reported then.
+        # Any problem other than a used port occurs again on a free port, and is reported there.
         server = EmbeddedServer(options.data_dir, sync_always=options.sync_always)
         await server.start()
     return server
@@ -298,11 +304,11 @@ def _warn(config: Path | None) -> None:
 
 
 def lasting_instance(data_dir: Path) -> str | None:
-    """The instance name of this data folder, the same after every start; None if ADMIT_INSTANCE
-    sets one.
+    """The instance name that belongs to this data folder, the same after every start; None if
+    ADMIT_INSTANCE sets a name.
 
-    The process that holds the folder's lock knows that the previous one is dead. With the same name
-    it takes over the leases at once instead of waiting until they expire.
+    A process that holds the folder's lock knows that the previous process is dead: with the same
+    name it takes over the leases at once instead of waiting until they expire.
     """
     if os.environ.get("ADMIT_INSTANCE"):
         return None
@@ -316,7 +322,8 @@ def lasting_instance(data_dir: Path) -> str | None:
 
 def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
     """An event set at the first SIGINT or SIGTERM; the second signal ends the process at once.
-    ``in_time``: after the first one the process ends within `tasks.PROCESS_SECONDS`."""
+    ``in_time``: after the first signal the process ends within `tasks.PROCESS_SECONDS`.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
