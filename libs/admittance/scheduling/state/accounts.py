@@ -1,8 +1,8 @@
 """The consumption of LocalQueues in ClusterQueues that order by usage.
 
-Every instance keeps these accounts, whether it leads the domain or not: they follow from the stored
-consumption and from the workloads admitted since. The leader stores what changed, so that the next
-leader continues from there.
+Every instance keeps these accounts, whether it leads the domain or not: an account follows from the
+stored consumption of its LocalQueue and from the workloads admitted after that was stored. The
+leader stores changed accounts, so that the next leader continues from the stored consumption.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
-"""How long after a change it is stored: one write for a burst of admissions."""
+"""How long after a change an account is stored. The delay lets one write cover a burst of
+admissions."""
 
 
 @dataclass(slots=True)
 class WorkloadUsage:
-    """What one workload consumes. ``started``: since when it is admitted; None: not yet."""
+    """The consumption of one workload. ``started``: since when the workload is admitted; None: it
+    is not admitted yet."""
 
     amounts: Nanos
     penalty: Nanos
@@ -44,22 +46,24 @@ class WorkloadUsage:
 
 @dataclass(slots=True, eq=False)
 class LaneAccount:
-    """The account of one LocalQueue, the bills in it, and its lane."""
+    """The account of one LocalQueue, with the bills of its workloads and the lane of the
+    LocalQueue."""
 
     account: Account
     lanes: Lanes[WorkloadInfo]
     lane: Lane[WorkloadInfo]
     bills: dict[WorkloadInfo, WorkloadUsage] = field(default_factory=dict)
-    base: datetime = LONG_AGO  # the time of the stored record that it began with
-    saved: datetime = LONG_AGO  # the time of the newest record that was handed out to be stored
+    base: datetime = LONG_AGO  # the time of the stored record that this account began with
+    # The time of the newest record of this account that was handed out to be stored.
+    saved: datetime = LONG_AGO
 
     def update_lane(self) -> None:
-        """Updates the place of its lane."""
+        """Updates the place of the LocalQueue's lane among the lanes."""
         self.lanes.lane_changed(self.lane)
 
     def start(self, bill: WorkloadUsage, at: datetime) -> None:
-        """Bills an admission since that time. A record that was stored later includes its penalty
-        already."""
+        """Bills the workload of ``bill`` as admitted since ``at``. A record that was stored after
+        ``at`` includes the workload's penalty already."""
         bill.started = at
         if at <= self.base:
             self.account.start(bill.amounts, {}, self.base)
@@ -67,7 +71,7 @@ class LaneAccount:
             self.account.start(bill.amounts, bill.penalty, at)
 
     def restore(self, record: ConsumedUsage) -> None:
-        """Continues from a stored record."""
+        """Continues the account from a stored record."""
         self.base = record.last_update
         self.account.restore(consumed_of(record), self.base)
         for bill in self.bills.values():
@@ -78,7 +82,8 @@ class LaneAccount:
 
 
 class Accounts:
-    """All accounts. ``sampled``: when usages were compared last."""
+    """The accounts of all LocalQueues. ``sampled``: when the usages of LocalQueues were compared
+    last."""
 
     def __init__(
         self,
@@ -118,8 +123,8 @@ class Accounts:
     # LocalQueues. -----------------------------------------------------------------------------
 
     def sync(self, key: Key, now: datetime) -> None:
-        """Updates which LocalQueues count, after the LocalQueue or the mode of its ClusterQueue
-        changed."""
+        """Updates whether the usage of the LocalQueue ``key`` counts, after that LocalQueue or the
+        mode of its ClusterQueue changed."""
         local = self._catalog.local_queues.get(key)
         queue = self._queues.get(local.spec.cluster_queue) if local is not None else None
         lanes = queue.lanes if queue is not None else None
@@ -161,8 +166,8 @@ class Accounts:
     ) -> None:
         """Updates the bill of a workload after its quota or its admission may have changed.
 
-        ``is_new_amount``: it holds another amount from now on, and has paid its penalty if it is
-        admitted. Of a family only the variant that counts is billed.
+        ``is_new_amount``: the workload holds another amount from now on, and has paid its admission
+        penalty if it is admitted. Of a family only the variant that counts is billed.
         """
         row = self._rows.get(workload.local_queue)
         if row is None:
@@ -202,7 +207,8 @@ class Accounts:
     def _bill(
         self, row: LaneAccount, workload: WorkloadInfo, again: datetime | None = None
     ) -> None:
-        """``again``: since when an admitted workload counts that has paid its penalty before."""
+        """``again``: since when the workload counts, if it is admitted and has paid its penalty
+        before."""
         assert workload.charge is not None
         amounts: Nanos = {}
         for cell, much in workload.charge.cells:
@@ -226,8 +232,8 @@ class Accounts:
         return self._moving and bool(interval) and now >= self.sampled + interval
 
     def sample(self, now: datetime) -> None:
-        """Compares all LocalQueues by their consumption at the beginning of this interval.
-        Intervals begin at the same moments for every instance."""
+        """Compares all LocalQueues by their consumption at the beginning of this interval. All
+        instances of the scheduler have intervals that begin at the same moments."""
         seconds = self.config.usage_sampling_interval.total_seconds()
         self.sampled = datetime.fromtimestamp(now.timestamp() // seconds * seconds, UTC)
         self._moving = False
@@ -241,7 +247,8 @@ class Accounts:
                 self._unsaved.setdefault(key, now)
 
     def next_wake(self) -> datetime | None:
-        """Returns when there is something to compare or to store; None: not before a change."""
+        """Returns when usages are to be compared or accounts to be stored; None: not before an
+        account changes."""
         times = [since + SAVE_DELAY for since in islice(self._unsaved.values(), 1)]
         interval = self.config.usage_sampling_interval
         if interval and self._moving:
@@ -251,8 +258,8 @@ class Accounts:
     # Stored records. --------------------------------------------------------------------------
 
     def remembered(self, key: Key, record: ConsumedUsage | None) -> bool:
-        """Takes over the stored record of a LocalQueue; None: it was deleted. Returns whether its
-        account changed."""
+        """Takes over the stored record of a LocalQueue; None: the record was deleted. Returns
+        whether the account of the LocalQueue changed."""
         if record is None:
             self._records.pop(key, None)
             return False
@@ -269,8 +276,9 @@ class Accounts:
     def to_write(
         self, now: datetime, *, at_once: bool = False
     ) -> Iterator[tuple[Key, ConsumedUsage | None]]:
-        """Yields the changed records of LocalQueues of our domains; None: the LocalQueue was
-        deleted. ``at_once``: also changes of the last second."""
+        """Yields the changed records of LocalQueues in domains that this scheduler leads; None: the
+        LocalQueue was deleted. ``at_once``: also accounts that changed less than `SAVE_DELAY` ago.
+        """
         latest = now if at_once else now - SAVE_DELAY
         for key in [one for one, since in self._unsaved.items() if since <= latest]:
             del self._unsaved[key]
@@ -287,15 +295,16 @@ class Accounts:
 
 
 def _is_billed(workload: WorkloadInfo) -> bool:
-    """Returns whether its quota counts: of a family only that of one variant does."""
+    """Returns whether the quota of the workload counts as usage of its LocalQueue. Of a family only
+    one variant counts."""
     if workload.charge is None:
         return False
     return workload.family_quota is None or workload.family_quota.counts is workload
 
 
 def _goes_on(workload: WorkloadInfo) -> bool:
-    """Returns whether its family was admitted before and only migrates, so that the penalty is
-    paid."""
+    """Returns whether the family of the workload was admitted before and only migrates, so that the
+    penalty is not billed again."""
     state = workload.family.state if workload.family is not None else None
     if state is None or state.first_admitted is None:
         return False

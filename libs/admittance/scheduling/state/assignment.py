@@ -18,7 +18,8 @@ from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 class Mode(IntEnum):
-    """How well a flavor serves; better modes are higher. The middle three need preemption."""
+    """How well a flavor serves a request; a better mode has a higher number. The three modes
+    between the lowest and the highest need preemption."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -37,7 +38,8 @@ RECLAIM: Final[int] = Mode.RECLAIM
 class Obstacle(NamedTuple):
     """Why one resource of one pod set has no room in one flavor. Amounts are in accounting units.
 
-    ``resource`` is "" if the flavor itself does not match. ``taken``: what earlier pod sets take.
+    ``resource`` is "" if the flavor itself does not match. ``taken``: the amount that earlier pod
+    sets of the same workload take.
     """
 
     pod_set: str
@@ -60,17 +62,18 @@ class PodSetPlace(msgspec.Struct, frozen=True):
 
 
 class Assignment:
-    """The result of a scan.
+    """The result of a scan of flavors.
 
-    ``usage``: what it would charge per cell, in the order of assigning. ``contested``: flavors and
-    resources that have room only after preemption. ``cursor``: where the scan stopped, per pod set
-    and group; None: at the end. ``checks``: controller to check, for the flavors so far.
-    ``avoided``: flavors with these checks are skipped. ``clashes``: checks of earlier choices that
-    excluded later flavors. ``failed_from``: the obstacles from this index on are those of the scan
-    that found nothing.
+    ``usage``: the amounts that the assignment would charge per cell, in the order of assigning.
+    ``contested``: flavors and resources that have room only after preemption. ``cursor``: the
+    flavor where the scan stopped, per pod set and group; None: the scan reached the last flavor.
+    ``checks``: per controller the check that the assigned flavors need. ``avoided``: checks;
+    flavors with these checks are skipped. ``clashes``: checks of flavors chosen earlier in the scan
+    that excluded later flavors. ``failed_from``: the index of the first obstacle that belongs to
+    the scan without a result.
 
-    ``family_quota``: of a variant, what its family holds. It needs only what is lacking beyond
-    that, and would be charged ``whole``.
+    ``family_quota``: the quota that the family of a variant holds. The variant needs only the
+    amounts beyond that quota, and would be charged ``whole``.
     """
 
     __slots__ = (
@@ -107,18 +110,20 @@ class Assignment:
         self.contested: dict[FlavorResource, None] = {}
 
     def added_usage(self) -> dict[Cell, int]:
-        """Returns the usage that it adds now. Of a variant that depends on its siblings' usage."""
+        """Returns the usage that the assignment would add now. For a variant this depends on what
+        its siblings hold."""
         return (
             self.usage if self.family_quota is None else self.family_quota.missing_for(self.whole)
         )
 
 
 Cursor = tuple[Mapping[int, int], ...]
-"""Per pod set: group to the index of the flavor where its scan stopped; -1: the last flavor."""
+"""For each pod set a map from a group to the index of the flavor where the scan of that group
+stopped; -1: the last flavor."""
 
 
 def admission_of(queue: str, assignment: Assignment) -> Admission:
-    """Returns the assignment as it is stored."""
+    """Returns the assignment in the form of a stored admission."""
     return Admission(
         cluster_queue=queue,
         pod_set_assignments=tuple(
@@ -140,7 +145,7 @@ def charges_of(
 ) -> list[tuple[Cell, int]]:
     """Returns the usage of an admission, per cell.
 
-    Reclaimable pods do not count: the usage of a pod set is scaled to the pods that are left. A
+    Reclaimable pods do not count: the usage of a pod set is scaled down to its other pods. A
     quantity that cannot be read counts as nothing.
     """
     gone = dict(reclaimable)

@@ -1,15 +1,15 @@
-"""Charges workloads for quota and gives it back, with everything that depends on it: plans of
-preemption, the shared quota of a family, and the usage of LocalQueues.
+"""Charges workloads for quota and gives quota back, and keeps what depends on charges up to date:
+plans of preemption, the shared quota of a family, and the usage of LocalQueues.
 
-A reservation may come before its victims have stopped, so that its checks can judge it first. It
-counts as usage, and the quota that it will get from its victims counts once: see
-`shared_quota.PlanQuota`, which is computed again when a plan, the quota of a planner or victim, or
-the tree changes. Plans are read from stored workloads, so the next leader continues.
-Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
+A reservation may be stored before its victims have stopped, so that its checks can decide first.
+The reservation counts as usage, and quota that the victims hold and the reservation will get counts
+once: see `shared_quota.PlanQuota`, which is recomputed when a plan, the quota of a planner or
+victim, or the cohort tree changes. Plans are read from stored workloads, so the next leader
+continues with the same plans. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
 
-While a family holds quota, its other variants ask only for what the family does not hold yet. They
-wait in classes of their own and are tried again when the quota of the family changes. Source:
-`docs/spec/lifecycle.md#4.6, #4.11`.
+While a family holds quota, its other variants ask only for what the family does not hold yet. These
+variants wait in classes of their own and are tried again when the quota of the family changes.
+Source: `docs/spec/lifecycle.md#4.6, #4.11`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from admittance.scheduling.state.workload_info import (
 def set_plan(
     state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
-    """Sets the victims that the planner waits for; None: it waits for none."""
+    """Sets the victims that the planner waits for; None: the planner waits for no victim."""
     if pending is not None and not pending.victims:
         pending = None
     before = planner.pending_preemption
@@ -95,9 +95,9 @@ def remove_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo
 def may_plan(domain: Domain | None) -> bool:
     """Returns whether reservations may be stored before their victims have stopped.
 
-    Not below a lending limit. There the usage that a cohort sees depends on the order in which
-    workloads come and go, so no amount is right for every way in which plans may end. The victims
-    stop first there, as in Kueue.
+    In a domain with a lending limit they may not: the usage that a cohort sees depends there on the
+    order in which workloads come and go, so no shared amount is right for every way in which plans
+    may end. In such a domain the victims stop before the reservation is stored, as in Kueue.
     """
     if domain is None:
         return False
@@ -138,7 +138,7 @@ def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> Pending
 
 
 def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterator[WorkloadInfo]:
-    """Yields the planned victims that still hold the quota that they are to give up."""
+    """Yields the planned victims that still hold quota that the planner will get."""
     for one in planner.pending_preemption.victims if planner.pending_preemption is not None else ():
         workload = state.workloads.get((one.namespace, one.name))
         if workload is None or workload.charge is None or workload is planner:
@@ -151,8 +151,8 @@ def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterato
 
 
 def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | None = None) -> None:
-    """Computes the shared quota of the domain's plans again. ``absent``: a workload without its
-    usage."""
+    """Recomputes the shared quota of the domain's preemption plans. ``absent``: a workload to treat
+    as if it had no usage."""
     unshare_quota(domain)
     domain.plan_quota_varies = False
     for planner in sorted(domain.planners, key=_oldest_first):
@@ -163,7 +163,7 @@ def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | No
 
 
 def remove_planner_usage(state: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
-    """Removes the planner's usage and plan. `restore_planner_usage` undoes it."""
+    """Removes the usage and the plan of the planner, until `restore_planner_usage`."""
     assert planner.charge is not None
     unshare_quota(domain)
     domain.planners.pop(planner, None)
@@ -172,7 +172,8 @@ def remove_planner_usage(state: SchedulerState, domain: Domain, planner: Workloa
 
 
 def restore_planner_usage(state: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
-    """Undoes `remove_planner_usage`."""
+    """Undoes `remove_planner_usage`: charges the planner, with quota that it shares with its
+    victims."""
     unshare_quota(domain)
     restore_usage(planner)
     add_planner(state, domain, planner)
@@ -180,7 +181,7 @@ def restore_planner_usage(state: SchedulerState, domain: Domain, planner: Worklo
 
 
 def unshare_quota(domain: Domain) -> None:
-    """Lets all planners and victims of the domain count in full."""
+    """Charges all planners and victims of the domain in full, without quota that they share."""
     for shared in domain.plan_quotas:
         shared.exclude(shared.planner)
         for one in (shared.planner, *shared.victims):
@@ -189,14 +190,14 @@ def unshare_quota(domain: Domain) -> None:
 
 
 def unshare_all_quota(state: SchedulerState) -> None:
-    """Lets all planners and victims count in full while the tree changes. `share_all_quota` ends
-    it."""
+    """Charges all planners and victims in full while the cohort tree changes, until
+    `share_all_quota`."""
     for domain in state.planning_domains:
         unshare_quota(domain)
 
 
 def share_all_quota(state: SchedulerState) -> None:
-    """Undoes `unshare_all_quota`, on the tree as it is now."""
+    """Undoes `unshare_all_quota`: recomputes shared quota on the cohort tree as it is now."""
     for domain in list(state.planning_domains):
         share_quota(state, domain)
 
@@ -211,7 +212,7 @@ def _share_plan_quota(
 ) -> None:
     """Lets the quota of the planner and its victims for one flavor and resource count once.
 
-    It tries out how much less would be used without the one side, and without the other.
+    Finds the amount by removing each side for a while and looking how much usage falls.
     """
     path: list[Cell] = []
     here: Cell | None = cell
@@ -228,8 +229,8 @@ def _share_plan_quota(
         if domain.plan_quota_varies
         else []
     )
-    # Quota that is not lent absorbs usage: of two planners, or of the victims of both, each may
-    # seem to add what they add together.
+    # Quota that a node does not lend absorbs usage. So of two planners, or of the victims of both,
+    # each may seem to add the amount that both add together.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
     mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
     if not any(mine):
@@ -251,8 +252,8 @@ def _share_plan_quota(
 
 
 def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | None:
-    """Returns where the victim's path to the root meets the planner's; None: it holds nothing of
-    the kind."""
+    """Returns the index in ``path`` of the node where the victim's path to the root meets the
+    planner's; None: the victim holds no such quota."""
     assert victim.charge is not None
     there = next((cell for cell, _ in victim.charge.cells if cell.fr == path[0].fr), None)
     private = False
@@ -269,8 +270,8 @@ def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | No
 
 
 def _falls(cells: list[Cell], workloads: list[WorkloadInfo]) -> list[list[int]]:
-    """Returns by how much less is used at the cells without each workload, after the ones before
-    it. All usage is restored."""
+    """Returns, for each workload, by how much the usage of each cell falls when it is removed after
+    the workloads before it. All usage is restored."""
     found: list[list[int]] = []
     for one in workloads:
         used = [cell.usage for cell in cells]
@@ -302,8 +303,8 @@ def join_family_quota(state: SchedulerState, workload: WorkloadInfo) -> None:
 def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
     """Takes a variant out of the shared quota of its family and returns the family.
 
-    The charge of the variant has been given back in full, or no longer belongs to the family. The
-    caller calls `family_quota_changed` once the charge is removed.
+    Before, the caller has given the variant's charge back in full or has detached it from the
+    family. Afterwards the caller calls `family_quota_changed`, once the charge is removed.
     """
     family, overlap = workload.family, workload.family_quota
     assert family is not None and overlap is not None and workload.charge is not None
@@ -318,8 +319,8 @@ def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
 
 
 def choose_counted(state: SchedulerState, family: FamilyInfo) -> None:
-    """Chooses the variant that counts in shares again, after another variant may have been
-    admitted."""
+    """Chooses anew the variant of the family that counts in shares, after another variant may have
+    been admitted."""
     if family.quota is not None:
         family.quota.count(_counted_variant(state, family.quota))
 
@@ -339,13 +340,14 @@ def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
 
 
 def _counted_variant(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> WorkloadInfo | None:
-    """Returns the variant that counts in shares: the admitted one, else the best one."""
+    """Returns the variant that counts in shares: an admitted one, or without one the variant that
+    the family policy likes best."""
     workloads = list(held.members)
     if len(workloads) < 2:
         return workloads[0] if workloads else None
     admitted = [one for one in workloads if one.admitted_at is not None]
     if admitted:
-        # With two, one has taken over and the end of the other is not stored yet.
+        # Two admitted variants: one has taken over, and the end of the other is not stored yet.
         return max(admitted, key=lambda one: (one.admitted_at, one.uid))
     return min(workloads, key=lambda one: (_place(state, one), one.uid))
 
@@ -370,7 +372,7 @@ def charge(
     admission: Admission,
     cells: list[tuple[Cell, int]],
 ) -> None:
-    """Charges the workload for these amounts."""
+    """Charges the workload for the amounts in ``cells``."""
     for cell, amount in cells:
         cell.charge(amount)
     workload.charge = Charge(queue, admission, cells)
@@ -391,7 +393,7 @@ def charge(
 
 
 def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
-    """Gives back exactly what the workload was charged. Returns the queue of that quota."""
+    """Gives back exactly what the workload was charged. Returns the queue that was charged."""
     held = workload.charge
     if held is None:
         return None
@@ -419,8 +421,8 @@ def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
 
 
 def _concerns_a_plan(state: SchedulerState, workload: WorkloadInfo) -> bool:
-    """Returns whether a plan of preemption depends on what the workload holds. The quota of a
-    variant depends on what its siblings hold."""
+    """Returns whether a plan of preemption depends on what the workload holds. This includes plans
+    of its siblings, because the quota of a variant depends on theirs."""
     return (
         workload.pending_preemption is not None
         or workload.key in state.planners_by_victim

@@ -1,4 +1,4 @@
-"""The settings of a deployment for scheduling."""
+"""The scheduler's settings in a deployment."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ __all__ = ["FINAL_SHARE", "INITIAL_SHARE", "AdmissionFairSharing", "Config", "co
 class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
     """Fair sharing in a cohort: shares decide the order of heads and the victims.
 
-    ``strategies``: how victims are searched; one of the two, or both in this order.
+    ``strategies``: the rules for the search of victims; one of the two strategies, or both in this
+    order.
     """
 
     strategies: tuple[str, ...] = (FINAL_SHARE, INITIAL_SHARE)
 
 
 class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
-    """Loop guard: after a workload has preempted another ``times`` times, it may not do so for
-    ``pause``. Each further preemption doubles the pause, up to ``pause_max``."""
+    """Loop guard: after workload A has preempted workload B ``times`` times, A may not preempt B
+    for the duration ``pause``. Each further preemption of B by A doubles the pause, up to
+    ``pause_max``."""
 
     times: int = 3
     pause: timedelta = timedelta(minutes=10)
@@ -36,22 +38,25 @@ class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the scheduler's core.
 
-    ``requeuing_timestamp``: where a workload queues after its pods were not ready in time, Eviction
-    or Creation. ``quota_check_strategy``: with IgnoreUndeclared, resources that a queue does not
-    cover need no quota. ``refusal_delay``: how long a workload is parked before it is refused.
-    ``idle_cycles``: how many cycles without progress a domain runs before it rests. ``preemption``:
-    off, all preemption policies mean Never. ``fair_sharing``, ``admission_fair_sharing``: None
-    means off. ``transformations``: resources that count in other units. ``partial_admission``:
-    without room for all pods, fewer pods are tried, down to minCount. ``preemption_loops``: None
-    turns the loop guard off. ``concurrent_admission``: off, no queue has families.
-    ``block_admission``: no workload gets new quota while pods of an admitted workload are not
-    ready.
+    ``requeuing_timestamp``: the time that orders a workload in its queue after its pods were not
+    ready in time, Eviction or Creation. ``quota_check_strategy``: with IgnoreUndeclared, resources
+    that a queue does not cover need no quota. ``refusal_delay``: how long a workload is parked
+    before it is refused. ``idle_cycles``: how many cycles without progress a domain has before
+    cycles pause until something changes. ``preemption``: if off, all preemption policies mean
+    Never. ``fair_sharing``, ``admission_fair_sharing``: None turns the feature off.
+    ``transformations``: resources that count as other resources. ``partial_admission``: if quota
+    does not suffice for all pods, fewer pods are tried, down to minCount. ``preemption_loops``:
+    None turns the loop guard off. ``concurrent_admission``: if off, no queue has families.
+    ``block_admission``: if on, no workload gets new quota while pods of an admitted workload are
+    not ready.
 
-    ``as_kueue``: behave as Kueue where we differ. Reduced quota revokes no reservation, and loops
-    are not broken. Victims that are only reserved are evicted, and their quota is free a cycle
-    later. A head fits as if victims of the same cycle had stopped already, so quota may be exceeded
-    until they have. A pod set counts as fitting if its flavors fit by borrowing, even if another of
-    its resources needs preemption; its workload then blocks its queue.
+    ``as_kueue``: behave as Kueue where Admittance differs from it. With ``as_kueue``, reduced quota
+    revokes no reservation, and preemption loops are not broken. With ``as_kueue``, victims that are
+    reserved but not admitted are evicted too, and their quota is free a cycle later. With
+    ``as_kueue``, a head fits as if victims of the same cycle had stopped already, so quota may be
+    exceeded until these victims have stopped. With ``as_kueue``, a pod set counts as fitting if one
+    of its resources fits by borrowing, even if another needs preemption; its workload then blocks
+    its queue.
     """
 
     refusal_delay: timedelta = timedelta(seconds=1)
@@ -72,14 +77,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differing(config: Config) -> dict[str, Any] | None:
-    """Returns the settings that differ from the defaults, for the log; None: all are defaults."""
+    """Returns the settings that differ from their defaults, for the log; None: no setting differs."""
     default = msgspec.to_builtins(Config())
     found = msgspec.to_builtins(config)
     return {name: value for name, value in found.items() if value != default[name]} or None
 
 
 def config_from(differing: dict[str, Any] | None) -> Config:
-    """Undoes `differing`. Raises msgspec.ValidationError for an unknown setting."""
+    """Returns the settings that `differing` reduced to their differences from the defaults. Raises
+    msgspec.ValidationError for an unknown setting."""
     return msgspec.convert(differing or {}, Config)
 
 

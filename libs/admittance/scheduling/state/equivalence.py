@@ -1,11 +1,13 @@
 """Classes of equal waiting workloads, their order in a ClusterQueue, and when refusals are due.
 
-Workloads of one shape and priority share a class, and only a class has a place in the order: that
-of its first workload. A scan without a result parks the whole class, whatever its size.
+Workloads of one shape and priority share a class, and only a class has a place in the order of its
+ClusterQueue: the place of its first workload. A scan of flavors without a result parks the whole
+class, with one step for a class of any size.
 
-Without admission fair sharing, all classes are in one order. With it, each LocalQueue has a lane,
-and the lane of the LocalQueue that used least goes first. A change of usage then costs one step in
-the order of lanes, however many workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`.
+Without admission fair sharing, all classes of a ClusterQueue are in one order. With admission fair
+sharing, each LocalQueue has a lane of classes, and the lane of the LocalQueue that used least goes
+first. A change of usage then costs one step in the order of lanes, however many workloads wait.
+Source: `docs/spec/scheduling.md#3.2, #8`.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shape
 
 Key: TypeAlias = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of a workload or LocalQueue."""
 
 
 class Waiting(Protocol):
-    """A waiting workload, as far as its class and lane need to know it.
+    """The fields of a waiting workload that its class and lane read.
 
     ``status_reason``: the reason for waiting in its status; ``reason_group``: the group of its
-    class with that reason. ``entry``: its place in its class.
+    class with that reason. ``entry``: the place of the workload in its class.
     """
 
     local_queue: Key
@@ -45,28 +47,29 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 ClassEntry: TypeAlias = tuple[datetime, str, Key, W]
-"""Place in an equivalence class: timestamp, uid, name, and the workload."""
+"""Place of a workload in an equivalence class: timestamp, uid, name, and the workload."""
 
 CandidateEntry: TypeAlias = tuple[int, float, str, Key, W]
-"""Place among the candidates for preemption: priority, negated reservation time in seconds, uid,
-name, and the workload."""
+"""Place of a workload among the candidates for preemption: priority, negated reservation time in
+seconds, uid, name, and the workload."""
 
 Kind: TypeAlias = Shape | tuple[Shape, str]
-"""The shape. For variants also the uid of their family, or "" if the family makes no difference."""
+"""The shape of a workload. For variants a pair of the shape and the uid of their family, or "" if
+the family makes no difference."""
 
 ClassKey: TypeAlias = tuple[int, Kind, Key | None]
-"""Priority, kind, and the LocalQueue if it makes a difference."""
+"""Key of a class: priority, kind, and the LocalQueue if the LocalQueue makes a difference."""
 
 Item: TypeAlias = tuple[int, datetime, str, Key, int, "EquivalenceClass[W]"]
 """Place of a class in a heap. The number orders a new item before an outdated item of the same
 workload."""
 
 LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
-"""Place of a lane: usage of its LocalQueue, then the place of its first class."""
+"""Place of a lane among the lanes: usage of its LocalQueue, then the place of its first class."""
 
 
 class ClassHeap(Generic[W]):
-    """Competing classes, each at the place of its first workload. Outdated items are skipped."""
+    """Competing classes, each at the place of its first workload. Outdated heap items are skipped."""
 
     __slots__ = ("_bound", "_number", "heap")
 
@@ -76,7 +79,8 @@ class ClassHeap(Generic[W]):
         self._bound = 64
 
     def put(self, cls: EquivalenceClass[W]) -> bool:
-        """Puts the class at the place of its first workload. Returns whether the place is new."""
+        """Puts the class at the place of its first workload. Returns whether the class was not at
+        that place before."""
         entry = cls.first()
         if entry is None:
             return False
@@ -93,7 +97,7 @@ class ClassHeap(Generic[W]):
         return True
 
     def first(self) -> ClassEntry[W] | None:
-        """Returns the first entry; None: no workload competes."""
+        """Returns the entry of the first competing workload; None: no workload competes."""
         heap = self.heap
         while heap:
             item = heap[0]
@@ -106,8 +110,8 @@ class ClassHeap(Generic[W]):
 
 
 class Lane(Generic[W]):
-    """The classes of one LocalQueue. ``item``: its place among the lanes; None: no class
-    competes."""
+    """The classes of one LocalQueue. ``item``: the place of the lane among all lanes; None: no
+    class competes."""
 
     __slots__ = ("account", "item", "key", "places")
 
@@ -119,17 +123,17 @@ class Lane(Generic[W]):
 
     @property
     def usage(self) -> float:
-        """The usage that orders the lane."""
+        """The usage of the LocalQueue, which orders the lane."""
         return self.account.value if self.account is not None else 0.0
 
 
 class Lanes(Generic[W]):
     """The LocalQueues of one ClusterQueue, ordered by usage.
 
-    Classes that differ only by LocalQueue are a group: they are refused together.
-    ``preemptor_first``: the preemptor comes first, whatever its LocalQueue used. Otherwise its
-    victim's LocalQueue, which used less, could take the freed quota, and the victim would be
-    preempted again.
+    Classes that differ only by LocalQueue are a group, and the classes of a group are refused
+    together. ``preemptor_first``: the preemptor comes first, even if its LocalQueue used more than
+    others. Without this, the LocalQueue of a victim, which used less, could take the freed quota,
+    and the victim would be preempted again.
     """
 
     __slots__ = ("_bound", "_groups", "_heap", "_number", "by_key", "preemptor_first")
@@ -143,7 +147,7 @@ class Lanes(Generic[W]):
         self._bound = 64
 
     def lane(self, key: Key) -> Lane[W]:
-        """Returns the lane of a LocalQueue and creates it if needed."""
+        """Returns the lane of a LocalQueue and creates the lane if needed."""
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = Lane(key, None)
@@ -169,7 +173,7 @@ class Lanes(Generic[W]):
             del self._groups[cls.key[:2]]
 
     def group(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
-        """Returns all classes that differ from this one only by LocalQueue, this one included."""
+        """Returns all classes that differ from ``cls`` only by LocalQueue, including ``cls``."""
         return list(self._groups[cls.key[:2]])
 
     def recorded_usages(self) -> dict[str, float]:
@@ -181,19 +185,20 @@ class Lanes(Generic[W]):
         }
 
     def set_usages(self, usages: Mapping[str, float]) -> None:
-        """Orders the lanes by these recorded usages, until something changes them."""
+        """Orders the lanes by ``usages``, which were recorded, until a usage changes."""
         for key, lane in self.by_key.items():
             if lane.account is not None and lane.account.weight > 0:
                 lane.account.value = usages.get("/".join(key), 0.0)
                 self.lane_changed(lane)
 
     def recorded_usage(self, workload: W) -> float | None:
-        """Returns the usage of the workload's LocalQueue; None: it has no weight and goes last."""
+        """Returns the usage of the workload's LocalQueue; None: the LocalQueue has no weight and
+        goes last."""
         usage = self.usage_of(workload.local_queue)
         return usage if usage != float("inf") else None
 
     def put(self, cls: EquivalenceClass[W]) -> None:
-        """Lets the class compete, at the place of its first workload."""
+        """Lets the class compete, in its lane at the place of its first workload."""
         key = cls.key[2]
         assert key is not None, "every class is of one LocalQueue here"
         lane = self.lane(key)
@@ -201,7 +206,7 @@ class Lanes(Generic[W]):
             self.lane_changed(lane)
 
     def lane_changed(self, lane: Lane[W]) -> None:
-        """Updates the place of the lane after its first class or its usage changed."""
+        """Updates the place of the lane after the first class or the usage of the lane changed."""
         entry = lane.places.first()
         if entry is None:
             lane.item = None
@@ -220,8 +225,8 @@ class Lanes(Generic[W]):
             self._bound = 2 * len(self._heap) + 64
 
     def first(self, preemptor: W | None) -> ClassEntry[W] | None:
-        """Returns the first entry: the preemptor's, or that of the head of the lane with the least
-        usage.
+        """Returns the entry that goes first: the entry of the preemptor, or of the first workload
+        in the lane with the least usage.
 
         Without ``preemptor_first``, the preemptor comes first only if no lane used less.
         """
@@ -238,14 +243,15 @@ class Lanes(Generic[W]):
                 if preemptor is not None and self.usage_of(preemptor.local_queue) <= place[0]:
                     return preemptor.entry
                 return entry
-            # Its first class was parked or went since.
+            # The first class of the lane was parked or removed after this item was pushed.
             heappop(self._heap)
             lane.item = None
             self.lane_changed(lane)
         return None
 
     def before(self, workload: W, head: W) -> str:
-        """Returns a sentence if the head goes first because its LocalQueue used less; else ""."""
+        """Returns a sentence if ``head`` goes before ``workload`` because the LocalQueue of
+        ``head`` used less; else ""."""
         mine, theirs = self.usage_of(workload.local_queue), self.usage_of(head.local_queue)
         if theirs >= mine:
             return ""
@@ -256,16 +262,16 @@ class Lanes(Generic[W]):
         )
 
     def used_most_first(self, ranked: Iterable[CandidateEntry[W]]) -> list[CandidateEntry[W]]:
-        """Returns the candidates, those of LocalQueues that used more first, otherwise in the given
-        order."""
+        """Sorts candidates: those of LocalQueues that used more come first, and equal usage keeps
+        the given order."""
         return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local_queue))
 
 
 class SavedNomination(NamedTuple):
-    """A nomination. It holds while the other fields are unchanged.
+    """A nomination that is kept. It holds while the other fields are unchanged.
 
-    ``version``: of the domain. ``queued_at``: set if the workload's age decides what it may
-    preempt.
+    ``version``: the version of the domain. ``queued_at``: set if the workload's age decides what it
+    may preempt.
     """
 
     version: int
@@ -276,9 +282,9 @@ class SavedNomination(NamedTuple):
 
 
 class RefusalQueue(Generic[W]):
-    """When a parked class or workload is to be refused, soonest first.
+    """When parked classes and workloads are to be refused, soonest first.
 
-    A class is in it at most once. Outdated items have no effect.
+    A class has at most one valid item in the queue. Outdated items have no effect.
     """
 
     __slots__ = ("_number", "items")
@@ -288,14 +294,14 @@ class RefusalQueue(Generic[W]):
         self._number = 0
 
     def put(self, since: datetime, item: EquivalenceClass[W] | W) -> None:
-        """Schedules the refusal of a class or workload that has been parked since then."""
+        """Schedules the refusal of a class or workload that has been parked since ``since``."""
         self._number += 1
         if isinstance(item, EquivalenceClass):
             item.is_scheduled = True
         heappush(self.items, (since, self._number, item))
 
     def pop(self) -> EquivalenceClass[W] | W:
-        """Removes and returns the next class or workload."""
+        """Removes and returns the class or workload that is to be refused next."""
         item = heappop(self.items)[2]
         if isinstance(item, EquivalenceClass):
             item.is_scheduled = False
@@ -303,7 +309,8 @@ class RefusalQueue(Generic[W]):
 
 
 class ScanRecord(NamedTuple, Generic[W]):
-    """When a head was looked at, the bucket revision seen then, and where its scan began."""
+    """The scan of a head: when it was made, the bucket revision seen then, and where the scan
+    began."""
 
     seen: int
     at: datetime
@@ -313,30 +320,32 @@ class ScanRecord(NamedTuple, Generic[W]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class EquivalenceClass(Generic[W]):
-    """The waiting workloads of one queue that differ only by age."""
+    """The waiting workloads of one ClusterQueue that differ only by age and name."""
 
     key: ClassKey
-    entries: list[ClassEntry[W]] = field(default_factory=list)  # sorted, from start on
+    # Sorted by place, from index ``start`` on.
+    entries: list[ClassEntry[W]] = field(default_factory=list)
     start: int = 0
-    item: Item[W] | None = None  # its place in a heap
-    parked: Refusal | None = None  # why no workload can be placed; None: they compete
+    item: Item[W] | None = None  # place of the class in a heap
+    # Why no workload of the class can be placed; None: the workloads compete.
+    parked: Refusal | None = None
     parked_since: datetime | None = None
-    scan: ScanRecord[W] | None = None  # how it came to be parked
-    # The workloads without a refusal in flight, by the reason in their status, each with the time
-    # since when it has been here with that reason.
+    scan: ScanRecord[W] | None = None  # the scan that parked the class
+    # The workloads without a refusal in flight, grouped by the waiting reason in their status. The
+    # value is the time since when the workload has been in this class with that reason.
     by_reason: dict[str, dict[W, datetime]] = field(default_factory=dict)
-    is_scheduled: bool = False  # it is in the refusal queue
-    # What its first workload would have got when it was looked at last.
+    is_scheduled: bool = False  # the class is in the refusal queue
+    # The nomination of the first workload when that was tried last.
     saved_nomination: SavedNomination | None = None
 
     @property
     def is_of_variants(self) -> bool:
-        """Its workloads are variants of families."""
+        """The workloads of the class are variants of families."""
         return isinstance(self.key[1], tuple)
 
     @property
     def live(self) -> int:
-        """How many workloads it has."""
+        """How many workloads the class has."""
         return len(self.entries) - self.start
 
     def first(self) -> ClassEntry[W] | None:
@@ -344,11 +353,12 @@ class EquivalenceClass(Generic[W]):
         return self.entries[self.start] if self.start < len(self.entries) else None
 
     def insert(self, entry: ClassEntry[W]) -> None:
-        """Adds an entry at its place."""
+        """Adds an entry at its place in the class."""
         insort(self.entries, entry, self.start)
 
     def delete(self, entry: ClassEntry[W]) -> None:
-        """Removes an entry. Mostly that is the first one, which only moves ``start``."""
+        """Removes an entry from the class. Mostly that is the first entry, and then only ``start``
+        moves."""
         workloads = self.entries
         at = bisect_left(workloads, entry, self.start)
         if at != self.start:
@@ -360,16 +370,16 @@ class EquivalenceClass(Generic[W]):
             self.start = 0
 
     def before(self, place: tuple[datetime, str, tuple[str, str]]) -> int:
-        """Returns how many workloads are older than that."""
+        """Returns how many workloads of the class come before ``place``."""
         return bisect_left(self.entries, place, self.start) - self.start
 
     def waiting(self) -> Iterator[W]:
-        """Yields all workloads, oldest first."""
+        """Yields all workloads of the class, oldest first."""
         return (entry[3] for entry in self.entries[self.start :])
 
     def note_reason(self, workload: W, now: datetime) -> None:
-        """Notes the reason in the workload's status, so that parking does not look at every
-        workload."""
+        """Notes the waiting reason in the workload's status, so that parking the class need not
+        look at every workload."""
         group = self.by_reason.get(workload.status_reason)
         if group is None:
             group = self.by_reason[workload.status_reason] = {}
@@ -380,23 +390,23 @@ class EquivalenceClass(Generic[W]):
 
     def unrefused(self, latest: datetime) -> Iterator[W]:
         """Yields the workloads that are parked since ``latest`` or longer, if their status has
-        another reason.
+        another reason than the parked class.
 
-        The caller must not call `note_reason` while it reads.
+        The caller must not call `note_reason` while it iterates.
         """
         if self.parked is None or self.parked_since is None or self.parked_since > latest:
             return
         for reason, group in self.by_reason.items():
             if reason != self.parked.reason:
-                # Oldest first.
+                # The dict is in the order of insertion, so the oldest come first.
                 for workload, joined in group.items():
                     if joined > latest:
                         break
                     yield workload
 
     def refusal_since(self) -> datetime | None:
-        """Returns since when the oldest unrefused workload is parked; None: there is none. Does not
-        look at each workload."""
+        """Returns since when the oldest unrefused workload is parked; None: there is no such
+        workload. The cost does not depend on the number of workloads."""
         if self.parked is None or self.parked_since is None:
             return None
         firsts = [
@@ -408,7 +418,7 @@ class EquivalenceClass(Generic[W]):
 
 
 def forget_reason(workload: Waiting) -> None:
-    """Removes the workload from the groups of its class."""
+    """Removes the workload from the reason group of its class."""
     if workload.reason_group is not None:
         del workload.reason_group[workload]
         workload.reason_group = None

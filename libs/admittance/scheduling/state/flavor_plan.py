@@ -1,4 +1,5 @@
-"""A ClusterQueue prepared for scans: its flavors in order, with the cells where they count."""
+"""A ClusterQueue prepared for scans: its flavors in order, with the cells that count the usage of
+each flavor."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from admittance.scheduling.state.config import Config
 class Option(NamedTuple):
     """One flavor of a group.
 
-    ``exists``: the ResourceFlavor exists. ``checks``: controller and name of the flavor's checks.
+    ``exists``: a ResourceFlavor of that name exists. ``checks``: controller and name of each check
+    of the flavor.
     """
 
     flavor: str
@@ -29,7 +31,8 @@ class Option(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Resources that get one flavor together. ``at``: the index of the group in the queue."""
+    """Resources for which a pod set gets one flavor together. ``at``: the index of the resource
+    group in the ClusterQueue."""
 
     at: int
     resources: frozenset[str]
@@ -37,10 +40,11 @@ class Group(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """Which workloads those of a queue may preempt.
+    """Which workloads the workloads of a ClusterQueue may preempt.
 
-    ``within``: in the queue itself. ``reclaim``: in other queues of its tree. ``borrow``: also
-    while borrowing, victims up to priority ``threshold``.
+    ``within``: victims in the same ClusterQueue. ``reclaim``: victims in other ClusterQueues of the
+    cohort tree. ``borrow``: preemption is allowed also while borrowing, of victims up to priority
+    ``threshold``.
     """
 
     within: str = "Never"
@@ -55,9 +59,10 @@ NO_PREEMPTION = Policy()
 class FlavorPlan(NamedTuple):
     """A ClusterQueue prepared for scans.
 
-    ``groups``: by resource. ``borrow_preempts``: victims are searched even if the queue's own
-    nominal quota does not suffice. ``flavors_fit_whole``: a pod set fits if its flavors do, each
-    judged by its worst resource, as in Kueue; otherwise if each of its resources fits.
+    ``groups``: the group of each resource. ``borrow_preempts``: victims are searched even if the
+    nominal quota of the queue is too small for the request. ``flavors_fit_whole``: if on, a pod set
+    fits if its flavors do, each judged by its worst resource, as in Kueue; if off, each of its
+    resources must fit.
     """
 
     queue: str
@@ -72,7 +77,7 @@ class FlavorPlan(NamedTuple):
 
 
 def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> FlavorPlan:
-    """Returns the plan of the ClusterQueue as it is configured now."""
+    """Returns the plan of the ClusterQueue for its current configuration."""
     spec = catalog.cluster_queues[name].spec
     lists = catalog.lists[name]
     groups: dict[str, Group] = {}
@@ -109,7 +114,8 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
     fungibility = spec.flavor_fungibility
     policy = _policy(spec.preemption) if config.preemption else NO_PREEMPTION
     if policy == NO_PREEMPTION:
-        policy = NO_PREEMPTION  # The same object, so that `is` recognises it.
+        # The same object as the constant, so that callers can compare with `is`.
+        policy = NO_PREEMPTION
     return FlavorPlan(
         queue=name,
         groups=groups,

@@ -1,8 +1,9 @@
 """What the scheduler assumes until stored workloads confirm it: quota handed over in one decision,
 admissions with pods that are not ready, and preemptors that keep their place while victims stop.
 
-The leader keeps such a preemptor at the head of its queue, in memory only. A standby or the next
-leader finds the preemptor in the status of its victims. Source: `docs/spec/scheduling.md#3.8, #8`.
+The leader keeps such a preemptor at the head of its queue, in memory only. Another instance of the
+scheduler, or the next leader, finds the preemptor in the status of its victims. Source:
+`docs/spec/scheduling.md#3.8, #8`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from admittance.scheduling.state.workload_info import (
 
 
 class GivenQuota(NamedTuple):
-    """What a giver held, and its place among the candidates for preemption."""
+    """The quota that a workload gives up in a handover, and the former place of that workload among
+    the candidates for preemption."""
 
     charge: Charge
     candidate: CandidateEntry | None
@@ -33,7 +35,7 @@ class GivenQuota(NamedTuple):
 class QuotaHandover:
     """A handover of quota: ``receiver`` gets what the workloads in ``given`` held.
 
-    A giver leaves ``given`` when its new stored state arrives.
+    A giver is removed from ``given`` when the new stored state of that workload arrives.
     """
 
     __slots__ = ("_family_quotas", "domain", "given", "receiver")
@@ -45,7 +47,8 @@ class QuotaHandover:
         self._family_quotas: dict[FamilyInfo, FamilyQuota[WorkloadInfo]] = {}
 
     def pretend_failed(self, *, again: bool = False) -> None:
-        """Charges as if the handover had failed; with ``again``, as if it held."""
+        """Charges as if the handover had failed; with ``again``, as if the handover were still in
+        force."""
         (restore_usage if again else remove_usage)(self.receiver)
         sign = -1 if again else 1
         for giver, given in self.given.items():
@@ -65,8 +68,8 @@ WAITS_FOR_PODS_READY: Final = Refusal(
 
 
 class PodsReadyTracker:
-    """Admitted workloads with pods that are not ready. Stays empty unless ``block_admission`` is
-    set."""
+    """Admitted workloads with pods that are not ready. The tracker stays empty unless
+    ``block_admission`` is set."""
 
     def __init__(self, block_admission: bool) -> None:
         self._block_admission = block_admission
@@ -74,7 +77,8 @@ class PodsReadyTracker:
         self._assumed: dict[WorkloadInfo, Domain | None] = {}
 
     def blocks(self, domain: Domain) -> bool:
-        """Returns whether no workload of the domain may get new quota now."""
+        """Returns whether no workload of the domain may get new quota now, because of pods that are
+        not ready."""
         if self._known:
             return True
         return bool(self._assumed) and domain in self._assumed.values()
@@ -85,8 +89,8 @@ class PodsReadyTracker:
             self._assumed[workload] = domain
 
     def update(self, workload: WorkloadInfo, awaits_pods: bool) -> bool:
-        """Notes whether the stored workload is admitted and not ready. Returns whether other
-        workloads may get quota again."""
+        """Notes whether the workload is stored as admitted with pods that are not ready. Returns
+        whether other workloads may get quota again."""
         if not self._block_admission:
             return False
         was = workload in self._assumed or workload in self._known
@@ -98,7 +102,7 @@ class PodsReadyTracker:
 
 
 VictimsByPreemptor = dict[str, dict[WorkloadInfo, None]]
-"""By the uid of a preemptor: the workloads that were preempted for it."""
+"""The key is the uid of a preemptor, the value the workloads that were preempted for it."""
 
 WAITS_FOR_VICTIMS: Final = "WaitingForPreemptedWorkloads"
 """Reason in the status of a preemptor while its victims stop."""
@@ -110,7 +114,7 @@ def note_preemptor(
     giver: WorkloadInfo,
     by: PreemptedBy | None,
 ) -> None:
-    """Notes the preemptor that the status of a victim names; None: it names none."""
+    """Notes the preemptor that the status of a victim names; None: the status names no preemptor."""
     before = giver.preempted_by
     giver.preempted_by = by
     if before is not None and (by is None or by.by_uid != before.by_uid):
@@ -130,7 +134,8 @@ def note_preemptor(
 def restore_preemptor(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> None:
     """Keeps the preemptor at the head of its queue while its victims stop.
 
-    Does nothing where this process leads the domain: the leader keeps the place itself.
+    Does nothing if this process leads the domain, because the leader set the kept place when it
+    preempted.
     """
     queue = preemptor.queue
     if queue is None or queue.strict or queue.domain is None or queue.domain.owned:
@@ -147,7 +152,7 @@ def restore_preemptor(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> 
 
 
 def _since(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> datetime | None:
-    """Returns when the last victim was preempted for it; None: no victim counts."""
+    """Returns when the last victim was preempted for the preemptor; None: no victim counts."""
     return max(
         (
             giver.preempted_by.at

@@ -33,14 +33,14 @@ from admittance.scheduling.state.workload_info import (
 AgeKey: TypeAlias = tuple[datetime, str, Key]
 
 BEFORE_ALL: Final = float("-inf")
-"""In place of a negated priority: before all other workloads."""
+"""A value in place of a negated priority that sorts before all workloads."""
 
 
 # Adding and removing. -----------------------------------------------------------------------
 
 
 def enqueue(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
-    """Lets the workload compete, or parks it with its class if that is parked."""
+    """Lets the workload compete, or parks it with its class if the class is parked."""
     shape = workload.shape
     queued_at = workload.queued_at
     assert shape is not None and queued_at is not None
@@ -67,7 +67,7 @@ def enqueue(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
 
 
 def enqueue_parent(queue: Queue, workload: WorkloadInfo) -> None:
-    """Adds a waiting parent. It is never tried; its variants are."""
+    """Adds a waiting parent. The parent is never tried; its variants are."""
     workload.queue = queue
     insort(queue.parents, (-workload.priority, *age_key(workload), workload))
 
@@ -102,8 +102,8 @@ def remove_from_queue(queue: Queue, workload: WorkloadInfo) -> None:
 
 
 def set_lanes(queue: Queue, lanes: Lanes[WorkloadInfo] | None, now: datetime) -> None:
-    """Lets the usage of LocalQueues count from now on, or no longer (None). Parked classes compete
-    again."""
+    """Sets or removes (None) the lanes, so that the usage of LocalQueues counts from now on or no
+    longer. Parked classes compete again."""
     workloads = [workload for cls in queue.classes.values() for workload in cls.waiting()]
     for workload in workloads:
         remove_from_queue(queue, workload)
@@ -120,7 +120,7 @@ def is_in_own_class(workload: WorkloadInfo) -> bool:
 
 
 def is_in_place(workload: WorkloadInfo) -> bool:
-    """Returns whether the variant is at the place and in the class that it would get now."""
+    """Returns whether the variant is at the place and in the class that it would be queued to now."""
     entry, cls = workload.entry, workload.cls
     if entry is None or cls is None:
         return True
@@ -128,10 +128,10 @@ def is_in_place(workload: WorkloadInfo) -> bool:
 
 
 def _kind(workload: WorkloadInfo) -> Kind:
-    """Returns what a variant has in common with its class.
+    """Returns the kind of a workload: what it has in common with the other workloads of its class.
 
     Variants have other classes than regular workloads. A variant has a class of its own if its
-    siblings hold quota that also counts for it, because it needs less.
+    siblings hold quota that also counts for it, because such a variant needs less.
     """
     assert workload.shape is not None and workload.family is not None
     held = workload.family.quota
@@ -180,7 +180,8 @@ def _place(queue: Queue, cls: EquivalenceClass[WorkloadInfo]) -> None:
 def park_class(
     queue: Queue, cls: EquivalenceClass[WorkloadInfo], refusal: Refusal, now: datetime
 ) -> None:
-    """Parks the class until the next flush, with all classes that differ only by LocalQueue."""
+    """Parks the class until the next flush, together with the classes that differ from it only by
+    LocalQueue."""
     for one in (cls,) if queue.lanes is None else queue.lanes.group(cls):
         one.parked = refusal
         one.item = None
@@ -202,7 +203,8 @@ def park_workload(
 
 
 def schedule_refusal(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
-    """Schedules the refusal of a parked workload, unless its status has the reason already."""
+    """Schedules the refusal of a parked workload, unless its status has that waiting reason
+    already."""
     cls, why = workload.cls, workload.inadmissible
     if cls is not None:
         cls.note_reason(workload, now)
@@ -220,7 +222,7 @@ def schedule_class_refusal(queue: Queue, cls: EquivalenceClass[WorkloadInfo]) ->
 
 
 def wake_class(queue: Queue, cls: EquivalenceClass[WorkloadInfo]) -> None:
-    """Lets the class compete again."""
+    """Lets the workloads of a parked class compete again."""
     cls.parked = None
     cls.parked_since = None
     _place(queue, cls)
@@ -241,8 +243,8 @@ def age_key(workload: WorkloadInfo) -> AgeKey:
 def _tie_break_key(workload: WorkloadInfo) -> tuple[str, Key]:
     """Returns what orders workloads of equal age.
 
-    The variants of a family are adjacent, best first, at the place of their parent. Only the name
-    in the key belongs to one variant, which saves memory.
+    The variants of a family are adjacent, best first, at the place of their parent. Variants share
+    all parts of the key except the name, which saves memory.
     """
     family, queue = workload.family, workload.queue
     if family is None or family.parent is workload:
@@ -257,8 +259,8 @@ def _padded(place: int) -> str:
 
 
 def sort_key(queue: Queue, workload: WorkloadInfo) -> tuple[float, float, AgeKey]:
-    """Returns the sort key of a workload in its queue: usage where that counts, priority, age. A
-    preemptor that waits for its victims comes first."""
+    """Returns the sort key of a workload in its queue: usage of the LocalQueue if usage counts,
+    priority, age. A preemptor that waits for its victims comes first."""
     usage = _usage(queue.lanes, workload)
     if not keeps_first_place(queue, workload):
         return usage, -workload.priority, age_key(workload)
@@ -268,8 +270,8 @@ def sort_key(queue: Queue, workload: WorkloadInfo) -> tuple[float, float, AgeKey
 
 
 def keeps_first_place(queue: Queue, workload: WorkloadInfo) -> bool:
-    """Returns whether the workload, or one of its variants, is the preemptor that keeps its
-    place."""
+    """Returns whether the workload, or one of its variants, is the preemptor that stays at the head
+    of its queue."""
     first = queue.preemptor
     if first is None or not queue.is_first(first):
         return False
@@ -277,8 +279,8 @@ def keeps_first_place(queue: Queue, workload: WorkloadInfo) -> bool:
 
 
 def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
-    """Yields the workloads that are tried in the queue, in order; of a family, its variants. Costs
-    a look at each class and at each workload that is taken."""
+    """Yields the workloads that are tried in the queue, in order; of a family, its variants. The
+    cost is one step for each class and for each workload that the caller consumes."""
     first = queue.preemptor
     preemptor = first if first is not None and queue.is_first(first) else None
     return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), preemptor)
@@ -309,8 +311,8 @@ def _in_order(
     parents: Iterable[WorkloadInfo],
     preemptor: WorkloadInfo | None,
 ) -> Iterator[WorkloadInfo]:
-    """Yields all of these. ``parents``: in order; ``preemptor``: the preemptor that keeps its
-    place."""
+    """Yields the workloads of ``classes``, ``parked`` and ``parents`` in the order of the queue.
+    ``parents`` is sorted already. ``preemptor``: the preemptor that stays at the head."""
     lanes = queue.lanes
     rows: dict[tuple[float, float], list[Iterator[WorkloadInfo]]] = {}
     for cls in classes:
@@ -331,11 +333,11 @@ def _in_order(
 
 
 def position_in(queue: Queue, workload: WorkloadInfo) -> int:
-    """Returns the workload's position among all that wait in the queue, from 1; 0: it does not
-    wait.
+    """Returns the workload's position among all that wait in the queue, counted from 1; 0: it does
+    not wait.
 
-    A family counts once, and a variant has the position of its family. Costs a bisection for each
-    class of equal usage and priority, and a look at each workload that is parked by itself.
+    A family counts once, and a variant has the position of its family. The cost is a bisection for
+    each class of equal usage and priority, and one step for each workload that is parked alone.
     """
     if workload.queue is not queue or workload.queued_at is None:
         return 0
@@ -351,14 +353,15 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
             first = first.family.parent
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
-            # If it would be ahead by its own order, it is counted below.
+            # If the preemptor would be ahead by its own order, it is counted below.
             ahead += sort_key(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():
         if queue.variants and cls.is_of_variants:
             continue
         if lanes is None:
-            # The same as below, but cheaper: a queue may have very many classes.
+            # The same as the comparison of sort keys below, but cheaper: a queue may have very many
+            # classes.
             if -key[0] < rank:
                 ahead += len(cls.entries) - cls.start
             elif key[0] == -rank:

@@ -23,8 +23,8 @@ _CACHE_MAX: Final = 8_192
 class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
     """One pod set of a shape.
 
-    ``requests``: resource and amount of one pod, in accounting units. ``terms``: the alternatives
-    of the required node affinity; empty: no affinity.
+    ``requests``: resource and amount of one pod, in accounting units. ``terms``: the alternative
+    terms of the required node affinity; empty: the pod set requires no affinity.
     """
 
     name: str
@@ -39,8 +39,9 @@ class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
 class Shape:
     """What a workload requests. Workloads with equal requests have the same shape object.
 
-    ``allowed``: flavors that may be assigned; None: all flavors. ``totals``: per pod set, resource
-    and amount of all its pods, saturating. ``is_flexible``: it may start with fewer pods.
+    ``allowed``: flavors that may be assigned; None: all flavors. ``totals``: per pod set, the
+    amount of each resource for all its pods, saturating. ``is_flexible``: the workload may start
+    with fewer pods.
     """
 
     __slots__ = ("__weakref__", "allowed", "is_flexible", "pod_sets", "totals")
@@ -57,7 +58,7 @@ class Shape:
         )
 
     def scaled(self, counts: Sequence[int]) -> Shape:
-        """Returns the shape with these numbers of pods."""
+        """Returns the shape with ``counts`` as the numbers of pods."""
         pod_sets = tuple(
             msgspec.structs.replace(ps, count=count)
             for ps, count in zip(self.pod_sets, counts, strict=True)
@@ -66,7 +67,8 @@ class Shape:
 
 
 class Needs(NamedTuple):
-    """What the scheduler reads from a spec. ``gates``: its preemption gates, open or closed."""
+    """What the scheduler reads from a spec. ``gates``: the preemption gates of the workload, open
+    or closed."""
 
     queue: str
     priority: int
@@ -77,7 +79,7 @@ class Needs(NamedTuple):
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A part of a spec. Fields that are not declared are skipped."""
+    """The part of a spec that the scheduler reads. Fields that are not declared here are skipped."""
 
 
 class _Constraints(_Part, frozen=True, kw_only=True):
@@ -102,10 +104,10 @@ _head = msgspec.json.Decoder(_Head)
 
 
 class Shapes:
-    """The shapes in use, each once.
+    """The shapes in use, one object for each.
 
     ``exclude``: prefixes of resources that do not count. ``transformations``: resources that count
-    in other units.
+    as other resources.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class Shapes:
     def needs(self, spec: bytes | msgspec.Raw, allowed: frozenset[str] | None = None) -> Needs:
         """Returns what a spec requests; ``allowed``: flavors that an annotation allows.
 
-        Pod sets that were read before, byte for byte, are not read again. Raises
+        Pod sets with the same bytes as earlier ones are not decoded again. Raises
         msgspec.MsgspecError or BadQuantity if the bytes are not a valid spec.
         """
         head = _head.decode(spec)

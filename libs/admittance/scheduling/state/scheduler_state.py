@@ -1,5 +1,5 @@
-"""The scheduler's state: everything that it knows, and the basic changes that other changes consist
-of."""
+"""The scheduler's state: everything that it keeps in memory, with the basic changes from which
+other modules build larger ones."""
 
 from __future__ import annotations
 
@@ -34,31 +34,32 @@ from admittance.scheduling.state.workload_info import (
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 _MOVES_NOTHING = frozenset({InFlight.REFUSED, InFlight.CONFIRMED, InFlight.PLANNED})
-"""Decisions in flight that do not change what a head would get."""
+"""Kinds of decisions in flight that cannot change the nomination of a head."""
 
 
 class SchedulerState:
     """Queues, domains and workloads, kept current by events.
 
     ``by_local_queue``: the workloads of each LocalQueue, whether they compete or not. ``families``:
-    by the uid of the parent. ``variant_infos``: what variants say about themselves, each value
-    once. ``owned``: names of the domains that this scheduler leads. ``busy``: domains in which a
-    cycle could change something. ``timers``: when parked workloads may come back. ``now``: the
-    newest time seen; ``seen``: the newest bucket revision.
+    the families, by the uid of the parent. ``variant_infos``: the stored facts of variants, one
+    object for equal values. ``owned``: names of the domains that this scheduler leads. ``busy``:
+    domains in which a cycle could change something. ``timers``: when workloads that wait for a time
+    may compete again. ``now``: the newest time seen; ``seen``: the newest bucket revision.
 
-    Refusals: ``refusal_queue``: when refusals are due. ``urgent_refusals``: workloads that are
-    refused at once. ``refusals_in_flight``: workloads with a refusal that is not stored yet.
+    Refusals: ``refusal_queue``: when the refusals of parked workloads are due. ``urgent_refusals``:
+    workloads that are refused without delay. ``refusals_in_flight``: workloads with a refusal that
+    was sent and is not stored yet.
 
     Preemption: ``victims_by_preemptor``: preempted workloads, by the uid of the preemptor.
     ``preemption_counts``: how often each workload was preempted, by the uid of the preemptor.
     ``loop_guarded``: workloads that the loop guard parked. ``handovers``: handovers of quota in
-    flight, by domain; ``handover_of``: the same, by each of their workloads.
+    flight, by domain; ``handover_of``: the same handovers, by each of their workloads.
     ``planners_by_victim``: reservations with a pending preemption, by the name of the victim;
-    ``planning_domains``: their domains; ``replaced_plans``: their stored plans while a new plan is
-    in flight.
+    ``planning_domains``: the domains of these reservations; ``replaced_plans``: the stored plans of
+    reservations that have a new plan in flight.
 
     ``pods_ready``: workloads that block others until their pods are ready. ``accounts``: what
-    LocalQueues have consumed; None: usage does not count.
+    LocalQueues have consumed; None: the usage of LocalQueues does not count.
     """
 
     def __init__(self, config: Config) -> None:
@@ -99,7 +100,7 @@ class SchedulerState:
             )
 
     def queue(self, name: str) -> Queue:
-        """Returns the queue of that name and creates it before its ClusterQueue is known."""
+        """Returns the queue of that name; creates the queue if its ClusterQueue is not known yet."""
         found = self.queues.get(name)
         if found is None:
             found = self.queues[name] = Queue(name, self.refusal_queue)
@@ -108,7 +109,7 @@ class SchedulerState:
     # Waking. --------------------------------------------------------------------------------
 
     def schedule_cycle(self, domain: Domain | None) -> None:
-        """Lets the next cycle look at the domain."""
+        """Lets the next cycle include the domain, if it has anything to do there."""
         if domain is not None:
             domain.idle_cycles = 0
             if domain.owned and (
@@ -120,7 +121,7 @@ class SchedulerState:
                 self.busy[domain] = None
 
     def flush(self, domain: Domain | None) -> None:
-        """Wakes what is parked in the domain before the next cycle, because quota may be free."""
+        """Wakes parked workloads of the domain before the next cycle, because quota may be free."""
         if domain is not None:
             domain.flush = True
             self.schedule_cycle(domain)
@@ -132,21 +133,21 @@ class SchedulerState:
             self.schedule_cycle(domain)
 
     def schedule_recheck(self, workload: WorkloadInfo) -> None:
-        """Lets the next cycle look whether the reservation has passed its checks."""
+        """Lets the next cycle check whether the reservation of the workload has passed its checks."""
         domain = workload.charge.queue.domain if workload.charge is not None else None
         if domain is not None:
             domain.rechecks[workload] = None
             self.schedule_cycle(domain)
 
     def queue_changed(self, queue: Queue) -> None:
-        """Updates the domain after the waiting workloads of the queue changed."""
+        """Updates the domain of the queue after the queue's waiting workloads changed."""
         if queue.domain is not None:
             queue.domain.update_queue(queue)
             self.schedule_cycle(queue.domain)
 
     def compare_usages(self, now: datetime) -> None:
-        """Compares the usages of LocalQueues once per sampling interval. The heads of queues may
-        change."""
+        """Compares the usages of LocalQueues once per sampling interval. This may change the heads
+        of queues."""
         if self.accounts is None or not self.accounts.is_due(now):
             return
         heads = [(one, one.head()) for one in self.queues.values() if one.lanes is not None]
@@ -168,7 +169,7 @@ class SchedulerState:
     # Competing. -----------------------------------------------------------------------------
 
     def admit_to_queue(self, workload: WorkloadInfo, now: datetime) -> None:
-        """Lets the workload wait in the queue of its LocalQueue, if it may."""
+        """Lets the workload wait in the queue of its LocalQueue, if the workload may compete."""
         local = self.catalog.local_queues.get(workload.local_queue)
         if local is None or local.spec.stop_policy not in ("", "None"):
             return
@@ -196,13 +197,14 @@ class SchedulerState:
             self.queue_changed(queue)
 
     def requeue(self, workload: WorkloadInfo, now: datetime) -> None:
-        """Puts the workload where it belongs now."""
+        """Takes the workload out of its queue and puts it into the queue and place where it belongs
+        now."""
         self.dequeue(workload)
         if workload.competes and workload.charge is None:
             self.admit_to_queue(workload, now)
 
     def bump_version(self, domain: Domain | None) -> None:
-        """Marks that heads of the domain may get something else from now on."""
+        """Marks that nominations of heads in the domain may have changed."""
         if domain is not None:
             domain.version += 1
 
@@ -215,29 +217,29 @@ class SchedulerState:
             self.bump_version(workload.charge.queue.domain)
 
     def assume_admitted(self, workload: WorkloadInfo, queue: Queue, admission: Admission) -> None:
-        """Notes an assignment that needs no check, so that the workload will be admitted with
-        it."""
+        """Notes that the workload has an assignment that needs no check and so will be admitted
+        with it."""
         if workload.pending_preemption is None and not self.catalog.checks_to_pass(
             queue.name, admission
         ):
             self.pods_ready.assume_admitted(workload, queue.domain)
 
     def note_pods_ready(self, workload: WorkloadInfo, starting: bool) -> None:
-        """Notes whether the workload still waits for its pods. After the last one all domains are
-        flushed."""
+        """Notes whether the workload still waits for its pods. When no workload waits for its pods
+        any more, all domains are flushed."""
         if self.pods_ready.update(workload, starting):
             for domain in self.domains.values():
                 self.flush(domain)
 
     def recheck_planners(self, victim: WorkloadInfo) -> None:
-        """Lets the next cycle look at the reservations that plan to preempt this workload."""
+        """Lets the next cycle check the reservations that plan to preempt ``victim``."""
         for planner in self.planners_by_victim.get(victim.key, ()):
             self.schedule_recheck(planner)
 
     # Decisions in flight. -------------------------------------------------------------------
 
     def set_in_flight(self, workload: WorkloadInfo, domain: Domain, what: InFlight) -> None:
-        """Marks a decision about the workload as sent. `clear_in_flight` ends it."""
+        """Marks a decision about the workload as sent, until `clear_in_flight`."""
         workload.in_flight = what
         workload.seen = self.seen
         domain.in_flight[workload] = None

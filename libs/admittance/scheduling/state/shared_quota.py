@@ -1,13 +1,15 @@
 """Quota that two or more workloads hold and that counts once. Only this module corrects such quota.
 
-`FamilyQuota`: the variants of one family. Of each flavor and resource only the largest amount
-counts, because no two variants run. Every variant is charged in full, and the surplus is subtracted
-at once. So removing a variant for a while frees what its end would free, and variants can be
-restored in any order. All variants are in one ClusterQueue and so in the same cells. Source:
+`FamilyQuota`: the variants of one family. Of each flavor and resource only the largest amount among
+the variants counts, because no two variants of a family run at once. Every variant is charged in
+full, and the surplus over the largest amount is subtracted at once. So excluding a variant for a
+while frees the amount that its end would free, and variants can be restored in any order. All
+variants of a family are in one ClusterQueue and so in the same cells. Source:
 `docs/spec/lifecycle.md#4.6`.
 
-`PlanQuota`: a reservation and the victims that it plans to preempt. At every node above both, the
-larger side counts, and the surplus is subtracted there. Source: `docs/spec/lifecycle.md#2.7`.
+`PlanQuota`: the quota of a reservation and of the victims that it plans to preempt. At every node
+above both, only the larger of the two amounts counts, and the smaller one is subtracted. Source:
+`docs/spec/lifecycle.md#2.7`.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ class Charge(Protocol):
 
 
 class Holder(Protocol):
-    """A workload that holds quota, as far as this module needs to know it.
+    """The fields of a workload that this module reads.
 
-    ``shared_quotas``: each has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do.
+    ``shared_quotas``: each item has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do.
     """
 
     @property
@@ -48,16 +50,17 @@ Member = TypeVar("Member", bound=Holder)
 
 _EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
-"""Shared by most families, which hold one reservation. It is never changed."""
+"""Shared by most families, which hold one reservation. This dict is never changed."""
 
 
 class FamilyQuota(Generic[Member]):
-    """What the variants of one family hold.
+    """The quota that the variants of one family hold together.
 
-    ``members``: the variants that hold quota. ``counts``: the variant that counts in shares
-    and in the usage of LocalQueues. ``shares``: fair sharing is on.
+    ``members``: the variants of the family that hold quota. ``counts``: the variant that counts in
+    shares and in the usage of LocalQueues. ``shares``: whether fair sharing is on.
 
-    Invariant: at every cell the included variants count together as much as the largest of them.
+    Invariant: at every cell the included variants together count as much as the variant with the
+    largest amount.
     """
 
     __slots__ = (
@@ -88,14 +91,15 @@ class FamilyQuota(Generic[Member]):
     # Variants. ------------------------------------------------------------------------------
 
     def join(self, workload: Member, cells: Amounts) -> None:
-        """Adds a variant that has been charged in full."""
+        """Adds a variant to the family's shared quota. The variant has been charged in full."""
         self.members[workload] = None
         for cell, amount in cells:
             self._rows.setdefault(cell, {})[workload] = amount
             self._renew(cell)
 
     def leave(self, workload: Member, cells: Amounts) -> None:
-        """Removes a variant. Its charge was given back in full, or counts in full from now on."""
+        """Removes a variant from the family's shared quota. Its charge was given back in full, or
+        counts in full from now on."""
         del self.members[workload]
         self._out -= {workload}
         for cell, _ in cells:
@@ -107,8 +111,8 @@ class FamilyQuota(Generic[Member]):
                 self._renew(cell)
 
     def move(self, workload: Member, cells: Amounts, to: Amounts) -> None:
-        """Moves a variant from cells that left the tree, with their usage, to other cells that it
-        is charged for in full."""
+        """Moves a variant to the cells ``to``, where it is charged in full. Its former ``cells``
+        left the tree, together with their usage."""
         for cell, _ in cells:
             self._rows.pop(cell, None)
             if cell in self._offs:
@@ -120,12 +124,13 @@ class FamilyQuota(Generic[Member]):
     # Left out for a while. ------------------------------------------------------------------
 
     def exclude(self, workload: Member) -> None:
-        """Leaves the variant out for a while. Its full charge has been subtracted already."""
+        """Excludes the variant from the family's shared quota for a while. The caller has
+        subtracted the full charge of the variant."""
         self._out |= {workload}
         self._renew_all(workload)
 
     def include(self, workload: Member) -> None:
-        """Undoes `exclude`."""
+        """Undoes `exclude`: the variant counts in the family's shared quota again."""
         self._out -= {workload}
         self._renew_all(workload)
 
@@ -150,7 +155,8 @@ class FamilyQuota(Generic[Member]):
     # What counts. ---------------------------------------------------------------------------
 
     def largest(self, cell: Cell) -> int:
-        """Returns what counts for the family at the cell, among the included variants."""
+        """Returns the amount that counts for the family at the cell: the largest of the included
+        variants."""
         out = self._out
         row = self._rows.get(cell)
         if row is None:
@@ -158,7 +164,8 @@ class FamilyQuota(Generic[Member]):
         return max((much for one, much in row.items() if one not in out), default=0)
 
     def amounts(self) -> list[tuple[Cell, int]]:
-        """Returns what counts for the family, among the included variants."""
+        """Returns the amount that counts for the family at each of its cells, from the included
+        variants."""
         return [(cell, self.largest(cell)) for cell in self._rows]
 
     def reliable(self, cell: Cell) -> int:
@@ -187,7 +194,7 @@ class FamilyQuota(Generic[Member]):
         ):
             return False
         # Two siblings that plan to preempt the same victim share no plan quota: each would count on
-        # what the other one has.
+        # quota that the other one has.
         for one in (
             workload.pending_preemption.victims if workload.pending_preemption is not None else ()
         ):
@@ -197,8 +204,8 @@ class FamilyQuota(Generic[Member]):
         return True
 
     def missing_for(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
-        """Returns what must be free for another variant to hold these amounts, beyond what the
-        family has."""
+        """Returns what must be free, beyond the family's quota, for another variant to hold the
+        amounts in ``whole``."""
         found: dict[Cell, int] = {}
         for cell, amount in whole.items():
             held = self.reliable(cell)
@@ -207,8 +214,8 @@ class FamilyQuota(Generic[Member]):
         return found
 
     def freed_without(self, workload: Member) -> list[tuple[Cell, int]]:
-        """Returns by how much less would count without the included variant. Cells without a
-        difference are left out."""
+        """Returns by how much less the family would count without the included variant, per cell.
+        Cells without a difference are left out."""
         assert workload.charge is not None
         found = []
         for cell, amount in workload.charge.cells:
@@ -227,7 +234,7 @@ class FamilyQuota(Generic[Member]):
     # Shares. --------------------------------------------------------------------------------
 
     def count(self, workload: Member | None) -> None:
-        """Lets this variant count in shares from now on."""
+        """Lets ``workload``, and no other variant of its family, count in shares from now on."""
         if workload is not self.counts:
             self.counts = workload
             if self.shares:
@@ -235,13 +242,13 @@ class FamilyQuota(Generic[Member]):
                     self._weigh(cell)
 
     def assume(self, more: Mapping[Cell, int]) -> None:
-        """Charges these amounts as if another variant held them and counted in shares, for all
-        flavors of the same resources. `end_assumption` undoes it."""
+        """Charges the amounts in ``more`` as if another variant held them and counted in shares,
+        for all flavors of the same resources. `end_assumption` undoes this."""
         self._assumed = more
         self._apply_assumption(more, 1)
 
     def end_assumption(self) -> None:
-        """Undoes `assume`."""
+        """Undoes `assume`: removes the assumed charge."""
         more, self._assumed = self._assumed, _NOTHING
         self._apply_assumption(more, -1)
 
@@ -252,7 +259,7 @@ class FamilyQuota(Generic[Member]):
             self._weigh(cell)
 
     def _weigh(self, cell: Cell) -> None:
-        """Tells the cell how much of the family's usage there does not count in shares."""
+        """Sets in the cell how much of the family's usage does not count in shares."""
         held = self.largest(cell)
         if cell in self._assumed:
             spare = 0
@@ -269,7 +276,7 @@ class FamilyQuota(Generic[Member]):
 
 
 def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
-    """Returns the notes with this amount; an amount of 0 removes the entry."""
+    """Returns ``notes`` with the amount for the cell; an amount of 0 removes the entry of the cell."""
     if not amount:
         del notes[cell]
         return notes
@@ -284,7 +291,8 @@ def _holds(charge: Charge, fr: FlavorResource) -> bool:
 
 
 class SharedLevel(NamedTuple, Generic[Member]):
-    """A cell above both sides: what the planner adds to it, and what each victim adds."""
+    """A cell above the planner and its victims: what the planner adds to its usage, and what each
+    victim adds."""
 
     cell: Cell
     mine: int
@@ -294,9 +302,10 @@ class SharedLevel(NamedTuple, Generic[Member]):
 class PlanQuota(Generic[Member]):
     """The quota of a planner and its victims for one flavor and resource.
 
-    ``levels``: from the node where their paths to the root meet up to the root. An excluded victim
-    does not count on its side. If victims share quota with each other, the result is exact when all
-    of them are excluded, and otherwise too small, never too large.
+    ``levels``: the cells from the node where the paths of planner and victims to the root meet, up
+    to the root. An excluded workload does not count. If victims share quota with each other, the
+    subtracted amount is exact when all victims are excluded, and otherwise too small, never too
+    large.
     """
 
     __slots__ = ("_offs", "_out", "levels", "planner", "victims")
@@ -312,17 +321,17 @@ class PlanQuota(Generic[Member]):
         self._set()
 
     def exclude(self, workload: Member) -> None:
-        """Leaves the workload out for a while."""
+        """Excludes the planner or victim from this shared quota for a while."""
         self._out.add(workload)
         self._set()
 
     def include(self, workload: Member) -> None:
-        """Undoes `exclude`."""
+        """Undoes `exclude`: the planner or victim counts in this shared quota again."""
         self._out.remove(workload)
         self._set()
 
     def subtracted(self) -> tuple[tuple[Cell, int], ...]:
-        """Returns the amounts that are subtracted now, because both sides hold them."""
+        """Returns the amounts that are subtracted now, because planner and victims both hold them."""
         return tuple(self._offs)
 
     def _set(self) -> None:
@@ -334,7 +343,8 @@ class PlanQuota(Generic[Member]):
         without = [level.cell.usage for level in self.levels]
         for (cell, mine, loads), used in zip(self.levels, without, strict=True):
             load = sum(much for one, much in loads.items() if one not in self._out)
-            # A subtraction at a lower cell reaches this cell wholly or in part.
+            # A subtraction at a lower cell lowers the usage of this cell by the same amount or by
+            # less.
             off = min(mine, load) - (used - cell.usage)
             if off:
                 cell.charge(-off)
@@ -342,8 +352,8 @@ class PlanQuota(Generic[Member]):
 
 
 def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
-    """Removes the usage of all these workloads, as if they held nothing. Returns the sum for
-    `restore_all_usage`."""
+    """Removes the usage of all these workloads, as if they held nothing. Returns the removed amount
+    per cell, for `restore_all_usage`."""
     gone = list(workloads)
     total = held_by(gone)
     charge(total, -1)
@@ -354,7 +364,7 @@ def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
 
 
 def restore_all_usage(workloads: Iterable[Holder], total: Mapping[Cell, int]) -> None:
-    """Undoes `remove_all_usage` for the same workloads."""
+    """Undoes `remove_all_usage` for the same workloads and the sum that it returned."""
     charge(total)
     for workload in workloads:
         if workload.shared_quotas:
@@ -362,19 +372,19 @@ def restore_all_usage(workloads: Iterable[Holder], total: Mapping[Cell, int]) ->
 
 
 def exclude(workload: Holder) -> None:
-    """Excludes the workload from the quota that it shares."""
+    """Excludes the workload from all quota that it shares with other workloads."""
     for one in workload.shared_quotas or ():
         one.exclude(workload)
 
 
 def include(workload: Holder) -> None:
-    """Undoes `exclude`."""
+    """Undoes `exclude`: includes the workload in all quota that it shares."""
     for one in workload.shared_quotas or ():
         one.include(workload)
 
 
 def held_by(workloads: Iterable[Holder]) -> dict[Cell, int]:
-    """Returns the sum of what the workloads hold, per cell. Charging is additive, so it can be
+    """Returns the sum of what the workloads hold, per cell. Charging is additive, so the sum can be
     removed in one step."""
     total: dict[Cell, int] = {}
     for workload in workloads:
@@ -385,13 +395,13 @@ def held_by(workloads: Iterable[Holder]) -> dict[Cell, int]:
 
 
 def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
-    """Charges all amounts; a sign of -1 gives them back."""
+    """Charges all amounts to their cells; a sign of -1 gives the amounts back."""
     for cell, amount in amounts.items():
         cell.charge(sign * amount)
 
 
 def remove_usage(workload: Holder) -> None:
-    """Removes the workload's usage, as if it held nothing. `restore_usage` undoes it."""
+    """Removes the workload's usage, as if it held nothing. `restore_usage` undoes this."""
     assert workload.charge is not None
     for cell, amount in workload.charge.cells:
         cell.charge(-amount)
@@ -400,7 +410,7 @@ def remove_usage(workload: Holder) -> None:
 
 
 def restore_usage(workload: Holder) -> None:
-    """Undoes `remove_usage`."""
+    """Undoes `remove_usage`: charges what the workload holds."""
     assert workload.charge is not None
     for cell, amount in workload.charge.cells:
         cell.charge(amount)

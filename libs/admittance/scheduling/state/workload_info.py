@@ -1,8 +1,8 @@
 """What the scheduler keeps in memory about workloads, families, ClusterQueues and domains.
 
-A workload knows its queue, a queue its domain, and both know their workloads, so that a decision
-follows pointers and looks nothing up. Operations on the waiting workloads of a queue are in
-`queue`. There may be very many workloads, so each one is kept small.
+A workload knows its queue, a queue its domain, and queues and domains know their workloads, so that
+a decision follows pointers without lookups by name. Operations on the waiting workloads of a queue
+are in the module `queue`. There may be very many workloads, so each object is kept small.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from admittance.scheduling.state.shared_quota import FamilyQuota, PlanQuota
 
 
 class Inadmissible(NamedTuple):
-    """Why one workload is parked by itself. ``reason`` is the reason in its status.
+    """Why one workload is parked alone, without its class. ``reason``: the waiting reason in its
+    status.
 
-    ``is_silent``: no refusal is published for it. ``ignores_flush``: freed quota does not help it,
-    so a flush leaves it parked.
+    ``is_silent``: no refusal of the workload is published. ``ignores_flush``: freed quota does not
+    help the workload, so a flush leaves it parked.
     """
 
     reason: str
@@ -53,14 +54,14 @@ BACKOFF = Inadmissible("Backoff", "Waits before it competes again", is_silent=Tr
 
 
 class InFlight(IntEnum):
-    """What was decided about a workload and sent, but not yet read back from the bucket."""
+    """The kinds of decisions about a workload that were sent but not yet read back from storage."""
 
     NOTHING = 0
     ASSIGNED = 1
     REFUSED = 2
     CONFIRMED = 3
     PLANNED = 4
-    # From here on the workload loses its quota.
+    # With this kind of decision and all higher ones the workload loses its quota.
     PREEMPTED = 5
     REVOKED = 6
     HANDED_ON = 7
@@ -68,7 +69,7 @@ class InFlight(IntEnum):
 
 
 class Charge(NamedTuple):
-    """Quota that a workload holds: the queue, the admission, and the amount per cell."""
+    """Quota that a workload holds: the charged queue, the admission, and the amount per cell."""
 
     queue: Queue
     admission: Admission
@@ -76,8 +77,8 @@ class Charge(NamedTuple):
 
 
 class SavedCursor(NamedTuple):
-    """Where the last scan of flavors stopped. It holds only while the other fields are
-    unchanged."""
+    """The cursor where the last scan of flavors stopped. The cursor holds only while the other
+    fields are unchanged."""
 
     at: Cursor
     cycle: int
@@ -86,7 +87,8 @@ class SavedCursor(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """A workload to preempt, the rule that allows it, and the shares if fair sharing decided."""
+    """A workload to preempt, the rule that allows its preemption, and the shares if fair sharing
+    decided."""
 
     workload: WorkloadInfo
     reason: str
@@ -94,11 +96,12 @@ class Victim(NamedTuple):
 
 
 Nomination: TypeAlias = tuple[Assignment, Sequence[Victim]]
-"""What would be assigned, and the victims that must stop first."""
+"""The assignment that a head would get, and the victims that must stop first."""
 
 
 class SavedSearch(NamedTuple):
-    """The victims that a preemptor waits for. It holds only while plan and shape are unchanged."""
+    """The victims that a preemptor waits for. The saved search holds only while the flavor plan and
+    the shape are unchanged."""
 
     plan: FlavorPlan
     shape: Shape
@@ -110,7 +113,7 @@ class SavedSearch(NamedTuple):
 class WorkloadInfo:
     """One workload that is not finished.
 
-    Invariant: at most one of entry, inadmissible, charge is set.
+    Invariant: at most one of ``entry``, ``inadmissible`` and ``charge`` is set.
     """
 
     key: Key
@@ -120,59 +123,68 @@ class WorkloadInfo:
     local_queue: Key = ("", "")
     shape: Shape | None = None
     created_at: datetime | None = None
-    queued_at: datetime | None = None  # its age in the queue
-    state: str = "Pending"  # as in its status; Promised: it gets quota when its sibling has stopped
-    family: FamilyInfo | None = None  # None: a regular workload
-    signature: int = 0  # changes when the workload must be queued again
+    queued_at: datetime | None = None  # the time that stands for the workload's age in its queue
+    # The state in its status; Promised: it gets quota when the job of its sibling has stopped.
+    state: str = "Pending"
+    family: FamilyInfo | None = None  # family of a variant or parent; None: a regular workload
+    signature: int = 0  # a changed signature means that the workload must be queued again
     reclaimable: tuple[tuple[str, int], ...] = ()
 
     # Waiting.
-    competes: bool = False  # it may be in a queue
+    competes: bool = False  # the workload may be in a queue
     requeue_at: datetime | None = None
-    requeue_blocked: bool = False  # it may not compete before its Requeued condition changes
-    problem: Inadmissible | None = None  # why it cannot be tried at all
-    queue: Queue | None = None  # where it waits
+    # The workload may not compete before its Requeued condition changes.
+    requeue_blocked: bool = False
+    problem: Inadmissible | None = None  # why the workload cannot be tried at all
+    queue: Queue | None = None  # the queue where the workload waits
     cls: EquivalenceClass[WorkloadInfo] | None = None
-    entry: ClassEntry | None = None  # its place in its class
-    inadmissible: Inadmissible | None = None  # why it is parked by itself
-    parked_since: datetime | None = None  # of a workload that is parked by itself
-    status_reason: str = ""  # the reason for waiting in its status
-    reason_group: dict[WorkloadInfo, datetime] | None = None  # the group of its class with it
+    entry: ClassEntry | None = None  # the workload's place in its class
+    inadmissible: Inadmissible | None = None  # why the workload is parked alone
+    parked_since: datetime | None = None  # since when the workload is parked alone
+    status_reason: str = ""  # the waiting reason in the workload's status
+    # The group of its class with that status reason.
+    reason_group: dict[WorkloadInfo, datetime] | None = None
     cursor: SavedCursor | None = None
     saved_search: SavedSearch | None = None
 
     # With quota.
-    charge: Charge | None = None  # the quota that it holds or is assumed to hold
+    charge: Charge | None = None  # the quota that the workload holds or is assumed to hold
     reserved_at: datetime | None = None
     admitted_at: datetime | None = None
-    checks: tuple[tuple[str, str], ...] = ()  # name and state of its checks, until it is admitted
-    preemption_required_by: tuple[str, ...] = ()  # checks that ask for its victims' preemption now
-    pending_preemption: PendingPreemption | None = None  # victims that must stop before it starts
-    candidate: CandidateEntry | None = None  # its place among the candidates for preemption
+    # Name and state of the workload's checks, until it is admitted.
+    checks: tuple[tuple[str, str], ...] = ()
+    # Checks that ask to preempt the planned victims now.
+    preemption_required_by: tuple[str, ...] = ()
+    # Victims that must stop before the workload starts.
+    pending_preemption: PendingPreemption | None = None
+    # The workload's place among the candidates for preemption.
+    candidate: CandidateEntry | None = None
     shared_quotas: list[PlanQuota[WorkloadInfo] | FamilyQuota[WorkloadInfo]] | None = None
-    family_quota: FamilyQuota[WorkloadInfo] | None = None  # what it holds together with siblings
+    # Quota that the variant and its siblings hold together.
+    family_quota: FamilyQuota[WorkloadInfo] | None = None
 
     # Preemption.
-    preempted_by: PreemptedBy | None = None  # until it has new quota
-    preemptor_waits: bool = False  # a preemptor waits until this workload's eviction is stored
-    preemptions: tuple[PreemptionCount, ...] = ()  # which preemptors took its quota, how often
-    closed_gate: str = ""  # its closed preemption gate
+    preempted_by: PreemptedBy | None = None  # the last preemptor, until the workload has new quota
+    preemptor_waits: bool = False  # a preemptor waits until the eviction of this workload is stored
+    # Which preemptors took the workload's quota, and how often.
+    preemptions: tuple[PreemptionCount, ...] = ()
+    closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
 
     in_flight: InFlight = InFlight.NOTHING
-    seen: int = 0  # the bucket revision that the decision in flight was made from
+    seen: int = 0  # the bucket revision on which the decision in flight is based
 
     def is_due(self, now: datetime) -> bool:
-        """Returns whether it waits neither for a time nor for its Requeued condition."""
+        """Returns whether the workload waits neither for a time nor for its Requeued condition."""
         return not self.requeue_blocked and (self.requeue_at is None or now >= self.requeue_at)
 
     @property
     def is_parent(self) -> bool:
-        """Parents are never tried. Their variants are."""
+        """The workload is a parent. Parents are never tried; their variants are."""
         return self.family is not None and self.family.parent is self
 
     @property
     def is_variant(self) -> bool:
-        """It competes for its parent."""
+        """The workload is a variant: it competes for its parent."""
         return self.family is not None and self.family.parent is not self
 
     @property
@@ -182,30 +194,31 @@ class WorkloadInfo:
 
     @property
     def loses_quota(self) -> bool:
-        """A decision that takes its quota is in flight."""
+        """A decision that takes the workload's quota is in flight."""
         return self.in_flight >= InFlight.PREEMPTED
 
     @property
     def is_leaving(self) -> bool:
-        """It was told to give up its quota, and may still hold it."""
+        """The workload was told to give up its quota, and may still hold it."""
         return self.state == "Evicting" or self.in_flight >= InFlight.PREEMPTED
 
 
 ClassEntry: TypeAlias = equivalence.ClassEntry[WorkloadInfo]
 CandidateEntry: TypeAlias = equivalence.CandidateEntry[WorkloadInfo]
 ParentEntry: TypeAlias = tuple[int, datetime, str, Key, WorkloadInfo]
-"""Place among parents: negated priority, timestamp, uid, name, and the parent."""
+"""Place of a parent among the waiting parents: negated priority, timestamp, uid, name, and the
+parent."""
 
 
 # Families. ----------------------------------------------------------------------------------
 
 
 LAST_PLACE: Final = 9_999
-"""The place of a variant that the queue does not define."""
+"""The place of a variant that the rules of its queue do not define."""
 
 
 class VariantInfo(NamedTuple):
-    """What a stored variant says about itself besides its name. Equal values are kept once.
+    """The stored facts of a variant besides its name. Equal values share one object.
 
     ``is_open``: the gate of its family lets it preempt.
     """
@@ -224,14 +237,16 @@ class FamilyInfo:
     parent: WorkloadInfo | None = None
     state: ParentState | None = None
     variants: dict[WorkloadInfo, VariantInfo] = field(default_factory=dict)
-    # The variant that takes over and the admitted variant, while that decision is in flight.
+    # The variant that takes over and the admitted variant, while the decision to migrate is in
+    # flight.
     migration: tuple[WorkloadInfo, WorkloadInfo] | None = None
-    # The variant that was assigned quota last and needs no check before it is admitted.
+    # The variant that was assigned quota last and is assumed to be admitted, because it needs no
+    # check.
     assumed_admitted: WorkloadInfo | None = None
-    quota: FamilyQuota[WorkloadInfo] | None = None  # what the variants hold together
+    quota: FamilyQuota[WorkloadInfo] | None = None  # the quota that the variants hold together
 
     def variant_states(self) -> list[VariantState]:
-        """Returns the variants in the form that the family policy reads."""
+        """Returns the variants of the family in the form that the family policy reads."""
         return [
             VariantState(one.key[1], info.tag, "", self.uid, info.stopped_by, info.active)
             for one, info in self.variants.items()
@@ -242,16 +257,16 @@ class FamilyInfo:
         return self.variants[workload].tag
 
     def siblings(self, workload: WorkloadInfo) -> Iterator[WorkloadInfo]:
-        """Yields the other variants."""
+        """Yields the other variants of the variant's family."""
         return (one for one in self.variants if one is not workload)
 
     def charged(self) -> Iterator[WorkloadInfo]:
-        """Yields the variants that hold quota or are promised some."""
+        """Yields the variants of the family that hold quota or are promised some."""
         return (one for one in self.variants if one.charge is not None)
 
     def admitted(self) -> WorkloadInfo | None:
         """Returns the variant that is stored as admitted, even while its job stops; None: no known
-        variant is."""
+        variant is admitted."""
         if self.state is None or not self.state.admitted:
             return None
         name = self.state.admitted
@@ -259,8 +274,8 @@ class FamilyInfo:
 
 
 def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
-    """Returns the quota that the workload's family holds. The workload does not ask for it
-    again."""
+    """Returns the quota that the workload's family holds. The workload requests only what exceeds
+    that quota."""
     return workload.family.quota if workload.family is not None else None
 
 
@@ -268,7 +283,8 @@ def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
 
 
 class CandidateCache(NamedTuple):
-    """The candidates that hold any of the ``wanted`` cells, at that version of the domain."""
+    """The candidates that hold quota in any of the ``wanted`` cells, valid for that version of the
+    domain."""
 
     domain: Domain
     version: int
@@ -282,14 +298,14 @@ class CandidateCache(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BlockedHead:
-    """The head of a StrictFIFO queue that got nothing, since then and for that reason."""
+    """The head of a StrictFIFO queue that got no quota, with the time since when and the reason."""
 
     workload: WorkloadInfo
     assignment: Assignment
     scan: ScanRecord[WorkloadInfo]
     refusal: Refusal
     since: datetime
-    is_scheduled: bool = False  # its refusal is in the refusal queue
+    is_scheduled: bool = False  # the refusal of the head is in the refusal queue
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -304,30 +320,36 @@ class Queue:
     activity: Activity = NOT_FOUND
     in_cycle: bool = False
     strict: bool = False
-    generation: int = 0  # rises when a workload that holds quota here changes or goes
+    generation: int = 0  # rises when a workload that holds quota of this queue changes or goes
 
     # Workloads that wait.
     classes: dict[ClassKey, EquivalenceClass[WorkloadInfo]] = field(default_factory=dict)
     class_heap: ClassHeap[WorkloadInfo] = field(default_factory=ClassHeap)
-    lanes: Lanes[WorkloadInfo] | None = None  # replaces the heap where LocalQueue usage counts
+    # The classes by LocalQueue, instead of the heap, if LocalQueue usage counts.
+    lanes: Lanes[WorkloadInfo] | None = None
     parked_classes: dict[EquivalenceClass[WorkloadInfo], None] = field(default_factory=dict)
-    parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)  # by themselves
-    live: int = 0  # workloads in classes
-    # The workload for which victims were preempted last. It stays the head while it waits here,
-    # because another workload could take the freed quota.
+    # Workloads that are parked alone.
+    parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)
+    live: int = 0  # number of workloads in classes
+    # The workload for which victims were preempted last. The preemptor stays the head while it
+    # waits in this queue, because another workload could take the freed quota.
     preemptor: WorkloadInfo | None = None
-    blocked_head: BlockedHead | None = None  # of a StrictFIFO queue
+    blocked_head: BlockedHead | None = None  # the blocked head of a StrictFIFO queue
 
     # Workloads that hold quota.
     holding: dict[WorkloadInfo, None] = field(default_factory=dict)
-    candidates: list[CandidateEntry] = field(default_factory=list)  # for preemption, in order
+    # Candidates for preemption, in order.
+    candidates: list[CandidateEntry] = field(default_factory=list)
     candidate_cache: CandidateCache | None = None
 
     # Families.
-    rules: FamilyRules | None = None  # None: all workloads are regular
-    tags: dict[str, Tag] = field(default_factory=dict)  # the variants of the rules, by name
-    parents: list[ParentEntry] = field(default_factory=list)  # they wait, but are never tried
-    variants: int = 0  # how many of the waiting workloads are variants
+    # Rules of the queue's families; None: all workloads are regular.
+    rules: FamilyRules | None = None
+    # The variants that the rules define, by name.
+    tags: dict[str, Tag] = field(default_factory=dict)
+    # Waiting parents, which are never tried.
+    parents: list[ParentEntry] = field(default_factory=list)
+    variants: int = 0  # how many waiting workloads of this queue are variants
 
     def head(self) -> WorkloadInfo | None:
         """Returns the workload that the next cycle considers; None: no workload competes."""
@@ -343,13 +365,15 @@ class Queue:
         return entry[3] if entry is not None else None
 
     def is_first(self, workload: WorkloadInfo) -> bool:
-        """Returns whether the workload is the preemptor that keeps its place, and competes."""
+        """Returns whether the workload is the preemptor that stays at the head of this queue, and
+        competes."""
         if workload is not self.preemptor or workload.queue is not self or workload.entry is None:
             return False
         return workload.cls is not None and workload.cls.parked is None
 
     def forget_preemptor(self, workload: WorkloadInfo) -> None:
-        """Ends the kept place of a workload that left the queue."""
+        """Forgets the preemptor that stays at the head, if it is the workload. The workload has
+        left the queue."""
         if self.preemptor is workload:
             self.preemptor = None
 
@@ -369,11 +393,11 @@ class Queue:
 
     @property
     def pending(self) -> int:
-        """How many wait here. A family counts once."""
+        """How many workloads wait in this queue. A family counts once."""
         return self.live + len(self.parked_workloads) - self.variants + len(self.parents)
 
     def waiting(self) -> Iterator[WorkloadInfo]:
-        """Yields every workload that waits here, in no order."""
+        """Yields every workload that waits in this queue, in no particular order."""
         for cls in self.classes.values():
             yield from cls.waiting()
         yield from self.parked_workloads
@@ -382,40 +406,45 @@ class Queue:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Domain:
-    """One cohort tree, or a ClusterQueue without a cohort: the unit of cycles and leadership."""
+    """One cohort tree, or a ClusterQueue without a cohort: scheduling cycles and leadership are per
+    domain."""
 
     name: str
     owned: bool = False  # this scheduler leads the domain
     queues: dict[Queue, None] = field(default_factory=dict)
-    ready: dict[Queue, None] = field(default_factory=dict)  # queues with a head
-    parked_queues: dict[Queue, None] = field(default_factory=dict)  # with parked workloads
-    in_flight: dict[WorkloadInfo, None] = field(default_factory=dict)  # with a decision in flight
-    version: int = 0  # rises with everything that may change what a head would get
-    generation: int = 0  # rises with every edit of a quota or a cohort
-    # None, or a generation and whether a queue or cohort kept quota for itself then.
+    ready: dict[Queue, None] = field(default_factory=dict)  # queues of the domain with a head
+    # Queues of the domain with parked workloads.
+    parked_queues: dict[Queue, None] = field(default_factory=dict)
+    # Workloads with a decision in flight.
+    in_flight: dict[WorkloadInfo, None] = field(default_factory=dict)
+    version: int = 0  # rises with everything that may change the nomination of a head
+    generation: int = 0  # rises with every edit of a quota or a cohort of the domain
+    # A pair of a generation and whether a queue or cohort kept quota for itself at that generation;
+    # None: not computed yet.
     lending_limited: tuple[int, bool] | None = None
 
     # To do in the next cycle.
-    flush: bool = False  # wake parked workloads
-    quota_reduced: bool = True  # check whether all reservations still fit
-    rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)  # reservations to look at
+    flush: bool = False  # wake parked workloads first
+    quota_reduced: bool = True  # check whether all reservations still fit into quota
+    # Reservations with checks to look at.
+    rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)
 
     # Planned preemption.
     planners: dict[WorkloadInfo, None] = field(default_factory=dict)
     plan_quotas: list[PlanQuota[WorkloadInfo]] = field(default_factory=list)
-    plan_quota_varies: bool = False  # how much plans share depends on other usage
+    plan_quota_varies: bool = False  # the amount that plans share depends on other usage
 
     # The last cycle.
-    idle_cycles: int = 0  # in a row, without a result
-    is_settled: bool = False  # it changed nothing, so the next cycle would do the same
-    seen: int = 0  # the bucket revision that it saw
+    idle_cycles: int = 0  # consecutive cycles without a result
+    is_settled: bool = False  # the last cycle changed nothing, so another one would do the same
+    seen: int = 0  # the bucket revision that the last cycle saw
     # For the log: heads with a scan that began at a later flavor, and heads that were processed
-    # since the last decision.
+    # after the last decision.
     scan_cursors: dict[WorkloadInfo, Cursor] = field(default_factory=dict)
     unlogged_heads: list[WorkloadInfo] = field(default_factory=list)
 
     def update_queue(self, queue: Queue) -> None:
-        """Keeps ``ready`` and ``parked_queues`` true after a change in the queue."""
+        """Keeps ``ready`` and ``parked_queues`` correct after the queue changed."""
         if queue.activity.active and queue.head() is not None:
             self.ready[queue] = None
         else:
@@ -426,5 +455,5 @@ class Domain:
             self.parked_queues.pop(queue, None)
 
     def is_waiting(self) -> bool:
-        """Returns whether every head has a decision in flight."""
+        """Returns whether every head of the domain has a decision in flight."""
         return all((head := queue.head()) is None or bool(head.in_flight) for queue in self.ready)

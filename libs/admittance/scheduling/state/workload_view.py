@@ -26,23 +26,24 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PROMISED: Final = "Promised"
 """State of a variant that gets its quota as soon as its sibling's job has stopped."""
 PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""Reason of a check that is Pending and asks for the preemption of its workload's victims now."""
+"""Reason of a check that is Pending and asks to preempt the victims of its workload now."""
 
 
 class WorkloadView(NamedTuple):
     """A stored workload as the scheduler sees it.
 
-    ``admission``: the quota that it holds, since ``reserved_at``. ``admitted_at``: since when it is
-    admitted. ``competes``: it may be in a queue. ``requeue_blocked``: it may not compete before its
-    Requeued condition changes. ``queued_at``: its age in the queue. ``signature``: equal while
-    nothing changed that makes a difference in a queue. ``checks``: name and state of the checks
-    that a reservation waits for; ``preemption_required_by``: those that ask for preemption now.
-    ``pending_preemption``: the victims that must stop before it is admitted. ``awaits_pods_ready``:
-    it is admitted and not all of its pods are ready.
+    ``admission``: the quota that the workload holds since ``reserved_at``. ``admitted_at``: since
+    when the workload is admitted. ``competes``: the workload may be in a queue.
+    ``requeue_blocked``: the workload may not compete before its Requeued condition changes.
+    ``queued_at``: the time that stands for the workload's age in its queue. ``signature``: a number
+    that changes when the workload must be queued again. ``checks``: name and state of the checks
+    that a reservation waits for; ``preemption_required_by``: the checks that ask to preempt the
+    victims now. ``pending_preemption``: the victims that must stop before the workload is admitted.
+    ``awaits_pods_ready``: the workload is admitted and not all of its pods are ready.
 
-    ``parent``, ``variant``: what it says about its family. A parent holds no quota, and only waits.
-    ``promised``: quota that is kept for a variant until its sibling's job has stopped.
-    ``gate_open``: the gate of its family is open.
+    ``parent``, ``variant``: the stored facts about its family. A parent workload holds no quota and
+    only waits. ``promised``: quota that is kept for a variant until its sibling's job has stopped.
+    ``gate_open``: whether the family's gate lets the variant preempt.
     """
 
     needs: Needs
@@ -104,12 +105,13 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
     reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
     holds = _true(reserved) and status.admission is not None
     said = reserved.reason if reserved is not None and reserved.status == "False" else ""
-    # If it holds or is promised quota, reclaimable pods are subtracted where it is charged.
+    # For a workload that holds or is promised quota, reclaimable pods are subtracted when it is
+    # charged.
     if reclaimable and not holds and (needs.role != VARIANT or status.promised is None):
         needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
     problem = None
     for row in status.admission_checks:
-        # A check in Retry keeps this state until the wait is over; then it is Pending.
+        # A check in Retry keeps this state until the wait is over. Then the check is Pending.
         if row.state in ("Retry", "Rejected"):
             problem = Inadmissible(
                 "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
@@ -174,7 +176,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         )
         if waits_for_checks and status.pending_preemption is not None
         else (),
-        # Of a family only the admitted variant counts, which has the PodsReady condition too.
+        # Of a family only the admitted variant counts. It has the PodsReady condition too.
         awaits_pods_ready=holds
         and not is_parent
         and _true(admitted)
@@ -216,7 +218,8 @@ def _mark(condition: Condition | None) -> tuple[str, str, datetime | None] | Non
 
 
 def _stamp(evicted: Condition | None, created: datetime, config: Config) -> datetime:
-    """Returns its age in the queue: its creation, or the eviction that sent it to the back."""
+    """Returns the time that stands for the workload's age in its queue: its creation, or the
+    eviction after which it was queued behind others."""
     if evicted is None or evicted.status != "True":
         return created
     at_eviction = evicted.reason == "AdmissionCheck" or (
