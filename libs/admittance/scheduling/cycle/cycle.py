@@ -1,6 +1,6 @@
 """One scheduling cycle of one domain: heads, nominate, order, process, requeue.
 
-Source: `docs/spec/scheduling.md#4`. Domains are independent of each other within a cycle.
+Source: `docs/spec/scheduling.md#4`. The cycle of one domain does not depend on other domains.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from admittance.scheduling.state.workload_info import (
 
 
 class CycleResult(NamedTuple):
-    """The decisions of a cycle, assumed in the state already, and whether anything changed."""
+    """The decisions of a cycle, which the state assumes already, and whether the cycle changed
+    anything."""
 
     decisions: list[Decided]
     has_progress: bool
 
 
 class Cycle:
-    """Runs cycles and counts them: ``number``."""
+    """Runs scheduling cycles and counts them in ``number``."""
 
     def __init__(self, state: SchedulerState) -> None:
         self.catalog = state.catalog
@@ -72,22 +73,23 @@ class Cycle:
         domain.unlogged_heads.clear()
         if domain.flush:
             flush(domain, self.catalog, now)
-        # 1. Heads: one of each queue, unless a decision about it is in flight.
+        # 1. Heads: one workload of each queue, unless a decision about that workload is in flight.
         heads = self._heads(domain, now)
         if not heads:
             domain.is_settled = True
             return CycleResult([], False)
         before = [(queue.preemptor, workload.cursor) for queue, workload in heads]
-        # 2. Nominate: what each head would get if it were alone. A head without room is requeued.
+        # 2. Nominate: what each head would get if no other head competed. A head without room is
+        # requeued.
         entries, has_progress = self._nominate(domain, heads, now)
-        # 3. Order: least borrowing first, then priority, then age; or by shares.
+        # 3. Order: least borrowing first, then priority, then age; with fair sharing by shares.
         ordered: Iterable[CycleEntry] = entries
         if len(entries) > 1:
             if self._fair_sharing:
                 ordered = in_turn(entries)
             else:
                 entries.sort(key=_order)
-        # 4. Process and requeue: each entry sees what the entries before it took.
+        # 4. Process and requeue: each entry sees the quota and victims that earlier entries took.
         decisions = CycleDecisions(self._state, domain, now)
         if entries:
             processor = EntryProcessor(self._state, domain, self._nominator)
@@ -100,10 +102,11 @@ class Cycle:
                     has_progress |= self.requeue(domain, entry, status, now)
             finally:
                 processor.end()
-        # 5. The next head of each queue.
+        # 5. Put the next head of each queue in place.
         for queue, _ in heads:
             domain.update_queue(queue)
-        # A cursor that is left makes the next cycle begin with another flavor.
+        # If a saved cursor is left, the next cycle begins with another flavor, so the domain is not
+        # settled.
         domain.is_settled = not has_progress and all(
             cursor is None and workload.cursor is None and queue.preemptor is preemptor
             for (preemptor, cursor), (queue, workload) in zip(before, heads, strict=True)
@@ -127,8 +130,8 @@ class Cycle:
     def _first_eligible(
         self, domain: Domain, queue: Queue, head: WorkloadInfo, now: datetime
     ) -> WorkloadInfo | None:
-        """Returns the head, or the first workload behind it that its family lets try. The others
-        are parked without a refusal, so that they block no workload."""
+        """Returns the head, or the first workload behind the head that its family lets compete. The
+        workloads before that one are parked without a refusal, so that they block no workload."""
         found: WorkloadInfo | None = head
         while found is not None and not found.in_flight:
             hindrance = families.why_not_tried(self._state, queue, found)
@@ -143,7 +146,7 @@ class Cycle:
     def _nominate(
         self, domain: Domain, heads: Iterable[tuple[Queue, WorkloadInfo]], now: datetime
     ) -> tuple[list[CycleEntry], bool]:
-        """Returns the entries to process, and whether a head was parked."""
+        """Returns the entries to process, and whether the cycle parked a head."""
         has_progress = False
         entries: list[CycleEntry] = []
         for queue, workload in heads:
@@ -174,8 +177,8 @@ class Cycle:
     ) -> tuple[Inadmissible | None, Nomination, Search]:
         """Returns what the next cycle would do with the workload if it were the first head.
 
-        That is why it would not be tried, its nomination, and the search for more questions.
-        Changes nothing.
+        The result is why the workload would not be tried, its nomination, and the search with which
+        the caller can ask more. Changes nothing.
         """
         search = self._nominator.search(queue, workload)
         hindrance = self._hindrance(queue, workload)
@@ -188,13 +191,14 @@ class Cycle:
         return hindrance, self._nominator.nominate(queue, workload, cursor, search=search), search
 
     def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
-        """Returns the searches for victims of a workload that holds quota of the queue."""
+        """Returns a `Search` for victims of a workload that holds quota of the queue."""
         return self._nominator.search(queue, workload)
 
     def requeue(
         self, domain: Domain, entry: CycleEntry, status: EntryStatus, now: datetime
     ) -> bool:
-        """Puts the entry where it waits from now on. Returns whether the cycle made progress."""
+        """Requeues or parks the workload of the entry according to the status. Returns whether the
+        cycle made progress."""
         if status in (EntryStatus.ACCEPTED, EntryStatus.PLANNED, EntryStatus.PREEMPTING):
             domain.version += 1
         entry.workload.saved_search = None
@@ -215,8 +219,8 @@ class Cycle:
             if entry.workload.family is not None:
                 families.refuse_siblings_at_once(self._state, entry.workload.family)
             return park_behind_gate(entry, now)
-        # It is the head of its queue until it gets the quota that its victims leave. A StrictFIFO
-        # queue keeps its head anyway.
+        # The preemptor is the head of its queue until it gets the quota that its victims leave. A
+        # StrictFIFO queue keeps its head in any case.
         entry.workload.cursor = None
         entry.queue.preemptor = None if entry.queue.strict else entry.workload
         if not (self._as_kueue or self._fair_sharing):
@@ -225,13 +229,13 @@ class Cycle:
 
     def _counts_for_replay(self, status: EntryStatus) -> bool:
         """Returns whether an entry without a decision affected the entries behind it: by usage that
-        is held for it, or, with fair sharing, by its place in the order."""
+        is held back for the entry, or, with fair sharing, by the entry's place in the order."""
         if status is EntryStatus.INADMISSIBLE or status is EntryStatus.WAITING:
             return True
         return self._fair_sharing and status in (EntryStatus.SKIPPED, EntryStatus.GATED)
 
     def _hindrance(self, queue: Queue, workload: WorkloadInfo) -> Inadmissible | None:
-        """Returns why the head is not even nominated; None: it is."""
+        """Returns why the head is not even nominated; None: the head is nominated."""
         if workload.problem is not None:
             return workload.problem
         if queue.in_cycle:
@@ -246,7 +250,7 @@ class Cycle:
     def _cursor(
         self, domain: Domain, queue: Queue, workload: WorkloadInfo, number: int
     ) -> Cursor | None:
-        """Returns where the workload's last scan stopped, if that still counts."""
+        """Returns where the workload's last scan stopped, if that cursor is still valid."""
         saved = workload.cursor
         if (
             saved is not None
@@ -260,7 +264,8 @@ class Cycle:
         return None
 
     def _save_cursor(self, domain: Domain, entry: CycleEntry) -> bool:
-        """Saves where the scan stopped. Returns whether there are flavors left to try."""
+        """Saves the cursor where the scan of the entry stopped. Returns whether there are flavors
+        left to try."""
         at = entry.assignment.cursor
         workload = entry.workload
         if at is None or workload.cls is None:
@@ -275,7 +280,8 @@ class Cycle:
     ) -> bool:
         """Parks the class of an entry without room, unless there are flavors left to try.
 
-        ``refusal``: why it may not have its assignment now. Returns whether the class was parked.
+        ``refusal``: why the entry may not have its assignment now. Returns whether the class was
+        parked.
         """
         flavors_left = refusal is None and self._save_cursor(domain, entry)
         cls = entry.workload.cls
@@ -296,8 +302,8 @@ class Cycle:
 
 
 def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus) -> EntryStatus:
-    """Makes the decisions that the status asks for. Returns the final status: an entry waits if all
-    of its victims were preempted before."""
+    """Makes the decisions that follow from the status. Returns the final status: WAITING if all
+    victims of the entry were preempted before."""
     if status is EntryStatus.ACCEPTED or status is EntryStatus.PLANNED:
         decisions.accept(entry, plans=status is EntryStatus.PLANNED)
     elif status is EntryStatus.WAITING:
@@ -310,16 +316,16 @@ def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus
 def is_below_a_subcohort(queue: Queue) -> bool:
     """Returns whether the queue's cohort is below another cohort.
 
-    Under fair sharing a head without room counts there: its cohort sends one head, and that head
-    decides when the next head of the cohort has its turn. Without fair sharing, and in cohorts that
-    are roots, `docs/spec/scheduling.md#8.1` point 7 holds.
+    Under fair sharing a head without room still matters in such a cohort: the cohort sends one
+    head, and that head decides when the next head of the cohort has its turn. Without fair sharing,
+    and in cohorts that are roots, `docs/spec/scheduling.md#8.1` point 7 holds.
     """
     node = queue.node
     return node is not None and node.parent is not None and node.parent.parent is not None
 
 
 def namespace_mismatch(namespace: str) -> Inadmissible:
-    """Returns that the ClusterQueue does not take workloads of the namespace."""
+    """Returns the reason for a workload in a namespace that its ClusterQueue does not accept."""
     return Inadmissible(
         "Misconfigured", f"Workload namespace {namespace} doesn't match ClusterQueue selector"
     )
@@ -333,8 +339,7 @@ def _order(entry: CycleEntry) -> tuple[int, int, datetime, str]:
 
 
 def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
-    """Wakes the parked workloads of the domain, except those that wait for an event of their
-    own."""
+    """Wakes the parked workloads of the domain, except workloads that freed quota does not help."""
     domain.flush = False
     for queue in list(domain.parked_queues):
         for cls in list(queue.parked_classes):
@@ -349,8 +354,8 @@ def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
 
 
 def refusal_for(workload: WorkloadInfo) -> Refusal | None:
-    """Returns why the workload is parked; None: it is not parked, or its status says what it waits
-    for."""
+    """Returns why the workload is parked; None: it is not parked, or its status already says what
+    the workload waits for."""
     if workload.inadmissible is not None:
         return Refusal(reason=workload.inadmissible.reason, message=workload.inadmissible.message)
     if workload.cls is not None and workload.cls.parked is not None:

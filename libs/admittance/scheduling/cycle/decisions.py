@@ -1,5 +1,5 @@
-"""Decisions of a cycle: assumed in the scheduler's state at once, and written as facts for
-the log."""
+"""The decisions of a cycle: each is assumed in the scheduler's state at once, and written as a fact
+for the log."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, V
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
 NAMED_MAX: Final = 5
-"""How many victims a message names. It only counts the others."""
+"""How many victims a message names. The message only counts the others."""
 
 HEADS_MAX: Final = 3_000
 """How many heads of one cycle a decision names, so that the message does not become too long."""
 
 
 class CycleDecisions:
-    """The decisions of one cycle of a domain, in order. Each is assumed in the state at once."""
+    """The decisions of one cycle of a domain, in order. Each decision is assumed in the state at
+    once."""
 
     def __init__(self, state: SchedulerState, domain: Domain, now: datetime) -> None:
         self.made: list[Decided] = []
@@ -62,8 +63,8 @@ class CycleDecisions:
         self._now = now
 
     def accept(self, entry: CycleEntry, *, plans: bool) -> None:
-        """Assigns the entry its quota. Quota of its victims passes to it in the same commit, or,
-        with ``plans``, the victims are preempted later."""
+        """Assigns the entry its quota. Quota of the victims passes to the entry in the same commit.
+        With ``plans``, the victims are preempted later instead."""
         state, queue, workload = self._state, entry.queue, entry.workload
         assignment, victims = entry.assignment, entry.victims
         remove_from_queue(queue, workload)
@@ -116,15 +117,15 @@ class CycleDecisions:
             families.family_changed(state, workload.family, self._now)
 
     def preempt(self, entry: CycleEntry) -> bool:
-        """Preempts the victims that are not preempted yet, and refuses the preemptor until they
-        have stopped. Returns whether a victim was preempted now."""
+        """Preempts the victims of the entry that are not preempted yet, and refuses the preemptor
+        until its victims have stopped. Returns whether the call preempted a victim."""
         workload, victims, assignment = entry.workload, entry.victims, entry.assignment
         staying = [one for one in victims if not one.workload.is_leaving]
         for one in victims:
             one.workload.preemptor_waits = True
         if any(one.workload.in_flight for one in staying):
-            # A decision about a victim is not stored yet, and this one would name a revision that
-            # is about to change.
+            # A decision about a victim is not stored yet, and a preemption would name a revision of
+            # the victim that is about to change.
             return False
         scans = self._scans(workload)
         loops = LoopGuard(self._state)
@@ -172,12 +173,13 @@ class CycleDecisions:
         return tuple(found)
 
     def _scans(self, workload: WorkloadInfo) -> Iterator[Scan | None]:
-        """Yields the scan for the first decision about an entry, and None for the others."""
+        """Yields the scan for the first decision about an entry, and None for its other
+        decisions."""
         yield self._scan(workload, True)
         yield from repeat(None)
 
     def _scan(self, workload: WorkloadInfo, preempts: bool) -> Scan | None:
-        """Returns what a replay needs beside the stored state to make the decision again."""
+        """Returns what a replay of the decision needs in addition to the stored state."""
         cursors, heads = self._domain.scan_cursors, self._domain.unlogged_heads
         cursor = cursors.get(workload)
         usages: dict[str, float] = {}
@@ -214,8 +216,8 @@ def assume_assigned(
 ) -> HandedOn | None:
     """Charges the workload for an assignment that is in flight from now on.
 
-    The quota of ``givers`` passes to it; ``migrates_from`` is the sibling that it replaces. Returns
-    what the decision says about that sibling.
+    The quota of ``givers`` passes to it; ``migrates_from`` is the sibling that the workload
+    replaces. Returns what the decision says about that sibling.
     """
     if givers:
         begin(state, domain, workload, givers)
@@ -232,7 +234,7 @@ def assume_assigned(
 
 
 def head(workload: WorkloadInfo, cursor: Cursor | None) -> Head:
-    """Returns the workload as a processed head in the log."""
+    """Returns the workload in the form in which the log names a processed head."""
     return Head(name=f"{workload.key[0]}/{workload.key[1]}", cursor=recorded_cursor(cursor))
 
 
@@ -241,7 +243,7 @@ def preemption_reasons(
 ) -> Iterator[tuple[Victim, Grounds, str]]:
     """Yields each victim with the rule and the numbers that allow its preemption, and a sentence.
 
-    Unless shares were compared, they are worked out once per queue, priority and rule.
+    Unless shares were compared, the numbers are computed once per queue, priority and rule.
     """
     known: dict[tuple[str, int, str], tuple[Grounds, str]] = {}
     for victim in victims:
@@ -258,7 +260,8 @@ def preemption_reasons(
 
 
 def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
-    """Returns the refusal of a preemptor: its victims, and the quota that it lacks."""
+    """Returns the refusal of a preemptor: with its victims and the quota that the preemptor
+    lacks."""
     lacking = ", ".join(map(_lacking, decision_inputs.short(assignment)))
     going = f"for {named(victims)} to go" if victims else "for what others preempt to be free"
     return Refusal(
@@ -289,7 +292,7 @@ def named(victims: Sequence[Victim]) -> str:
 
 
 def _name_of_family(workload: WorkloadInfo) -> Key:
-    """Returns the name that users know: of a variant, its parent's."""
+    """Returns the name that users know: for a variant the name of its parent."""
     family = workload.family
     return family.parent.key if family is not None and family.parent is not None else workload.key
 

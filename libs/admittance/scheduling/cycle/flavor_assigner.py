@@ -1,7 +1,7 @@
 """Which flavors a workload would get: the scan of `docs/spec/scheduling.md#5`.
 
-Where room is possible only by preemption, an oracle says how well that would serve. Without an
-oracle there are no candidates, as if every policy were Never.
+If a flavor has room only after preemption, an oracle says how well preemption would serve. Without
+an oracle no workload is a candidate for preemption, as if every policy were Never.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _FIT: Final = 4
 
 
 Oracle = Callable[[Cell, int], tuple[int, int]]
-"""Returns how well preemption alone would serve an amount of one flavor and resource: the mode, and
-the borrowing level afterwards."""
+"""A function that returns how well preemption would serve an amount of one flavor and resource,
+without regard to other resources: the mode, and the borrowing level after the preemption."""
 
 Only = Sequence[Mapping[str, str]]
-"""Per pod set: resource to the one flavor to look at."""
+"""For each pod set a map from a resource to the one flavor that a scan may look at."""
 
 
 _START: Mapping[int, int] = {}
 
 TRIES_MAX: Final = 16
-"""How often a scan is repeated because of checks that share a controller."""
+"""How often a scan is repeated because flavors have different checks of one controller."""
 
 
 def assign(
@@ -49,11 +49,12 @@ def assign(
 ) -> Assignment:
     """Returns the flavors that the shape would get now, starting behind the cursor.
 
-    ``only``: the flavors to look at. ``overlap``: what the family holds, which is not asked for
-    again.
+    ``only``: the flavors that the scan may look at. ``overlap``: quota that the family holds, which
+    is not requested again.
 
-    Flavors with different checks of one controller are not used together. If the first choice
-    leaves only such flavors, the scan is repeated without the check that excludes them.
+    Flavors with different checks of one controller are not used together. If the first choice of a
+    flavor excludes all flavors for the other resources, the scan is repeated and avoids the check
+    of that first choice.
     """
     first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset(), overlap)
     if first.mode != _NO_FIT or not first.clashes:
@@ -82,7 +83,7 @@ def _attempt(
     avoided: frozenset[str],
     overlap: FamilyQuota[Any] | None,
 ) -> Assignment:
-    """Scans once, skipping flavors that have one of the avoided checks."""
+    """Scans the flavors once, skipping flavors that have one of the ``avoided`` checks."""
     result = Assignment(avoided, overlap)
     taken = result.usage
     stops: list[dict[int, int]] = []
@@ -136,9 +137,9 @@ def _attempt(
                 if option.checks:
                     result.checks.update(option.checks)
                 if got != _FIT or plan.preemption_first:
-                    # In the scan the worst resource decides for the flavor, and a resource that
-                    # fits by borrowing can be worse than one that preempts. In the assignment each
-                    # resource has its own mode.
+                    # During the scan the mode of the worst resource decides about the flavor, and a
+                    # resource that fits by borrowing can be worse than one that preempts. In the
+                    # assignment each resource has its own mode.
                     flavors_fit = flavors_fit and got == _FIT
                     for (one, _), room in zip(of_group, rooms, strict=True):
                         level = max(level, room[1])
@@ -166,10 +167,10 @@ def _attempt(
 
 
 class FlavorOffer(NamedTuple):
-    """What one flavor offers to one pod set, looked at alone.
+    """What one flavor offers to one pod set, without regard to other pod sets.
 
-    ``rooms``: mode and borrowing level of each amount; empty if the flavor is not eligible.
-    ``before``: what earlier pod sets take.
+    ``rooms``: mode and borrowing level for each requested amount; empty if the flavor is not
+    eligible. ``before``: amounts that earlier pod sets take.
     """
 
     pod_set: str
@@ -189,10 +190,11 @@ def examine(
     before: Sequence[Mapping[Cell, int]] = (),
     overlap: FamilyQuota[Any] | None = None,
 ) -> list[FlavorOffer]:
-    """Returns what every flavor offers to every pod set, also where a scan would have stopped
-    before.
+    """Returns what every flavor offers to every pod set, also flavors behind the one where a scan
+    would have stopped.
 
-    ``before``: per pod set, what earlier pod sets would take. ``overlap``: as in `assign`.
+    ``before``: per pod set, the amounts that earlier pod sets would take. ``overlap``: as in
+    `assign`.
     """
     verdicts: list[FlavorOffer] = []
     for index, ps in enumerate(shape.pod_sets):
@@ -237,8 +239,9 @@ def _scan(
     oracle: Oracle | None,
     only: str | None,
 ) -> tuple[Option, int, int, list[tuple[int, int]], int] | None:
-    """Returns the group's flavor for these amounts: option, its mode and borrowing level, those of
-    each amount, and where the scan stopped. None: no flavor serves; result.obstacles says why."""
+    """Returns the flavor of the group for these amounts: the option, its mode and borrowing level,
+    mode and level for each amount, and the index where the scan stopped. None: no flavor serves,
+    and result.obstacles says why."""
     best: tuple[Option, int, int, list[tuple[int, int]]] | None = None
     best_mode, best_level = _NO_FIT, 0
     options = group.options
@@ -303,8 +306,8 @@ def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignme
 
 
 def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:
-    """Returns a check of the option and a different check of an earlier choice with the same
-    controller."""
+    """Returns a check of the option and the different check of a flavor chosen earlier that has the
+    same controller."""
     for controller, name in option.checks:
         other = result.checks.get(controller, name)
         if other != name:
@@ -344,7 +347,7 @@ def _room(
             option.flavor,
             resource,
             amount,
-            # As if the quota of its family were given back.
+            # Count as if the quota of the variant's family were given back.
             max(0, free) + wanted - lacking,
             "WaitingForQuota",
             "",
@@ -372,7 +375,7 @@ def _better(plan: FlavorPlan, mode: int, level: int, other: int, other_level: in
 
 
 def _goes_on(plan: FlavorPlan, mode: int, level: int) -> bool:
-    """Returns whether the scan looks at the next flavor, too."""
+    """Returns whether the scan continues with the next flavor after one of this mode and level."""
     if mode <= _NO_CANDIDATES:
         return True
     if mode <= _RECLAIM and plan.preempt_next:

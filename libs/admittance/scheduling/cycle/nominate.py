@@ -1,7 +1,4 @@
-"""What a head would get if it were alone: flavors, numbers of pods, and victims.
-
-Source: `docs/spec/scheduling.md#4.2, #5.6, #6.5`.
-"""
+"""What a head would get if no other head competed: flavors, numbers of pods, and victims."""
 
 from __future__ import annotations
 
@@ -51,8 +48,8 @@ NO_VICTIMS: Sequence[Victim] = ()
 class Nominator:
     """Nominates heads.
 
-    ``gone``: workloads that are no victims, because they were taken already or do not count yet.
-    ``loops``: the pairs that the loop guard excludes.
+    ``gone``: workloads that cannot be victims, because an earlier entry of the cycle took them or
+    they got quota in the same cycle. ``loops``: the pairs that the loop guard excludes.
     """
 
     def __init__(
@@ -64,15 +61,17 @@ class Nominator:
         self._partial = config.partial_admission
         self._fair = config.fair_sharing
         self._ignore_undeclared = config.quota_check_strategy == "IgnoreUndeclared"
-        # Usages of LocalQueues order victims too, and they change with time.
+        # With admission fair sharing, usages of LocalQueues order victims too, and usages change
+        # with time.
         self._remembers = config.admission_fair_sharing is None
 
     def may_remember(self, workload: WorkloadInfo) -> bool:
-        """Returns whether a nomination holds until the version of its domain changes."""
+        """Returns whether a nomination of the workload holds until the version of its domain
+        changes."""
         return self._remembers and (self._loops is None or not self._loops.barred(workload))
 
     def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
-        """Returns the searches of one nomination."""
+        """Returns the `Search` for one nomination of the workload."""
         gone = self.gone
         if self._loops is not None and (barred := self._loops.barred(workload)):
             gone = gone | barred
@@ -92,8 +91,8 @@ class Nominator:
     ) -> Nomination:
         """Returns the best nomination for the workload now.
 
-        In this order: all of its pods; all of them after preemption; as many pods as possible, now
-        or after preemption; else what stands in the way of all of them.
+        The first that is possible: all pods now; all pods after preemption; as many pods as
+        possible, now or after preemption; else no assignment, with the obstacles for all pods.
         """
         shape = workload.shape
         assert shape is not None
@@ -147,11 +146,12 @@ def _serves(nomination: Nomination) -> bool:
 def most_of(
     counts: Sequence[tuple[int, int | None]], attempt: Callable[[list[int]], T | None]
 ) -> T | None:
-    """Returns the answer for the largest counts for which ``attempt`` gives one; None: it never
-    does.
+    """Returns the result of ``attempt`` for the largest counts for which it is not None; None: no
+    counts have a result.
 
-    ``counts``: of each pod set the full count and the minimum. All are cut alike. The bisection
-    assumes that fewer pods fit wherever more do, which need not be so.
+    ``counts``: of each pod set the full count and the minimum. The counts of all pod sets are
+    reduced by the same fraction. The bisection assumes that fewer pods fit wherever more do, which
+    is not always true.
     """
     spare = [count - (least if least is not None else count) for count, least in counts]
     steps = sum(spare)
@@ -173,7 +173,8 @@ def most_of(
 
 
 class Search:
-    """The searches of one nomination. They see the same state, so no search is made twice."""
+    """The searches of one nomination. The state does not change in between, so no search is made
+    twice."""
 
     __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_workload")
 
@@ -193,12 +194,13 @@ class Search:
         self._found: dict[tuple[Cell, int], list[Victim]] = {}
 
     def knows(self, cell: Cell, amount: int) -> bool:
-        """Returns whether this was searched already, so that asking again costs nothing."""
+        """Returns whether the result of `ask` for the cell and amount is known already and costs
+        nothing."""
         return (cell, amount) in self._found
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """Returns how well preemption would serve one flavor and resource alone: mode and borrowing
-        level."""
+        """Returns how well preemption would serve one amount of one flavor and resource, without
+        other resources: mode and borrowing level."""
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
@@ -215,14 +217,14 @@ class Search:
     def victims(
         self, need: Mapping[Cell, int], contested: Mapping[FlavorResource, None]
     ) -> list[Victim]:
-        """Returns the victims that must stop for all of this."""
+        """Returns the victims that must stop before all amounts of ``need`` fit."""
         if len(need) != 1:
             scarce = {cell: amount for cell, amount in need.items() if cell.fr in contested}
             if len(scarce) != 1 or not all(
                 cell in scarce or affects_no_other(cell, amount) for cell, amount in need.items()
             ):
                 return self._search(need, contested)
-            # Mostly the same search was made for the flavor alone.
+            # In most cases the same search was already made for the flavor alone.
             need = scarce
         (key,) = need.items()
         found = self._found.get(key)
@@ -246,8 +248,8 @@ class Search:
 def nominated(
     nominator: Nominator, queue: Queue, workload: WorkloadInfo, cursor: Cursor | None
 ) -> Nomination:
-    """Returns the nomination of the head. It is computed only if the domain changed since the
-    head's class was nominated."""
+    """Returns the nomination of the head. The nomination is computed only if the domain changed
+    after the class of the head was last nominated."""
     cls, domain, plan = workload.cls, queue.domain, queue.plan
     if cls is None or domain is None or plan is None or not nominator.may_remember(workload):
         return nominator.nominate(queue, workload, cursor)
@@ -262,7 +264,7 @@ def nominated(
     ):
         return known.nomination
     found = nominator.nominate(queue, workload, cursor)
-    # A fitting assignment is mostly accepted at once, which changes the version.
+    # A fitting assignment is accepted in most cases, and that changes the version at once.
     if found[0].mode != FIT:
         cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, found)
     return found
@@ -273,22 +275,22 @@ def remember_search(
 ) -> None:
     """Saves the victims that the preemptor waits for from now on.
 
-    While they stop, no cycle searches victims for it again: any search would find those that it has
-    preempted first. Where flavors or counts can be chosen, the search is repeated, because a better
-    choice may have become free.
+    While the victims stop, no cycle searches again for this preemptor: any search would first find
+    the victims that are preempted already. Where flavors or counts can be chosen, the search is
+    repeated, because a better choice may have become free.
     """
     plan, shape = queue.plan, workload.shape
     workload.saved_search = None
     if not victims or plan is None or shape is None or shape.is_flexible:
         return
     if assignment.family_quota is not None:
-        return  # What it needs depends on which of its siblings gets quota first.
+        return  # The needs of a variant depend on which of its siblings gets quota first.
     if all(len(group.options) == 1 for group in plan.groups.values()):
         workload.saved_search = SavedSearch(plan, shape, assignment, victims)
 
 
 def still_waits(queue: Queue, workload: WorkloadInfo) -> Nomination | None:
-    """Returns the nomination of a preemptor while its saved victims stop; None: a search is
+    """Returns the nomination of a preemptor while its saved victims stop; None: a new search is
     needed."""
     saved = workload.saved_search
     if saved is None or saved.plan is not queue.plan or saved.shape is not workload.shape:

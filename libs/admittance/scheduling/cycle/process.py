@@ -1,7 +1,8 @@
-"""What becomes of the entries of one cycle, one after the other, each after the ones before it.
+"""Decides about the entries of one cycle in their order. Each decision takes account of the earlier
+ones.
 
-Source: `docs/spec/scheduling.md#4.4`. Usage that is held for the rest of the cycle is given back
-at its end; only an accepted assignment stays charged.
+Source: `docs/spec/scheduling.md#4.4`. Usage that is held back for an entry during the rest of the
+cycle is given back at the end of the cycle; only an accepted assignment stays charged.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PREEMPTS_AFTER_CHECK: Final = "AfterCheckPassedOrOnDemand"
 
 
 class RequiredChecks(IntEnum):
-    """The checks that an assignment must pass before it is admitted.
+    """The kind of checks that an assignment must pass before the workload is admitted.
 
     PREEMPT_AFTER: at least one check must be ready before any workload is preempted.
     """
@@ -61,7 +62,8 @@ def required_checks(catalog: Catalog, queue: Queue, assignment: Assignment) -> R
 
 
 class CycleEntry:
-    """A head of a queue, its assignment, and the victims that must stop first."""
+    """A head of a queue in the cycle, its assignment, and the victims that must stop before the
+    head can start."""
 
     __slots__ = ("assignment", "queue", "victims", "workload")
 
@@ -72,16 +74,16 @@ class CycleEntry:
 
 
 class EntryStatus(IntEnum):
-    """What becomes of an entry.
+    """The outcome of an entry in a cycle.
 
-    ACCEPTED: it gets its assignment; quota of its victims is handed over to it. PLANNED: it gets
-    its assignment, and its victims are preempted later. PREEMPTING: its victims are preempted.
-    WAITING: it waits for victims that were preempted before, or for another entry; its place at the
-    head is kept. INADMISSIBLE: no flavor fits, or there are no candidates for preemption. SKIPPED:
-    another entry took the quota; its scan goes on with the next flavor. GATED: it would preempt,
-    and a preemption gate of its own is closed. BLOCKED: no workload gets new quota until pods are
-    ready. UNCERTAIN: whether it has room depends on decisions in flight; the next cycle looks
-    again.
+    ACCEPTED: the entry gets its assignment; quota of its victims is handed over to it. PLANNED: the
+    entry gets its assignment, and its victims are preempted later. PREEMPTING: the victims of the
+    entry are preempted now. WAITING: the entry waits for victims that were preempted before, or for
+    another entry, and stays the head of its queue. INADMISSIBLE: no flavor fits, or there are no
+    candidates for preemption. SKIPPED: another entry took the quota, and the scan of the skipped
+    entry continues with the next flavor. GATED: the entry needs preemption, and a preemption gate
+    of its workload is closed. BLOCKED: no workload gets new quota until pods are ready. UNCERTAIN:
+    whether the entry has room depends on decisions in flight, so the next cycle tries it again.
     """
 
     ACCEPTED = 0
@@ -96,14 +98,16 @@ class EntryStatus(IntEnum):
 
 
 class EntryProcessor:
-    """What the entries of one cycle have taken so far: usage, and victims.
+    """Decides about the entries of one cycle, with the usage and victims that earlier entries have
+    taken.
 
-    It decides, and charges only what is held until the end of the cycle. The cycle carries out each
-    decision before it processes the next entry.
+    The processor itself charges only usage that is held back until the end of the cycle. The cycle
+    carries out each decision before it processes the next entry.
 
-    Once an entry asks for room without the victims, their usage stays removed for the entries that
-    follow, so that a cycle with many preemptors does not remove all of it for each. With fair
-    sharing it is restored after each entry, since the order of the next entries depends on it.
+    Once an entry is tried without the usage of the victims so far, that usage stays removed for the
+    next entries, so that a cycle with many preemptors does not remove it for each of them. With
+    fair sharing that usage is restored after each entry, because the order of the next entries
+    depends on it.
     """
 
     def __init__(self, state: SchedulerState, domain: Domain, nominator: Nominator) -> None:
@@ -119,7 +123,7 @@ class EntryProcessor:
         self._accepted: list[WorkloadInfo] = []
 
     def process(self, entry: CycleEntry) -> EntryStatus:
-        """Returns what becomes of the next entry. May nominate it again."""
+        """Returns the outcome of the next entry. May nominate the entry again."""
         assignment = entry.assignment
         if assignment.mode == FIT and not self._victims and not self._handed_over:
             if not fits(assignment.added_usage(), borrowing=True):
@@ -133,8 +137,9 @@ class EntryProcessor:
         if assignment.mode == NO_FIT:
             return EntryStatus.INADMISSIBLE
         if assignment.mode != FIT and not entry.victims:
-            # The entry is entitled to this quota and cannot preempt for it, so no other entry may
-            # take it in this cycle. A queue that may reclaim from any workload needs no such help.
+            # The entry is entitled to this quota and cannot preempt for the quota, so no other
+            # entry may take that in this cycle. For a queue that may reclaim from any workload,
+            # quota is not held back.
             assert entry.queue.plan is not None
             if entry.queue.plan.policy.reclaim != "Any":
                 self._restore_victims()
@@ -168,37 +173,37 @@ class EntryProcessor:
         return EntryStatus.PREEMPTING
 
     def end_entry(self) -> None:
-        """To be called when the decision about an entry was carried out."""
+        """Ends the entry. Call it after the decision about the entry was carried out."""
         if self._fair_sharing:
             self._restore_victims()
 
     def end(self) -> None:
-        """Gives back what was held."""
+        """Ends the cycle: gives back usage that was held back for entries."""
         self._restore_victims()
         for cell, amount in self._held:
             cell.charge(-amount)
 
     def _remove_victims(self) -> None:
-        """Removes the usage of all victims so far."""
+        """Removes the usage of all victims that entries have taken so far."""
         if not self._victims_removed:
             self._victims_removed = True
             for workload in self._victims:
                 remove_usage(workload)
 
     def _restore_victims(self) -> None:
-        """Undoes `_remove_victims`."""
+        """Undoes `_remove_victims`: restores the usage of the victims."""
         if self._victims_removed:
             self._victims_removed = False
             for workload in self._victims:
                 restore_usage(workload)
 
     def _plan(self, entry: CycleEntry) -> EntryStatus:
-        """Reserves quota before the victims have stopped: checks come first, or at the same
-        time."""
+        """Reserves quota for the entry before its victims have stopped, so that checks come first
+        or run at the same time."""
         in_flight = [one.workload for one in entry.victims if one.workload.in_flight]
         for workload in in_flight:
-            # Whether the victim holds quota, and since when, is not stored yet. The domain gets a
-            # cycle when it is.
+            # Whether and since when the victim holds quota is not stored yet. The domain gets a
+            # cycle when it is stored.
             workload.preemptor_waits = True
         if in_flight or not self._fits_now(entry):
             return EntryStatus.UNCERTAIN
@@ -213,7 +218,7 @@ class EntryProcessor:
     ) -> EntryStatus:
         self._restore_victims()
         if entry.workload.family is not None and not families.may_reserve(entry.workload):
-            # The sibling that it would take over from was preempted in this cycle.
+            # The sibling from which the variant would take over was preempted in this cycle.
             return EntryStatus.UNCERTAIN
         if self._state.pods_ready.blocks(self._domain):
             return EntryStatus.BLOCKED
@@ -228,10 +233,10 @@ class EntryProcessor:
             self._held.append((cell, amount))
 
     def _fits(self, entry: CycleEntry) -> bool:
-        """Returns whether it has room once its victims and those of earlier entries have
+        """Returns whether the entry has room once its victims and those of earlier entries have
         stopped."""
         if not (self._victims or self._accepted or self._held):
-            # Nothing has changed since its victims were found to make enough room.
+            # Nothing has changed after the search that found the entry's victims to be enough.
             return True
         self._remove_victims()
         going = [one.workload for one in entry.victims if one.workload not in self._victims]
@@ -241,8 +246,9 @@ class EntryProcessor:
         return has_room
 
     def _fits_now(self, entry: CycleEntry) -> bool:
-        """Returns whether it has room once its own victims have stopped, while victims of earlier
-        entries still hold their quota, and whether or not this cycle's handover succeeds."""
+        """Returns whether the entry has room once its own victims have stopped, while victims of
+        earlier entries still hold their quota. The answer must be the same if the quota handover of
+        this cycle fails."""
         if self._as_kueue:
             return True
         self._restore_victims()
@@ -264,7 +270,7 @@ class EntryProcessor:
         return has_room
 
     def _needs_handed_over_quota(self, entry: CycleEntry) -> bool:
-        """Returns whether one of its victims hands its quota over to an earlier entry."""
+        """Returns whether a victim of the entry hands its quota over to an earlier entry."""
         if self._handed_over is None:
             return False
         givers = {one.workload for one in self._handed_over.victims}
@@ -273,7 +279,7 @@ class EntryProcessor:
     def _may_hand_over(self, entry: CycleEntry, checks: RequiredChecks) -> bool:
         """Returns whether quota of the victims can be handed over at once: no victim has started,
         and no decision about one is in flight. A variant that waits for the job of its sibling
-        cannot take it."""
+        cannot take handed-over quota."""
         family = entry.workload.family
         if family is not None and checks is RequiredChecks.NONE and family.admitted() is not None:
             return False
@@ -283,8 +289,8 @@ class EntryProcessor:
         )
 
     def _nominate_again(self, entry: CycleEntry) -> None:
-        """Nominates an entry again after an earlier entry took its victims, without these victims
-        and only for the flavors of its first nomination."""
+        """Nominates an entry again after an earlier entry took some of its victims, without these
+        victims and only for the flavors of its first nomination."""
         only = [place.flavors for place in entry.assignment.places]
         self._remove_victims()
         self._nominator.gone.update(self._victims, self._accepted)
@@ -295,7 +301,8 @@ class EntryProcessor:
 
 
 def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
-    """Returns the quota that an entry without victims keeps from others; amounts may be negative.
+    """Returns the quota that an entry without victims holds back from later entries; amounts may be
+    negative.
 
     Source: `docs/spec/scheduling.md#4.4`, reserve_amount.
     """
@@ -315,8 +322,8 @@ def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
 def park_behind_gate(entry: CycleEntry, now: datetime) -> bool:
     """Parks an entry that would have to preempt while its preemption gate is closed.
 
-    The workload is parked alone, since equal workloads may have no gate. In a StrictFIFO queue it
-    stays the head. Returns whether the queue has another head now. Source:
+    The workload is parked alone, since equal workloads may have no gate. In a StrictFIFO queue the
+    workload stays the head. Returns whether the queue has another head now. Source:
     `docs/spec/scheduling.md#6.8`.
     """
     workload, queue = entry.workload, entry.queue

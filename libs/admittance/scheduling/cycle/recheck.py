@@ -1,13 +1,15 @@
-"""Looks at reservations before they are admitted: their checks, and the victims that they wait for.
-Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
+"""Rechecks reservations before they are admitted: have their checks passed, and have their victims
+stopped? Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
 
-A reservation is looked at when it changes, when its checks or queues change, or when something
-happens to one of its victims. Until then it is noted in `Domain.rechecks`; the next cycle looks at
-it before the heads. A confirmation charges nothing, so one batch holds as many as there are.
+A reservation is rechecked when it changes, when its checks or queues change, or when something
+happens to one of its victims. Such a reservation is noted in `Domain.rechecks`, and the next cycle
+rechecks it before the heads. A confirmation charges nothing, so the number of confirmations in a
+batch is not limited.
 
-A victim that has stopped, or that is not needed any more, leaves the plan. If a victim may no
-longer be preempted, other victims are searched, and without any the reservation is revoked. No
-victim is preempted before the checks that ask for that have passed, or a check requires it.
+A victim that has stopped, or that is not needed any more, is removed from the reservation's plan.
+If a victim may no longer be preempted, other victims are searched, and if the search finds none,
+the reservation is revoked. If a check must pass before preemption, no victim is preempted until
+that check has passed or a check requires the preemption.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ READY: Final = "Ready"
 
 
 def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """Notes whether the next cycle must look at the reservation, after it was stored again."""
+    """Notes whether the next cycle must recheck the reservation of the workload, after the workload
+    was stored again."""
     charge = workload.charge
     if charge is None or state.config.as_kueue:
         return
@@ -66,7 +69,8 @@ def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def note_all_rechecks(state: SchedulerState, queue: Queue) -> None:
-    """Notes the reservations of a queue after their required checks may have changed."""
+    """Notes all reservations of a queue for a recheck, after their required checks may have
+    changed."""
     for workload in queue.holding:
         if workload.state == "QuotaReserved":
             note_recheck(state, workload)
@@ -87,8 +91,8 @@ def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
 def due_decisions(
     state: SchedulerState, domain: Domain, cycle: Cycle, now: datetime
 ) -> list[Decided]:
-    """Returns the decisions about the noted reservations, in flight from now on. A reservation that
-    must wait is looked at again later."""
+    """Returns the decisions about the noted reservations, and marks them as in flight. A
+    reservation that must wait is rechecked in a later cycle."""
     made: list[Decided] = []
     waiting: list[WorkloadInfo] = []
     is_unsure = False
@@ -102,7 +106,7 @@ def due_decisions(
         passed = has_passed(state.catalog, workload)
         if workload.pending_preemption is not None:
             if domain in state.handovers:
-                # It is not certain yet which workload is a victim of which.
+                # It is not certain yet which planned victims the reservation still has.
                 waiting.append(workload)
                 continue
             about_victims = decide_victims(state, domain, cycle, workload, now)
@@ -114,7 +118,7 @@ def due_decisions(
         if not passed:
             continue
         if workload.family is not None and not families.may_be_admitted(state, workload):
-            # The change that lets it be admitted notes it again.
+            # The change that allows its admission notes the reservation again.
             continue
         if quota_reduction.flavors_not_offered(workload) or exceeds_quota(workload):
             is_unsure = True
@@ -122,7 +126,8 @@ def due_decisions(
         else:
             made.append(_confirmed(state, domain, workload, now))
     if is_unsure:
-        # The same decision as after an edit of quotas, so that it revokes no more than needed.
+        # The check that also follows an edit of quotas decides, so that no more reservations are
+        # revoked than needed.
         made += quota_reduction.due(state, domain, now)
     for workload in waiting:
         if not workload.in_flight:
@@ -133,8 +138,9 @@ def due_decisions(
 def queues_admit(state: SchedulerState, workload: WorkloadInfo) -> bool:
     """Returns whether the queues of the reservation still admit it.
 
-    A ClusterQueue that is inactive because a check cannot judge now makes no new reservation, but a
-    verdict that was given counts. Without its flavor or check, a workload waits for these.
+    A ClusterQueue that is inactive because a check is inactive makes no new reservation, but an
+    earlier result of the check counts. If a flavor or check does not exist, the workload waits for
+    it.
     """
     charge = workload.charge
     assert charge is not None
@@ -172,8 +178,9 @@ def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
 
 
 def exceeds_quota(workload: WorkloadInfo) -> bool:
-    """Returns whether more is used than quota allows. Usage of siblings that are merely reserved
-    does not count, because they are evicted once the workload is admitted."""
+    """Returns whether more quota is used than the limits allow in the workload's cells. Usage of
+    siblings that are reserved and not admitted does not count, because they are evicted once the
+    workload is admitted."""
     reserved: list[WorkloadInfo] = []
     if workload.family_quota is not None:
         reserved = [
@@ -204,9 +211,9 @@ def _confirmed(
 def decide_victims(
     state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo, now: datetime
 ) -> list[Decided] | None:
-    """Returns the decisions about the reservation and its victims, in flight from now on.
+    """Returns the decisions about the reservation and its victims, and marks them as in flight.
 
-    None: the reservation has room, and needs no victim any more.
+    None: the reservation has room and needs no victim any more.
     """
     victims, short = _search(state, domain, cycle, workload)
     if not short:
@@ -217,11 +224,12 @@ def decide_victims(
     issued = (before is not None and before.issued) or not is_deferred(state, workload)
     staying = [one for one in victims if not one.workload.is_leaving] if issued else []
     if staying and workload.family is not None and workload.closed_gate:
-        # A sibling got the gate since. The workload must compete again before it may preempt.
+        # After the reservation, a sibling got the gate. The variant must compete again before it
+        # may preempt.
         return [_revoked(state, domain, workload, short, now)]
     if any(one.workload.in_flight for one in staying):
-        # A decision about a victim is not stored yet, and this one would name a revision that is
-        # about to change. The domain gets a cycle when it is stored.
+        # A decision about a victim is not stored yet, and a preemption would name a revision of the
+        # victim that is about to change. The domain gets a cycle when that decision is stored.
         for one in staying:
             one.workload.preemptor_waits = True
         state.schedule_recheck(workload)
@@ -251,7 +259,8 @@ def decide_victims(
 
 
 def is_deferred(state: SchedulerState, workload: WorkloadInfo) -> bool:
-    """Returns whether the victims of the reservation must not be preempted yet."""
+    """Returns whether the victims of the reservation must not be preempted yet, because a check
+    must pass first."""
     assert workload.charge is not None
     admission = workload.charge.admission
     states = dict(workload.checks)
@@ -271,7 +280,8 @@ def _replan(
     plan: PendingPreemption,
     now: datetime,
 ) -> Planned:
-    """Returns the decision for this plan, which is assumed from now on."""
+    """Returns the decision to replace the reservation's plan by ``plan``, which is assumed from now
+    on."""
     state.set_in_flight(workload, domain, InFlight.PLANNED)
     charging.assume_plan(state, workload, plan)
     return Planned(**state.decision_fields(workload, domain, now), pending_preemption=plan)
@@ -312,7 +322,7 @@ def _search(
 
 
 def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim]:
-    """Returns the planned victims that still hold quota, if they are enough and each of them may
+    """Returns the planned victims that still hold quota, if these victims are enough and each may
     still be preempted; empty: other victims must be searched."""
     pending = workload.pending_preemption
     if pending is None:
@@ -321,8 +331,8 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
     found = [Victim(one, rules[one.key]) for one in charging.outstanding_victims(state, workload)]
     if not all(_may_preempt(workload, one.workload) for one in found):
         return []
-    # More may be used than quota allows until the victims have stopped, so their usage is removed
-    # for this question.
+    # Until the victims have stopped, more may be used than quota allows. So their usage is removed
+    # while this is checked.
     going = [one.workload for one in found]
     held = remove_all_usage(going)
     enough = exceeded_cell(workload, only_borrowing=False) is None
@@ -345,7 +355,8 @@ def _may_preempt(workload: WorkloadInfo, victim: WorkloadInfo) -> bool:
 
 
 def _fewest(victims: list[Victim], need: Need) -> list[Victim]:
-    """Returns the victims that are still needed after others have stopped. Usage stays as it is."""
+    """Returns the victims that are still needed after other victims have stopped. Does not change
+    usage."""
     left = list(victims)
     for one in left:
         remove_usage(one.workload)

@@ -1,10 +1,10 @@
-"""Refusals: why a workload waits, in one reason, a sentence and numbers, and when that is
+"""Refusals: why a workload waits, as a reason, a sentence and numbers, and when the refusal is
 published.
 
-A workload is refused after it has been parked, or has been the head that blocks its queue, for
-`Config.refusal_delay` without a break. In a busy queue parked workloads are woken all the time, and
-an earlier refusal would be outdated before it is stored. A refusal with the reason that the status
-already has is not published.
+A workload is refused after it has been parked, or has blocked its queue as the head, for
+`Config.refusal_delay` without interruption. In a busy queue parked workloads are woken often, and a
+refusal without this delay would be outdated before it is stored. If the workload's status already
+has the reason of a refusal, the refusal is not published.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SEVERITY: Final = {
     "ConflictingAdmissionChecks": 3,
     "NoMatchingFlavor": 4,
 }
-"""Reasons of a NoFit; the most severe has the highest number. Source:
+"""Reasons why a flavor does not fit; a more severe reason has a higher number. Source:
 `docs/spec/scheduling.md#5.5`."""
 
 MISCONFIGURED: Final = "Misconfigured"
@@ -55,23 +55,24 @@ CLAUSES_MAX: Final = 8
 """How many obstacles of one pod set a message names."""
 
 IN_FLIGHT_MAX: Final = 256
-"""How many refusals may be in flight. They are not urgent, and more of them would delay decisions
-that are."""
+"""How many refusals may be in flight. Refusals are not urgent, and more of them would delay urgent
+decisions."""
 
 
 # The words. ---------------------------------------------------------------------------------
 
 
 def workload_reason(activity_reason: str) -> str:
-    """Returns the reason of workloads in a LocalQueue that is inactive for that reason."""
+    """Returns the reason why workloads wait in a LocalQueue that is inactive for
+    ``activity_reason``."""
     return MISCONFIGURED if activity_reason in NO_CLUSTER_QUEUE else activity_reason
 
 
 def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> Refusal:
     """Returns why nothing was assigned. ``among``: the flavors to mention; None: all flavors.
 
-    Among the flavors of the scan that failed, the least severe reason counts, since that flavor is
-    the nearest to serving. Within a flavor the most severe reason counts.
+    Within a flavor the most severe reason counts. Among the flavors of the failed scan the least
+    severe of these reasons counts, since its flavor is the closest to fitting.
     """
     obstacles = _among(assignment.obstacles, among) or assignment.obstacles
     if assignment.mode != NO_FIT:
@@ -96,7 +97,7 @@ def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> R
 
 
 def _among(obstacles: Sequence[Obstacle], flavors: frozenset[str] | None) -> Sequence[Obstacle]:
-    """Returns the obstacles of these flavors."""
+    """Returns the obstacles that concern the given flavors."""
     if flavors is None:
         return obstacles
     return [one for one in obstacles if not one.flavor or one.flavor in flavors]
@@ -110,9 +111,10 @@ def complete(
     own: bool = False,
     held: FamilyQuota[WorkloadInfo] | None = None,
 ) -> Refusal:
-    """Returns the refusal with the shortfalls of all flavors, those of the scan first.
+    """Returns the refusal with the shortfalls of all flavors, the flavors of the scan first.
 
-    ``own``: only flavors that the shape allows. ``held``: what the family of a variant holds.
+    ``own``: include only flavors that the shape allows. ``held``: quota that the family of a
+    variant holds.
     """
     known = {(one.pod_set, one.flavor, one.resource) for one in refusal.shortfalls}
     more = [
@@ -127,7 +129,7 @@ def complete(
 
 
 def with_all_flavors(workload: WorkloadInfo, refusal: Refusal) -> Refusal:
-    """Returns the refusal with present numbers of the flavors that the scan did not try."""
+    """Returns the refusal with the present shortfalls of the flavors that the scan did not try."""
     plan = workload.queue.plan if workload.queue is not None else None
     if plan is None or workload.shape is None:
         return refusal
@@ -148,7 +150,8 @@ def obstacles_message(obstacles: Sequence[Obstacle]) -> str:
 
 
 def _listed(clauses: Sequence[str]) -> str:
-    """Returns the first clauses and the number of the others, which the shortfalls contain."""
+    """Returns the first clauses, and the number of the others. The shortfalls of the refusal
+    contain all of them."""
     if len(clauses) <= CLAUSES_MAX:
         return ", ".join(clauses)
     return f"{', '.join(clauses[:CLAUSES_MAX])}, and {len(clauses) - CLAUSES_MAX} more"
@@ -188,7 +191,7 @@ def shortfall(one: Obstacle) -> Shortfall:
 
 
 def recorded_cursor(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
-    """Returns a cursor as the log has it."""
+    """Returns a cursor in the form that the log has."""
     return tuple([dict(one) for one in cursor]) if cursor is not None else ()
 
 
@@ -196,7 +199,8 @@ def recorded_cursor(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
 
 
 def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
-    """Returns the refusals to publish now, in flight from now on. The rest stays due."""
+    """Returns the refusals to publish now, and marks them as in flight. Refusals above the maximum
+    stay due."""
     refused = _urgent(state, now) if state.urgent_refusals else []
     queued = state.refusal_queue
     latest = now - state.config.refusal_delay
@@ -217,7 +221,8 @@ def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
                 refused += _refused(state, workload, refusal, now, item.scan)
             first = item.first()
             queue = first[3].queue if first is not None else None
-            # In other domains the leader there refuses; a domain that becomes ours is flushed.
+            # In other domains the leader of the domain refuses. A domain that this scheduler starts
+            # to lead is flushed.
             if queue is not None and queue.domain is not None and queue.domain.owned:
                 schedule_class_refusal(queue, item)
         elif _is_unrefused(item, latest):
@@ -228,7 +233,8 @@ def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
 
 
 def _urgent(state: SchedulerState, now: datetime) -> list[Refused]:
-    """Returns the refusals that do not wait for `Config.refusal_delay`: a gate opens after them."""
+    """Returns the refusals that do not wait for `Config.refusal_delay`, because a preemption gate
+    opens only after them."""
     refused: list[Refused] = []
     while state.urgent_refusals:
         workload = next(iter(state.urgent_refusals))
@@ -246,22 +252,22 @@ def _urgent(state: SchedulerState, now: datetime) -> list[Refused]:
 
 
 def _own_refusal(workload: WorkloadInfo) -> Refusal:
-    """Returns why a workload is parked by itself."""
+    """Returns why a workload is parked alone."""
     assert workload.inadmissible is not None
     return Refusal(reason=workload.inadmissible.reason, message=workload.inadmissible.message)
 
 
 def _class_refusal(cls: EquivalenceClass[WorkloadInfo]) -> Refusal:
-    """Returns why the class is parked, with the numbers of every flavor. They are worked out once
-    for all workloads, and only when they are published."""
+    """Returns why the class is parked, with the numbers of every flavor. The numbers are computed
+    once for all workloads of the class, and only when a refusal is published."""
     first = cls.first()
     assert cls.parked is not None and first is not None
     return with_all_flavors(first[3], cls.parked)
 
 
 def _is_unrefused(workload: WorkloadInfo, latest: datetime) -> bool:
-    """Returns whether it was parked by itself before ``latest`` for a reason that its status does
-    not have."""
+    """Returns whether the workload was parked alone before ``latest``, for a reason that its status
+    does not have."""
     why = workload.inadmissible
     if why is None or why.is_silent or workload.status_reason == why.reason:
         return False
@@ -289,14 +295,15 @@ def _refused(
 
 
 def _scan(workload: WorkloadInfo, scanned: ScanRecord[WorkloadInfo]) -> Scan:
-    """Returns how the workload's class came to be parked, for the log."""
+    """Returns the scan that parked the workload's class, in the form of the log."""
     seen, at, first, cursor = scanned
     name = "" if first is workload else f"{first.key[0]}/{first.key[1]}"
     return Scan(cursor=recorded_cursor(cursor), seen=seen, at=at, head=name)
 
 
 def next_refusal_at(state: SchedulerState) -> datetime | None:
-    """Returns when the next refusal may be due; None: there is none, or too many are in flight."""
+    """Returns when the next refusal may be due; None: no refusal is scheduled, or too many are in
+    flight."""
     items = state.refusal_queue.items
     if state.urgent_refusals:
         return state.now - state.config.refusal_delay
@@ -315,8 +322,8 @@ def block_head(
     scanned: ScanRecord[WorkloadInfo],
     refusal: Refusal | None = None,
 ) -> None:
-    """Notes that the head got nothing and blocks its queue. ``refusal``: why, unless it follows
-    from the assignment."""
+    """Notes that the head got no quota and blocks its queue. ``refusal``: the reason, unless the
+    reason follows from the assignment."""
     now = queue.blocked_head
     if now is None or now.workload is not workload or now.assignment is not assignment:
         before = now
@@ -334,7 +341,8 @@ def block_head(
 
 
 def blocked_head_of(workload: WorkloadInfo) -> BlockedHead | None:
-    """Returns how the workload blocks its queue; None: it is not the head, or gets something."""
+    """Returns the note that the workload blocks its queue; None: the workload is not the head, or
+    gets quota."""
     queue = workload.queue
     if queue is None or queue.blocked_head is None or queue.blocked_head.workload is not workload:
         return None
@@ -345,7 +353,8 @@ def _due_blocked_head(
     workload: WorkloadInfo, latest: datetime
 ) -> tuple[Refusal, ScanRecord[WorkloadInfo]] | None:
     """Returns the refusal of a head that blocks its queue since ``latest`` or longer, with the
-    numbers of every flavor; None: its status has the reason, or it blocks the queue no longer."""
+    numbers of every flavor; None: the status of the head has that reason already, or the head does
+    not block the queue any more."""
     blocked = workload.queue.blocked_head if workload.queue is not None else None
     if blocked is not None and blocked.workload is workload:
         blocked.is_scheduled = False

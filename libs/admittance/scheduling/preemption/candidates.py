@@ -1,8 +1,8 @@
 """The candidates for preemption, and their order.
 Source: `docs/spec/scheduling.md#6.1, #6.2, #6.3`.
 
-An *entitled* cohort has enough quota of its own for what the preemptor needs, so other queues have
-to give back what they borrow from it.
+An *entitled* cohort has enough quota of its own for the needs of the preemptor, so other queues
+have to give back quota that they borrow from that cohort.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from admittance.scheduling.state.workload_info import (
 
 
 class CandidateLists(NamedTuple):
-    """Candidates of other queues below an entitled cohort, ``others`` that only a policy allows to
-    preempt, and those of the preemptor's ``own`` queue; each in order. ``commons``: the lowest
-    common cohort, for each other queue."""
+    """Three ordered lists: candidates of other queues below an entitled cohort, the ``others`` of
+    other queues, which only a policy allows to preempt, and candidates of the preemptor's ``own``
+    queue. ``commons``: for each other queue the lowest cohort that it and the preemptor's queue
+    have in common."""
 
     entitled: list[CandidateEntry]
     others: list[CandidateEntry]
@@ -36,8 +37,8 @@ class CandidateLists(NamedTuple):
 
     def in_order(self) -> list[tuple[list[CandidateEntry], bool, bool]]:
         """The lists in the order of preemption; candidates that are being evicted already come
-        first. With each list: whether it is of other queues, and whether these are below an
-        entitled cohort."""
+        first. Each list comes with two flags: its candidates are of other queues, and these queues
+        are below an entitled cohort."""
         kinds = ((self.entitled, True, True), (self.others, True, False), (self.own, False, False))
         leaving: list[tuple[list[CandidateEntry], bool, bool]] = []
         staying: list[tuple[list[CandidateEntry], bool, bool]] = []
@@ -52,8 +53,8 @@ class CandidateLists(NamedTuple):
 
 
 class QueueCandidates(NamedTuple):
-    """The candidates of one other queue. ``cohort``: the lowest common cohort; ``owed``: it is
-    entitled."""
+    """The candidates of one other queue. ``cohort``: the lowest cohort above that queue and the
+    preemptor's queue; ``owed``: that cohort is entitled."""
 
     queue: Queue
     cohort: Node
@@ -69,8 +70,8 @@ def candidates_in_cohort(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo],
 ) -> Iterator[QueueCandidates]:
-    """The candidates of each other queue that borrows, from the nearest cohort to the root. The
-    state must not change between the items."""
+    """Yields the candidates of each other queue that borrows, from the nearest cohort to the root.
+    The caller must not change the state between the items."""
     assert queue.plan is not None and queue.node is not None
     policy = queue.plan.policy
     if policy.reclaim == "Never":
@@ -88,13 +89,14 @@ def candidates_in_cohort(
 
 
 def is_entitled(queue: Queue, need: Need) -> bool:
-    """Whether a cohort above the queue is entitled."""
+    """Whether a cohort above the queue is entitled to the quota in ``need``."""
     assert queue.node is not None
     return any(owed for _, owed in _entitlements(queue.node, need))
 
 
 def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
-    """The cohorts above the node up to the root, and whether each is entitled."""
+    """The cohorts above the node up to the root, and for each whether it is entitled to the quota
+    in ``need``."""
     cohort = node.parent
     has_right = all(not is_over(cell, amount) for cell, amount in need.items())
     rest = _from_parents(list(need.items()))
@@ -109,7 +111,7 @@ def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
 def candidate_lists(
     own: list[CandidateEntry], offered: Iterable[QueueCandidates]
 ) -> CandidateLists:
-    """The candidates of the own queue and of other queues as the lists of a search."""
+    """Sorts the candidates of the own queue and of other queues into the lists of a search."""
     entitled: list[CandidateEntry] = []
     others: list[CandidateEntry] = []
     commons: dict[Queue, Node] = {}
@@ -138,7 +140,7 @@ def path_below(node: Node, common: Node, contested: Collection[FlavorResource]) 
 
 def highest_usage_first(candidates: list[CandidateEntry]) -> None:
     """Sorts the candidates of each queue by the usage of their LocalQueues, highest first. The
-    places of a queue among all candidates stay the same."""
+    places that a queue has among all candidates stay the same."""
     places: dict[Queue, list[int]] = {}
     for at, entry in enumerate(candidates):
         held = entry[4].charge
@@ -152,7 +154,7 @@ def highest_usage_first(candidates: list[CandidateEntry]) -> None:
 
 
 def _from_parents(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
-    """The parts of the amounts that the parents have to lend."""
+    """The parts of the amounts that parents must lend, because the nodes do not have them."""
     return [
         (cell.parent, max(0, amount - cell.local_free()))
         for cell, amount in amounts
@@ -169,7 +171,8 @@ _GOING: Final[int] = InFlight.PREEMPTED
 
 
 def allows(policy: str, preemptor: WorkloadInfo, other: WorkloadInfo) -> bool:
-    """Whether the policy allows the preemptor to preempt the other, by priority and age."""
+    """Whether the policy allows the preemptor to preempt the other workload, by priority and
+    age."""
     if policy == "LowerPriority":
         return other.priority < preemptor.priority
     if policy == "LowerOrNewerEqualPriority":
@@ -190,7 +193,7 @@ def candidates_of(
     """The workloads of one queue that the policy allows to preempt and that hold a contested flavor
     and resource, in order. ``gone``: workloads to ignore.
 
-    An assigned flavor counts even with an amount of zero.
+    An assigned flavor counts as held even if its amount is zero.
     """
     if queue.node is None or not queue.candidates or policy == "Never":
         return []
@@ -203,14 +206,14 @@ def candidates_of(
 
 
 def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
-    """The workloads of the queue that hold any of the cells, in order. Cached until the domain
-    changes; the caller must not change the list."""
+    """The workloads of the queue that hold quota in any of the cells, in order. The result is
+    cached until the domain changes; the caller must not change the list."""
     domain, known = queue.domain, queue.candidate_cache
     version = domain.version if domain is not None else 0
     if known is not None and known.same(domain, version, wanted):
         return known.found
     if len(wanted) == 1:
-        # A charge names each cell once.
+        # A charge has at most one amount for each cell.
         only = wanted[0]
         found = [
             entry
@@ -230,8 +233,8 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
 def _preemptible(
     ranked: list[CandidateEntry], policy: str, preemptor: WorkloadInfo
 ) -> list[CandidateEntry]:
-    """The ranked workloads that the policy allows to preempt. Lower priorities rank first, so only
-    workloads of the same priority are compared by age."""
+    """The workloads of the ranked list that the policy allows to preempt. Lower priorities rank
+    first, so only workloads of the same priority are compared by age."""
     priority = preemptor.priority
     if policy == "Any":
         return ranked
@@ -265,7 +268,7 @@ def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]
 
 
 def leaving_first(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
-    """The candidates in order, but first those that are being evicted already."""
+    """The candidates in order, but those that are being evicted already come first."""
     leaving: list[CandidateEntry] = []
     staying: list[CandidateEntry] = []
     for entry in ranked:
@@ -286,8 +289,8 @@ def is_over_any(node: Node, contested: Iterable[FlavorResource]) -> bool:
 def borrowing_queues_below(
     cohort: Node, skip: Node, contested: Collection[FlavorResource]
 ) -> Iterator[Node]:
-    """The ClusterQueues below the cohort that borrow a contested flavor and resource, if every
-    cohort in between borrows too. Nodes at or below ``skip`` are left out."""
+    """The ClusterQueues below the cohort that borrow a contested flavor and resource, where every
+    cohort on the way down borrows too. Nodes at or below ``skip`` are left out."""
     for node in cohort.members.values():
         if node is not skip and is_over_any(node, contested):
             yield node

@@ -45,8 +45,8 @@ def search(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
-    """A minimal set of victims, found greedily; empty: there is none. ``gone``: workloads to
-    ignore."""
+    """Returns a minimal set of victims, found greedily; empty: no set of victims makes enough room.
+    ``gone``: workloads to ignore."""
     assert queue.plan is not None
     policy = queue.plan.policy
     own = candidates_of(queue, policy.within, preemptor, contested, gone)
@@ -57,8 +57,8 @@ def search(
     over = above_nominal(need)
     within = under and can_free(own, over)
     if over and not within and not policy.borrow and not is_entitled(queue, need):
-        # Other queues only give up quota to a preemptor within its nominal quota, and victims in
-        # other queues do not bring it there.
+        # Other queues only give up quota to a preemptor within its nominal quota, and preempting in
+        # other queues does not bring the preemptor within its nominal quota.
         offered = ()
     lists = candidate_lists(own, offered)
     if not (own or lists.entitled or lists.others):
@@ -86,7 +86,7 @@ def search(
 
 
 class _Search:
-    """The attempts of one search."""
+    """One classical search for victims, with all of its attempts."""
 
     def __init__(
         self,
@@ -111,8 +111,8 @@ class _Search:
         *,
         borrowing: bool,
     ) -> list[RemovedVictim]:
-        """Removes candidates in order until the preemptor fits. If it never fits, restores all and
-        returns nothing."""
+        """Removes candidates in order until the preemptor fits. If the preemptor never fits,
+        restores all candidates and returns an empty list."""
         need = self._need
         taken: list[RemovedVictim] = []
         closed: set[Queue] = set()
@@ -136,7 +136,7 @@ class _Search:
                     if not self._is_open(held.queue):
                         closed.add(held.queue)
                         continue
-                # Other flavors and resources that it holds do not matter here.
+                # Other flavors and resources of the queue do not matter for this preemptor.
                 asked = self._asked_of(held.queue)
                 amounts = [one for one in held.cells if one[0] in asked]
                 taken.append((Victim(workload, reason), amounts))
@@ -161,10 +161,11 @@ class _Search:
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: Mapping[FlavorResource, int],
     ) -> list[RemovedVictim]:
-        """Finds the victims of `run` without borrowing faster, if the preemptor gets within its
-        nominal quota only by victims of its own queue, which come last in the order. `run` would
-        remove all candidates of other queues before and restore most of them again; this removes
-        only the first ones. Empty: no answer, use `run`."""
+        """Finds the same victims as `run` without borrowing, but faster, if the preemptor gets
+        within its nominal quota only by victims of its own queue, which come last in the order.
+        `run` would remove all candidates of other queues before and restore most of them again;
+        this method removes only the first candidates. Empty: this method has no answer, use `run`.
+        """
         need = self._need
         own = self._least_of_own(ordered, dict(over))
         taken: list[RemovedVictim] = []
@@ -186,7 +187,8 @@ class _Search:
             for one in (*taken, *own):
                 restore_victim(one)
             return []
-        # Try to restore each victim of the own queue, with as many victims elsewhere as it needs.
+        # Try to restore each victim of the own queue, with as many victims in other queues as that
+        # takes.
         for index in range(len(own) - 2, -1, -1):
             restore_victim(own[index])
             if not above_nominal(need) and has_room():
@@ -201,8 +203,9 @@ class _Search:
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: dict[FlavorResource, int],
     ) -> list[RemovedVictim]:
-        """The first candidates of its own queue that bring it within its nominal quota; empty: one
-        of them is being evicted already, so it would not come last in the order."""
+        """The first candidates of the preemptor's own queue that bring the preemptor within its
+        nominal quota; empty: one of them is being evicted already, so it would not come last in the
+        order of candidates."""
         own: list[RemovedVictim] = []
         for ranked, elsewhere, _ in ordered:
             for entry in () if elsewhere else ranked:
@@ -225,7 +228,8 @@ class _Search:
     def _others(
         self, ordered: Sequence[tuple[list[CandidateEntry], bool, bool]]
     ) -> Iterator[RemovedVictim]:
-        """Removes the candidates of other queues one by one, each when it is requested."""
+        """Removes the candidates of other queues one by one, each only when the caller
+        requests it."""
         for ranked, elsewhere, _ in ordered:
             for entry in ranked if elsewhere else ():
                 workload = entry[4]
@@ -239,7 +243,7 @@ class _Search:
                     yield found
 
     def _asked_of(self, queue: Queue) -> set[Cell]:
-        """The cells of the queue that the preemptor needs."""
+        """The cells of the given queue for the flavors and resources that the preemptor needs."""
         found = self._asked.get(queue)
         if found is None:
             assert queue.node is not None
@@ -258,7 +262,7 @@ class _Search:
         )
 
     def _is_open(self, queue: Queue) -> bool:
-        """Whether the queue, and every cohort below the common one, borrows."""
+        """Whether the queue borrows, and every cohort between it and the lowest common cohort."""
         way = self._ways.get(queue)
         if way is None:
             assert queue.node is not None

@@ -1,4 +1,4 @@
-"""The numbers behind a decision, in the form in which the decision has them on the log."""
+"""The numbers behind a decision, in the form in which the log has them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 def taken(assignment: Assignment) -> tuple[Taken, ...]:
-    """The quota that an assignment takes, per flavor and resource; for a variant beyond the quota
-    of its family. Call it before the assignment is charged."""
+    """The quota that an assignment takes, per flavor and resource; for a variant only what exceeds
+    the quota of its family. Call this function before the assignment is charged."""
     found: list[Taken] = []
     for cell, amount in assignment.added_usage().items():
         over = cell.usage + amount - cell.nominal
@@ -59,7 +59,7 @@ def short(assignment: Assignment) -> tuple[Taken, ...]:
 def grounds(
     queue: Queue, preemptor: WorkloadInfo, victim: Victim, lacking: tuple[Taken, ...]
 ) -> Grounds:
-    """The rule, policy and numbers that allow the preemption."""
+    """The rule, policy and numbers that allow the preemptor to preempt the victim."""
     assert queue.plan is not None and victim.workload.charge is not None
     policy = queue.plan.policy
     return Grounds(
@@ -75,7 +75,7 @@ def grounds(
 
 
 def policy_of(policy: Policy, rule: str) -> str:
-    """The policy setting that allows the preemption, as in the manifest."""
+    """The policy setting that allows a preemption by the rule, as in the manifest."""
     if rule == IN_CLUSTER_QUEUE:
         return f"withinClusterQueue: {policy.within}"
     if rule == RECLAIM_WHILE_BORROWING:
@@ -84,7 +84,8 @@ def policy_of(policy: Policy, rule: str) -> str:
 
 
 def share(standing: Standing) -> float:
-    """A standing as one number; UNLIMITED: the node has no weight."""
+    """Returns a standing as one number; UNLIMITED: the share is above all others, because the node
+    has no weight."""
     above, value = standing
     return float(UNLIMITED) if above else value
 
@@ -92,8 +93,8 @@ def share(standing: Standing) -> float:
 def compared(
     strategy: str, mine: Standing, theirs: Standing, after: Standing | None = None
 ) -> Shares:
-    """The compared shares as a part of the decision. ``after``: of the victim's side without the
-    victim."""
+    """The compared shares in the form of a decision. ``after``: the share of the victim's side
+    without the victim."""
     return Shares(
         strategy=strategy,
         preemptor=share(mine),
@@ -124,7 +125,7 @@ def message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
 
 
 def compare(shares: Shares) -> str:
-    """Compared shares as a sentence."""
+    """Returns the comparison of two shares as a sentence."""
     if shares.after is not None:
         return (
             f"share {number(shares.preemptor)} is no more than {number(shares.after)}, what is "

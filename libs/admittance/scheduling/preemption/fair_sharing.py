@@ -51,8 +51,8 @@ def search(
     strategies: tuple[str, ...],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
-    """Victims that the shares allow to preempt; empty: there are none. ``gone``: workloads to
-    ignore."""
+    """The victims that fair sharing allows to preempt; empty: no victims make enough room.
+    ``gone``: workloads to ignore."""
     found = _candidates(queues, queue, preemptor, contested, gone)
     candidates = [entry for entries in found.values() for entry in entries]
     short = shortfalls(need)
@@ -99,7 +99,7 @@ def _candidates(
 
 
 class _Search:
-    """One search: the removed victims, and the shares without them."""
+    """One search under fair sharing: the removed victims, and the shares without these victims."""
 
     def __init__(
         self,
@@ -121,7 +121,8 @@ class _Search:
         self._sides: dict[Node, tuple[Node, Node]] = {}
 
     def add(self) -> None:
-        """Counts the needed quota as used. For a variant it replaces the quota of its family."""
+        """Charges the quota that the preemptor needs. For a variant, this replaces the quota of its
+        family."""
         if self._held is not None:
             self._held.assume(self._need)
             return
@@ -129,7 +130,7 @@ class _Search:
             cell.charge(amount)
 
     def subtract(self) -> None:
-        """Undoes `add`."""
+        """Undoes `add`: subtracts the quota that the preemptor needs."""
         if self._held is not None:
             self._held.end_assumption()
             return
@@ -137,7 +138,7 @@ class _Search:
             cell.charge(-amount)
 
     def share(self, node: Node) -> Share:
-        """The share of the node now, cached."""
+        """The present share of the node, from a cache."""
         found = self.shares.get(node)
         if found is None:
             found = self.shares[node] = share_of(node)
@@ -146,12 +147,12 @@ class _Search:
     def _take(
         self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None = None
     ) -> bool:
-        """Removes the workload; returns whether the preemptor fits now."""
+        """Removes the quota of the candidate; returns whether the preemptor fits now."""
         remove_usage(entry[4])
         return self._taken(entry, node, reason, why)
 
     def _taken(self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None) -> bool:
-        """Notes the removed workload as a victim; returns whether the preemptor fits now."""
+        """Notes the removed candidate as a victim; returns whether the preemptor fits now."""
         workload = entry[4]
         assert workload.charge is not None
         short = self._short
@@ -165,7 +166,8 @@ class _Search:
                         del short[cell.fr]
         self._moved(node)
         self.taken.append((Victim(workload, reason, why), workload.charge.cells))
-        # A victim frees at most what it held.
+        # A victim frees at most what it held, so the preemptor is tested only when nothing is
+        # short.
         return not short and self._fits()
 
     def _moved(self, node: Node) -> None:
@@ -181,8 +183,8 @@ class _Search:
         return enough
 
     def _standings(self, node: Node) -> tuple[Standing, Standing, Node]:
-        """The standings of the preemptor's and the target's side just below their lowest common
-        cohort, and the node on the target's side."""
+        """The standings of the preemptor's side and the target's side, each just below the lowest
+        common cohort of both, and the node on the target's side."""
         sides = self._sides.get(node)
         if sides is None:
             sides = self._sides[node] = almost_common(self._node, node)
@@ -224,8 +226,8 @@ class _Search:
         return False
 
     def by_initial_share(self) -> bool:
-        """Removes one more candidate of each queue with a larger share; returns whether the
-        preemptor fits now."""
+        """Removes one candidate of each queue that has a larger share than the preemptor's side, as
+        a last attempt; returns whether the preemptor fits now."""
         targets = Targets(self._node, self._retry, self.share)
         for node in targets:
             mine, theirs, _ = self._standings(node)
@@ -238,7 +240,8 @@ class _Search:
 
 
 def almost_common(one: Node, other: Node) -> tuple[Node, Node]:
-    """The nodes on both sides just below the lowest common cohort."""
+    """The nodes just below the lowest common cohort of two queues, one node on the side of each
+    queue."""
     ways: dict[Node, Node] = {}
     here = one
     while here.parent is not None:
@@ -253,14 +256,16 @@ def almost_common(one: Node, other: Node) -> tuple[Node, Node]:
 
 ShareOf = Callable[[Node], Share]
 Place = tuple[bool, bool, CandidateEntry]
-"""Order of candidates over all queues: first those that are being evicted, then those of other
-queues."""
+"""Order of candidates over all queues: first candidates that are being evicted, then candidates of
+other queues than the preemptor's."""
 
 QueueItem = tuple[int, float, Place, Node]
-"""A queue in its cohort's heap: negated standing, place of its first candidate, node."""
+"""Item of a queue in the heap of its cohort: negated standing, place of its first candidate,
+node."""
 
 CohortItem = tuple[int, float, int, Node]
-"""A cohort in its parent's heap: negated standing, its number there, node."""
+"""Item of a cohort in the heap of its parent: negated standing, number of the cohort in that heap,
+node."""
 
 HeapItem = TypeVar("HeapItem", QueueItem, CohortItem)
 
@@ -268,9 +273,10 @@ HeapItem = TypeVar("HeapItem", QueueItem, CohortItem)
 class Targets:
     """The queues to preempt in, those with the largest share first.
 
-    A queue is returned again as long as it has candidates, and it and every cohort above it
-    borrows; nodes on the preemptor's own side need not borrow. A removed victim changes only the
-    shares of its queue and of the cohorts above, so only these are placed anew.
+    A queue is returned again as long as it has candidates, and the queue and every cohort above it
+    borrow. Nodes on the preemptor's own side need not borrow. A removed victim changes only the
+    shares of its queue and of the cohorts above that queue, so only these nodes are placed anew in
+    their heaps.
     """
 
     def __init__(
@@ -309,7 +315,7 @@ class Targets:
             self._renew(found)
 
     def has(self, node: Node) -> bool:
-        """Whether the queue has candidates left."""
+        """Whether the queue has candidates left for this search."""
         return bool(self._left.get(node))
 
     def pop(self, node: Node) -> CandidateEntry:
@@ -317,11 +323,11 @@ class Targets:
         return self._left[node].pop()
 
     def drop(self, node: Node) -> None:
-        """Drops the queue with all its candidates."""
+        """Drops the queue with all its candidates from this search."""
         self._left.pop(node, None)
 
     def _next(self, root: Node) -> Node | None:
-        """The next queue; None: no queue is left."""
+        """The next queue to preempt in; None: no queue is left."""
         cohort = root
         while True:
             queue, below = self._first(self._queues[cohort]), self._first(self._cohorts[cohort])
@@ -332,12 +338,12 @@ class Targets:
             elif cohort is root:
                 return None
             else:
-                # The cohort has no queue left.
+                # The cohort has no queue left to preempt in.
                 self._items.pop(cohort, None)
                 cohort = root
 
     def _first(self, heap: list[HeapItem]) -> HeapItem | None:
-        """The first item that is up to date."""
+        """The first heap item that is up to date; outdated items before it are removed."""
         while heap:
             item = heap[0]
             if self._items.get(item[3]) is item:
@@ -354,10 +360,11 @@ class Targets:
             self._put(cohort, node, number)
 
     def _renew(self, node: Node) -> None:
-        """Places the queue and its cohorts anew after candidates were removed or it was dropped."""
+        """Places the queue and its cohorts anew in their heaps, after candidates of the queue were
+        removed or the queue was dropped."""
         here = node
         while here.parent is not None:
-            # A node without an item stays out, because shares only fall.
+            # A node without a heap item stays out of the heap, because shares only fall.
             if self._items.pop(here, None) is not None:
                 self._put(here.parent, here, self._below[here.parent][here])
             here = here.parent

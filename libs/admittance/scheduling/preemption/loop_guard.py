@@ -1,17 +1,19 @@
 """The loop guard: stops a workload from preempting the same other workload again and again.
 
 A preemption does not always end with a running preemptor: under fair sharing, with
-``reclaimWithinCohort: Any``, or when the victim gets its quota back first, the same pair may meet
-again without an end, and neither job finishes. The status of the victim counts preemptions per
-preemptor, so a restart forgets nothing. From the third time on the guard separates the pair, for a
-time that doubles with each further preemption:
+``reclaimWithinCohort: Any``, or when the victim gets its quota back first, the same preemptor and
+victim may meet again and again, and neither job finishes. The status of the victim counts
+preemptions per preemptor, so a restart forgets nothing. From the configured number of preemptions
+on (three by default), the guard separates preemptor and victim, for a time that doubles with each
+further preemption:
 
-- A victim with a lower priority stays preemptible, but it waits until the preemptor has had its
+- A victim with a lower priority stays preemptible, but must wait until the preemptor has had its
   turn, since the quota was freed for the preemptor.
-- Another victim may not be preempted by that preemptor: it keeps running.
+- A victim with the same or a higher priority may not be preempted by that preemptor, so the victim
+  keeps running.
 
-A change of the configuration of their cohort tree ends the separation, because the outcome may
-differ then. Source: `docs/spec/scheduling.md#10.2`.
+A change in the configuration of the cohort tree ends the separation, because preemption may then
+end differently. Source: `docs/spec/scheduling.md#10.2`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ NO_WORKLOADS: Final[frozenset[WorkloadInfo]] = frozenset()
 
 
 class LoopGuard:
-    """Decides which preemptors and victims are separated, from the counts in `SchedulerState`."""
+    """Decides which preemptors and victims are kept apart, from the counts of preemptions in
+    `SchedulerState`."""
 
     __slots__ = ("_rule", "_state", "_taken")
 
@@ -49,7 +52,8 @@ class LoopGuard:
         self._taken = state.preemption_counts
 
     def note(self, victim: WorkloadInfo, counts: tuple[PreemptionCount, ...]) -> None:
-        """Notes the counts in the victim's status; (): the victim is deleted."""
+        """Notes how often each preemptor preempted the victim, from the victim's status; (): the
+        victim is deleted."""
         if counts == victim.preemptions:
             return
         for one in victim.preemptions:
@@ -63,11 +67,13 @@ class LoopGuard:
             self._state.loop_guarded.pop(victim, None)
 
     def times(self, preemptor: WorkloadInfo, victim: WorkloadInfo) -> int:
-        """How often the preemptor will have preempted the victim, including the next time."""
+        """How often the preemptor will have preempted the victim, counting the preemption that is
+        considered now."""
         return 1 + sum(one.count for one in victim.preemptions if one.by_uid == preemptor.uid)
 
     def told(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
-        """The message of a preemption, with the consequence if it is a loop."""
+        """Returns the message of a preemption. If preemptor and victim are in a loop, the message
+        names the consequence."""
         times = self.times(preemptor, victim.workload)
         if not self.is_one(times):
             return message
@@ -78,13 +84,14 @@ class LoopGuard:
         return f"{message}. For the same one for time {times}, so {after}"
 
     def is_one(self, times: int) -> bool:
-        """Whether so many preemptions are a loop."""
+        """Whether this number of preemptions by one preemptor is a loop."""
         return self._rule is not None and times >= self._rule.times
 
     # Separating. ----------------------------------------------------------------------------
 
     def barred(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
-        """The workloads that the preemptor may not preempt now. Their priority is not lower."""
+        """The workloads that the loop guard forbids the preemptor to preempt now. Their priority is
+        not lower than the preemptor's."""
         pairs = self._taken.get(preemptor.uid)
         if pairs is None or self._rule is None:
             return NO_WORKLOADS
@@ -97,7 +104,8 @@ class LoopGuard:
         )
 
     def hindrance(self, victim: WorkloadInfo) -> Inadmissible | None:
-        """Why the victim waits for a preemptor with a higher priority; None: it does not."""
+        """Why the victim waits for a preemptor with a higher priority; None: the victim need not
+        wait."""
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
             if until is not None:
@@ -110,8 +118,8 @@ class LoopGuard:
         return None
 
     def wait(self, victim: WorkloadInfo) -> None:
-        """Notes that the victim is inadmissible because of `hindrance`. It competes again when the
-        preemptor has had its turn, or when the time is over."""
+        """Notes that the victim is inadmissible because of `hindrance`. The victim competes again
+        when the preemptor has had its turn, or when the pause of the loop guard is over."""
         self._state.loop_guarded[victim] = None
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
@@ -119,8 +127,9 @@ class LoopGuard:
                 heappush(self._state.timers, (until, victim.key))
 
     def park(self, queue: Queue, preemptor: WorkloadInfo, now: datetime) -> bool:
-        """Parks a preemptor that found no victims because of `barred`; returns whether it did. The
-        preemptor is parked alone, because other workloads of its class may preempt."""
+        """Parks a preemptor that found no victims because of `barred`; returns whether the
+        preemptor was parked. The preemptor is parked alone, because other workloads of its class
+        may preempt."""
         spared = self.barred(preemptor)
         if not spared:
             return False
@@ -145,7 +154,8 @@ class LoopGuard:
                 self._state.requeue(victim, now)
 
     def _goes_first_until(self, victim: WorkloadInfo, count: PreemptionCount) -> datetime | None:
-        """Until when the victim waits for that preemptor; None: it does not wait."""
+        """Until when the victim waits for the preemptor of ``count``; None: the victim does not
+        wait."""
         namespace, _, name = count.by.partition("/")
         preemptor = self._state.workloads.get((namespace, name))
         if (
@@ -162,7 +172,7 @@ class LoopGuard:
             return None
         until = self._until(count)
         if preemptor.cls is None or preemptor.cls.parked is not None:
-            # The preemptor does not fit now, so the quota is kept free for one pause at most.
+            # The preemptor does not fit now, so quota is kept free for it for one pause at most.
             assert self._rule is not None and count.last is not None
             until = min(until, count.last + self._rule.pause)
         return until if self._state.now < until else None
@@ -181,7 +191,8 @@ class LoopGuard:
 
 
 def repeated(decision: Decision, rule: PreemptionLoops | None) -> Iterator[tuple[str, str, int]]:
-    """The pairs of a decision that are in a loop: victim, preemptor, number of preemptions."""
+    """The preemptions of a decision that are in a loop: each with victim, preemptor, and the number
+    of preemptions."""
     if rule is None:
         return
     if isinstance(decision, Preempted) and decision.times >= rule.times:

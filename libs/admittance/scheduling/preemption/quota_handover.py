@@ -1,10 +1,11 @@
 """Passes quota from victims to their preemptor in one decision, which succeeds or fails as a whole.
 
 The receiver and all givers are written in one batch or not at all. The givers are written first, so
-that the scheduler has seen all of them when it sees the receiver.
+that the scheduler has read all givers when it reads the receiver.
 
-Until then the scheduler makes no other decision in the domain: if the batch is refused, the victims
-keep their quota, and another workload that was admitted meanwhile would exceed the quota.
+Until it has read the receiver, the scheduler makes no other decision in the domain: if the batch is
+refused, the victims keep their quota, and another workload that was admitted meanwhile would exceed
+the quota.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, W
 def begin(
     state: SchedulerState, domain: Domain, receiver: WorkloadInfo, givers: Iterable[WorkloadInfo]
 ) -> None:
-    """Releases the quota of the givers. Call it before the receiver is charged."""
+    """Begins a handover: releases the quota of the givers. Call this function before the receiver
+    is charged."""
     assert domain not in state.handovers
     handover = QuotaHandover(receiver, domain)
     state.handover_of[receiver] = state.handovers[domain] = handover
@@ -35,7 +37,7 @@ def begin(
 
 def remove_giver(state: SchedulerState, giver: WorkloadInfo) -> Queue:
     """Takes a giver out of the handover when its new stored state arrives. Returns the ClusterQueue
-    of the quota that it gave."""
+    that the giver's quota belongs to."""
     return state.handover_of.pop(giver).given.pop(giver).charge.queue
 
 

@@ -2,14 +2,14 @@
 Source: `docs/spec/lifecycle.md#T09, #6`.
 
 Reservations without a job are revoked in this order: lowest priority, then newest reservation. An
-admitted workload keeps running above the quota and may be reclaimed, unless its ClusterQueue has
-``onQuotaCut: evict``. The check runs after an edit of a ClusterQueue or cohort and when a scheduler
-takes over a domain, at no other time.
+admitted workload keeps running above the quota, where other queues may reclaim from it, unless its
+ClusterQueue has ``onQuotaCut: evict``. The check for reduced quota runs only after an edit of a
+ClusterQueue or cohort and when a scheduler takes over a domain.
 
 A node is over its limit when it uses more than its quota (at the root) or than its borrowing limit
-allows. Workloads that cause this are revoked first: their queue and every cohort below the node
-borrow. If that is not enough, other reservations follow, because none could be made while the tree
-is over its quota.
+allows. Reservations that cause the overuse are revoked first: reservations where the queue and
+every cohort below the node borrow. If revoking these is not enough, other reservations follow,
+because none of them could be made now, while the tree is over its quota.
 
 Revoking one variant frees only the quota that no other variant of its family holds. Variants that
 hold the same quota are revoked together or not at all.
@@ -44,7 +44,7 @@ _NOT_RUNNING: Final = frozenset({"QuotaReserved", PROMISED})
 
 
 class Overload(NamedTuple):
-    """A node that uses more of one flavor and resource than its limit."""
+    """A node that uses more of one flavor and resource than the limit of the node."""
 
     node: CellNode
     fr: FlavorResource
@@ -53,7 +53,7 @@ class Overload(NamedTuple):
 
 
 class Revocation(NamedTuple):
-    """A workload that loses its reservation, and why."""
+    """A workload that loses its reservation, and the reason."""
 
     workload: WorkloadInfo
     reason: str
@@ -62,8 +62,8 @@ class Revocation(NamedTuple):
 
 
 def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
-    """The decisions after the quotas of the domain changed; each is in flight from now on. Costs a
-    look at every quota of the tree, and at the workloads only if a quota is exceeded."""
+    """Returns the revocations after the quotas of the domain changed, and marks them as in flight.
+    Every quota of the tree is looked at, and workloads only if a quota is exceeded."""
     domain.quota_reduced = False
     if state.config.as_kueue:
         return []
@@ -81,16 +81,18 @@ def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
             )
         )
     if stated:
-        # Searches for victims prefer workloads that are being evicted.
+        # Searches for victims prefer workloads that are being evicted, so saved nominations are
+        # outdated.
         domain.version += 1
     return stated
 
 
 def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocation]:
-    """The fewest workloads that have to be revoked for the present quotas. Restores the state."""
+    """The fewest workloads that have to be revoked for the present quotas. The state is unchanged
+    afterwards."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
-        return []  # A cycle of cohorts has no meaningful sums, so all workloads keep their quota.
+        return []  # A cycle of cohorts has no meaningful sums, so the check revokes nothing.
     root = queues[0].node.root()
     out: list[WorkloadInfo] = []
     found: list[Revocation] = []
@@ -154,20 +156,20 @@ def _evicts(state: SchedulerState, queue: Queue) -> bool:
 
 
 def limit_of(cell: Cell) -> int | None:
-    """The most that the node may use; None: only its parents limit it."""
+    """The largest amount that the node of the cell may use; None: only its parents limit it."""
     if cell.parent is None:
         return cell.subtree
     return None if cell.borrow is None else plus(cell.subtree, cell.borrow)
 
 
 def excess(cell: Cell) -> int:
-    """The amount by which the node exceeds its limit."""
+    """The amount by which the node of the cell exceeds its limit."""
     limit = limit_of(cell)
     return 0 if limit is None or limit >= UNLIMITED else max(0, cell.usage - limit)
 
 
 def overloaded(node: Node) -> Iterator[Overload]:
-    """All nodes at or below this one that exceed a limit."""
+    """Yields the node and nodes below it that exceed a limit."""
     for cell in node.cells.values():
         if excess(cell):
             limit = limit_of(cell)
@@ -180,8 +182,9 @@ def overloaded(node: Node) -> Iterator[Overload]:
 
 
 def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | None:
-    """An exceeded cell that the workload uses; None: there is none.
-    ``only_borrowing``: only if its queue, and every cohort in between, borrows."""
+    """An exceeded cell that the workload uses; None: the workload uses no exceeded cell.
+    ``only_borrowing``: consider only cells where the workload's queue, and every cohort up to the
+    exceeded cell, borrows."""
     assert workload.charge is not None
     held = (
         workload.charge.cells
@@ -202,8 +205,9 @@ def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | Non
 def _exceeds(
     state: SchedulerState, workload: WorkloadInfo, away: set[WorkloadInfo], *, only_borrowing: bool
 ) -> Cell | None:
-    """The same; for a workload that plans to preempt, as if its victims had stopped, because their
-    usage is not its own. ``away``: workloads that are removed already."""
+    """Returns the same as `exceeded_cell`. A workload that plans to preempt is judged as if its
+    victims had stopped, because their usage is not its own. ``away``: workloads with usage that is
+    removed already."""
     if workload.pending_preemption is None:
         return exceeded_cell(workload, only_borrowing=only_borrowing)
     going = [one for one in charging.outstanding_victims(state, workload) if one not in away]
@@ -221,8 +225,8 @@ def _exceed_together(
     *,
     only_borrowing: bool,
 ) -> Cell | None:
-    """The same, if ``fellows``, other variants of its family, were revoked too: quota that all of
-    them hold is free only then."""
+    """Returns the same as `_exceeds` if ``fellows``, other variants of the workload's family, are
+    revoked together with it: quota that all of them hold is freed only together."""
     if not fellows:
         return None
     held = remove_all_usage(fellows)
@@ -234,8 +238,9 @@ def _exceed_together(
 def _make_fit(
     state: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
 ) -> list[tuple[WorkloadInfo, Cell]]:
-    """Removes workloads until the rest fits; returns each with the cell that it exceeded. Admitted
-    workloads that may not be evicted stay in any case. ``out``: workloads removed before."""
+    """Removes workloads until the rest fits; returns each removed workload with the exceeded cell.
+    Admitted workloads that may not be evicted are never removed. ``out``: workloads that were
+    removed before."""
     reserved: list[WorkloadInfo] = []
     admitted: list[WorkloadInfo] = []
     for queue in queues:
@@ -281,7 +286,7 @@ def _make_fit(
                 taken.append((one, cell))
                 gone.add(one)
                 away.add(one)
-    # Restore the workloads that fit beside the others after all, in reverse order.
+    # Restore, in reverse order, the removed workloads that fit beside the others after all.
     for index in range(len(taken) - 2, -1, -1):
         workload = taken[index][0]
         restore_usage(workload)
@@ -293,7 +298,8 @@ def _make_fit(
 
 
 def _rank(workload: WorkloadInfo) -> tuple[int, float, str]:
-    """Sort key, worst first. Quota held for a migrating variant is newer than any reservation."""
+    """Sort key of a workload: the first to be revoked comes first. Quota held for a migrating
+    variant counts as newer than any reservation."""
     if workload.candidate is None:
         return workload.priority, float("-inf"), workload.uid
     return workload.candidate[:3]

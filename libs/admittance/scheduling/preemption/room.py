@@ -1,4 +1,4 @@
-"""Tells whether a preemptor fits, and which victims of a search are not needed.
+"""Decides whether a preemptor fits, and which victims of a search are not needed.
 
 Source: `docs/spec/scheduling.md#6.3`.
 """
@@ -20,7 +20,8 @@ RemovedVictim = tuple[Victim, Sequence[tuple[Cell, int]]]
 
 
 def fits(need: Need, *, borrowing: bool) -> bool:
-    """Whether all of it fits now; without ``borrowing``: within the nominal quota."""
+    """Whether all amounts in ``need`` fit now; if ``borrowing`` is false, within the nominal
+    quota."""
     for cell, amount in need.items():
         if not borrowing and cell.nominal < cell.usage + amount:
             return False
@@ -32,8 +33,9 @@ def fits(need: Need, *, borrowing: bool) -> bool:
 
 
 def shortfalls(need: Need) -> dict[FlavorResource, int]:
-    """The flavors and resources with too little available quota, and the missing amounts. Victims
-    must hold at least these amounts, because a victim frees at most what it holds."""
+    """The flavors and resources of ``need`` with too little available quota, and the missing
+    amounts. Victims must together hold at least the missing amounts, because a victim frees at most
+    what it holds."""
     lack: dict[FlavorResource, int] = {}
     for cell, amount in need.items():
         short = amount - max(0, available(cell))
@@ -43,7 +45,8 @@ def shortfalls(need: Need) -> dict[FlavorResource, int]:
 
 
 def above_nominal(need: Need) -> dict[FlavorResource, int]:
-    """The flavors and resources that would exceed the nominal quota, and by how much."""
+    """The flavors and resources of ``need`` that would exceed the nominal quota of their queue, and
+    by how much."""
     return {
         cell.fr: more
         for cell, amount in need.items()
@@ -52,10 +55,10 @@ def above_nominal(need: Need) -> dict[FlavorResource, int]:
 
 
 def affects_no_other(cell: Cell, amount: int) -> bool:
-    """Whether the amount fits, and every node up to the root has it without borrowing.
+    """Whether the amount fits, and every node up to the root has that amount without borrowing.
 
     Such an amount does not affect the victims for other resources: no entitlement and no share
-    depends on it, and it fits whichever workloads are preempted.
+    depends on the amount, and the amount fits whichever workloads are preempted.
     """
     if amount > available(cell):
         return False
@@ -69,13 +72,14 @@ def affects_no_other(cell: Cell, amount: int) -> bool:
 
 
 def can_free(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource, int]) -> bool:
-    """Whether the candidates together hold all that is missing."""
+    """Whether the candidates together hold all amounts in ``short``."""
     return all(_hold_together(candidates, fr, amount) for fr, amount in short.items())
 
 
 def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> list[Victim]:
-    """The victims that are needed: each other one is restored in reverse order if the preemptor
-    still fits. The last victim is always needed. In the end the state is restored."""
+    """Returns the victims that are needed. Every victim but the last is restored, in reverse order,
+    and left out if the preemptor still fits. The last victim is always needed. Finally the state is
+    restored."""
     spare = _spare_quota(need)
     shared: dict[Cell, bool] = {}
     index = len(taken) - 2
@@ -85,7 +89,7 @@ def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> lis
         if not victim.workload.shared_quotas and _cannot_stay(amounts, spare, shared):
             index -= 1
             continue
-        # Try to restore several at once: usually nearly all or few of them are needed.
+        # Try to restore several victims at once: usually nearly all or few of them are needed.
         many = min(many, index + 1)
         some = taken[index - many + 1 : index + 1]
         total = _total(some)
@@ -126,7 +130,7 @@ def remove_victim(taken: RemovedVictim) -> None:
 
 
 def restore_victim(taken: RemovedVictim) -> None:
-    """Undoes `remove_victim`."""
+    """Undoes `remove_victim`: charges the quota of the victim again."""
     victim, amounts = taken
     for cell, amount in amounts:
         cell.charge(amount)
@@ -135,7 +139,8 @@ def restore_victim(taken: RemovedVictim) -> None:
 
 
 def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
-    """The amounts that were removed for all of these, per cell. Charging is additive."""
+    """The amounts that were removed for all of these victims, per cell. Charging is additive, so
+    they can be summed."""
     total: dict[Cell, int] = {}
     for _, amounts in taken:
         for cell, amount in amounts:
@@ -144,8 +149,8 @@ def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
 
 
 def _spare_quota(need: Need) -> dict[FlavorResource, int]:
-    """The quota that stays free beyond what is needed, at most: at the root, and what nodes on the
-    way to it do not lend."""
+    """An upper bound of the quota that stays free beyond ``need``: free quota at the root, and
+    quota that nodes on the way to the root do not lend."""
     spare: dict[FlavorResource, int] = {}
     for cell, amount in need.items():
         if not amount:
@@ -163,8 +168,9 @@ def _cannot_stay(
     spare: Mapping[FlavorResource, int],
     shared: dict[Cell, bool],
 ) -> bool:
-    """Whether the amounts, if restored, certainly exceed the spare quota at the root: no node on
-    their way up keeps quota for itself. ``shared``: a cache of that, by cell."""
+    """Whether restoring the amounts certainly exceeds the spare quota at the root. This is certain
+    only if no node on the way up keeps quota for itself. ``shared``: a cache of that condition, by
+    cell."""
     for cell, amount in amounts:
         if amount > spare.get(cell.fr, amount):
             known = shared.get(cell)
@@ -179,7 +185,7 @@ def _cannot_stay(
 
 
 def _hold_together(candidates: Iterable[CandidateEntry], fr: FlavorResource, amount: int) -> bool:
-    """Whether the candidates together hold at least the amount."""
+    """Whether the candidates together hold at least the amount of the flavor and resource."""
     for entry in candidates:
         held = entry[4].charge
         if held is not None:

@@ -69,7 +69,8 @@ LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
 
 
 class ClassHeap(Generic[W]):
-    """Competing classes, each at the place of its first workload. Outdated heap items are skipped."""
+    """Competing classes, each at the place of its first workload. Outdated heap items are
+    skipped."""
 
     __slots__ = ("_bound", "_number", "heap")
 

@@ -114,7 +114,8 @@ def note_preemptor(
     giver: WorkloadInfo,
     by: PreemptedBy | None,
 ) -> None:
-    """Notes the preemptor that the status of a victim names; None: the status names no preemptor."""
+    """Notes the preemptor that the status of a victim names; None: the status names no
+    preemptor."""
     before = giver.preempted_by
     giver.preempted_by = by
     if before is not None and (by is None or by.by_uid != before.by_uid):

@@ -120,7 +120,8 @@ def is_in_own_class(workload: WorkloadInfo) -> bool:
 
 
 def is_in_place(workload: WorkloadInfo) -> bool:
-    """Returns whether the variant is at the place and in the class that it would be queued to now."""
+    """Returns whether the variant is at the place and in the class that it would be queued to
+    now."""
     entry, cls = workload.entry, workload.cls
     if entry is None or cls is None:
         return True

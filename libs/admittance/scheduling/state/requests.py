@@ -79,7 +79,8 @@ class Needs(NamedTuple):
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The part of a spec that the scheduler reads. Fields that are not declared here are skipped."""
+    """The part of a spec that the scheduler reads. Fields that are not declared here are
+    skipped."""
 
 
 class _Constraints(_Part, frozen=True, kw_only=True):

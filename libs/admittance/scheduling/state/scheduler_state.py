@@ -100,7 +100,8 @@ class SchedulerState:
             )
 
     def queue(self, name: str) -> Queue:
-        """Returns the queue of that name; creates the queue if its ClusterQueue is not known yet."""
+        """Returns the queue of that name; creates the queue if its ClusterQueue is not known
+        yet."""
         found = self.queues.get(name)
         if found is None:
             found = self.queues[name] = Queue(name, self.refusal_queue)
@@ -133,7 +134,8 @@ class SchedulerState:
             self.schedule_cycle(domain)
 
     def schedule_recheck(self, workload: WorkloadInfo) -> None:
-        """Lets the next cycle check whether the reservation of the workload has passed its checks."""
+        """Lets the next cycle check whether the reservation of the workload has passed its
+        checks."""
         domain = workload.charge.queue.domain if workload.charge is not None else None
         if domain is not None:
             domain.rechecks[workload] = None

@@ -276,7 +276,8 @@ class FamilyQuota(Generic[Member]):
 
 
 def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
-    """Returns ``notes`` with the amount for the cell; an amount of 0 removes the entry of the cell."""
+    """Returns ``notes`` with the amount for the cell; an amount of 0 removes the entry of the
+    cell."""
     if not amount:
         del notes[cell]
         return notes
@@ -331,7 +332,8 @@ class PlanQuota(Generic[Member]):
         self._set()
 
     def subtracted(self) -> tuple[tuple[Cell, int], ...]:
-        """Returns the amounts that are subtracted now, because planner and victims both hold them."""
+        """Returns the amounts that are subtracted now, because planner and victims both hold
+        them."""
         return tuple(self._offs)
 
     def _set(self) -> None:
