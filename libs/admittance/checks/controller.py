@@ -50,10 +50,10 @@ log = structlog.get_logger()
 class AdmissionCheckController(Program):
     """Controls the AdmissionChecks with the ``controllerName`` ``name``.
 
-    ``parameters``: the msgspec Struct of ``request.parameters``; a dict without it.
-    ``concurrency``: the judgements that one process makes at once; by default 100, or 16 for a
-    plain function, which runs in a thread. ``grace_seconds``: how long judgements under way may
-    take to finish when the process ends.
+    ``parameters``: the msgspec Struct into which ``request.parameters`` is decoded; without one,
+    ``request.parameters`` is a dict. ``concurrency``: the judgements that one process makes at
+    once; by default 100, or 16 for a plain function, which runs in a thread. ``grace_seconds``: how
+    long judgements under way may take to finish when the process ends.
     """
 
     kind: ClassVar[str] = "check"
@@ -107,8 +107,8 @@ class AdmissionCheckController(Program):
     async def report(self, about: Request | Reference, verdict: Verdict) -> bool:
         """Publishes a verdict on an earlier request, identified by its ``request.reference``.
 
-        False: the verdict no longer counts, as far as this process knows. Raises RuntimeError if
-        the controller is not running.
+        Returns False if, as far as this process knows, the verdict no longer counts. Raises
+        RuntimeError if the controller is not running.
         """
         if isinstance(about, Request) and is_too_late(about, verdict):
             return False
@@ -227,19 +227,21 @@ class CheckService(Worker[AdmissionCheckController]):
     # Verdicts. ----------------------------------------------------------------------------
 
     async def publish(self, request: Request, verdict: Verdict) -> bool:
-        """Publishes a verdict. False if it comes too late to count."""
+        """Publishes a verdict. Returns False if the verdict comes too late to count."""
         if is_too_late(request, verdict):
             return False
         request.published += 1
-        # With the revision: a request with new parameters may get the same verdict again.
+        # The ordinal contains the revision: a request with new parameters may get the same verdict
+        # again.
         await self._put(request.reference, verdict, (request.revision << 20) + request.published)
         return True
 
     async def report(self, about: Request | Reference, answer: Verdict) -> bool:
-        """`publish`, also for a request that this process never received."""
+        """Like `publish`, also for a request that this process never received."""
         if isinstance(about, Request):
             return await self.publish(about, answer)
-        # Earlier verdicts are unknown here: a random ordinal is never taken for a duplicate.
+        # The verdicts before a restart are unknown here, so a random ordinal keeps this verdict
+        # from being taken for a duplicate of one of them.
         await self._put(about, answer, chance.bits(62))
         return True
 
@@ -274,9 +276,9 @@ def message_of(
 ) -> Outgoing:
     """The message that carries the verdict.
 
-    Its id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged twice after
-    a crash, with the same outcome, is answered once. ``secret`` keys the hash: a foreign message
-    with a guessed id would suppress ours.
+    The message's id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged
+    twice after a crash, with the same outcome, is answered once. ``secret`` keys the hash:
+    otherwise a foreign message with a guessed id would suppress this one.
     """
     fact = CheckReported(
         namespace=about.namespace,
@@ -291,7 +293,7 @@ def message_of(
         requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
         pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
     )
-    # Hashed without the time, which differs when the verdict is repeated.
+    # The hash leaves out the time, which differs when the verdict is repeated.
     digest = hashlib.blake2b(key=secret[:64], digest_size=16)
     digest.update(b"%d/" % ordinal)
     digest.update(encode(fact))
@@ -302,13 +304,15 @@ def message_of(
 
 
 BAD_SECONDS: Final = 60.0
-"""How long wrong parameters make a check inactive. An inactive check gets no requests, so only a
-request after this time can show that the parameters were corrected."""
+"""How long wrong parameters make an AdmissionCheck inactive. An inactive check gets no requests, so
+only a request after this time can show that the parameters were corrected.
+"""
 
 
 class Activity:
-    """Whether the controller, and each of its checks, can evaluate. Safe to call from any
-    thread."""
+    """Keeps whether the controller, and each of its AdmissionChecks, can judge requests. Safe to
+    call from any thread.
+    """
 
     def __init__(self, changes: ChangeSignal) -> None:
         self._changes = changes
@@ -318,7 +322,9 @@ class Activity:
         self._bad: dict[str, tuple[float, CheckActive]] = {}
 
     def put(self, check: str, state: CheckActive) -> None:
-        """Sets what the author says about one check, or about all (``check`` empty)."""
+        """Sets the state that the author gave to one AdmissionCheck, or to all (``check``
+        empty).
+        """
         short = msgspec.structs.replace(state, message=shortened(state.message))
         with self._lock:
             if not check:

@@ -3,17 +3,17 @@
 Rules within one replica:
 
 - A check runs one judgement per workload at a time, the newest cycle last. When a newer cycle
-  arrives, a judgement that has not begun is dropped. One that has begun continues, because its
-  Retry may still count.
-- A withdrawal because of another check's Retry ends no judgement. Any other withdrawal cancels it;
-  a function in a thread cannot be cancelled, so its answer is dropped. After a withdrawal only a
-  Retry or Rejected that the check itself reports is published.
+  arrives, a judgement that has not begun is dropped. A judgement that has begun continues when a
+  newer cycle arrives, because its Retry may still count.
+- A withdrawal because of another check's Retry ends no judgement. Any other withdrawal cancels the
+  judgement; a function in a thread cannot be cancelled, so its answer is dropped. After a
+  withdrawal only a Retry or Rejected that the check itself reports is published.
 - The withdrawn callback runs after the judgement has ended, or beside a judgement that continues.
-- A function that raises gives no answer. It is called again after 1, 2, 4, … 60 s.
+- A function that raises gives no answer. The function is called again after 1, 2, 4, … 60 s.
 - A delivery is acknowledged when its verdict is on the log. A duplicate of a request is
   acknowledged and not judged again.
-- A request with other parameters is judged again, after the judgement under way. So is a request
-  after the queue dropped the check and listed it again in the same cycle.
+- A request with other parameters is judged again, after the judgement under way. A request is also
+  judged again after the queue dropped the check and listed it again in the same cycle.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from admittance.sdk.requests import Acknowledger
 from admittance.sdk.threads import pause_after
 
 BAD_REQUESTS_MAX: Final = 10_000
-"""The most requests that are remembered until their wrong parameters are corrected."""
+"""The most requests with wrong parameters that are remembered until the parameters are
+corrected.
+"""
 
 log = structlog.get_logger()
 
@@ -51,7 +53,7 @@ class Judge:
     """Judges requests, ``concurrency`` at a time.
 
     ``judge`` calls the check's function. ``publish`` publishes a verdict and returns whether it
-    counts. ``release``: the withdrawn callback, if any.
+    counts. ``release``: the callback for withdrawn requests, if any.
     """
 
     def __init__(
@@ -117,7 +119,8 @@ class Judge:
         queue.next = Judgement(identity, request, reply)
         queue.first.request.superseded = True
         if queue.first.task is None:
-            # It has not begun, or waits between two attempts: the newer request replaces it now.
+            # The current judgement has not begun, or waits between two attempts: the newer request
+            # replaces it.
             self._drop(queue.first)
 
     def bad_parameters(self, identity: Identity, request: Request, reply: str, why: str) -> None:
@@ -132,8 +135,9 @@ class Judge:
     def good_parameters(
         self, check: str, parameters: Callable[[], object], raw: bytes = b"null"
     ) -> None:
-        """Judges the requests that waited for valid parameters of this check. ``raw``: the encoded
-        parameters."""
+        """Judges the requests that waited for valid parameters of this AdmissionCheck. ``raw``: the
+        encoded parameters.
+        """
         for identity in [one for one in self._bad_requests if one.check == check]:
             request = self._bad_requests.pop(identity)
             request.parameters = parameters()
@@ -144,8 +148,9 @@ class Judge:
     # Withdrawals. -------------------------------------------------------------------------
 
     def withdrawn(self, identity: Identity, reason: str, reply: str) -> None:
-        """Handles a withdrawal. With an empty ``reply`` (it came by the plain subscription) the
-        callback runs only if this replica called the check."""
+        """Handles a withdrawal. With an empty ``reply`` (the withdrawal came by the plain
+        subscription) the callback runs only if this replica called the check for the request.
+        """
         if self._stopping and reply:
             self._deliveries.nak(reply)
             return
@@ -165,7 +170,7 @@ class Judge:
             if under_way is not None:
                 self._cancel(under_way)
         if reply or ours:
-            # The callback does not wait for a judgement that continues.
+            # The callback for the withdrawal does not wait for a judgement that continues.
             ending = None if reason == BY_OTHER_CHECK or under_way is None else under_way.task
             self._callbacks.free(identity, reason, reply, after=ending)
 
@@ -181,8 +186,8 @@ class Judge:
         if judgement.task is None:
             self._drop(judgement)
         elif not judgement.task.cancelling():
-            # Only once, even if the withdrawal is delivered twice: a second cancellation would
-            # interrupt the cleanup of the check.
+            # A judgement is cancelled only once, even if its withdrawal is delivered twice: a
+            # second cancellation would interrupt the cleanup of the check.
             judgement.task.cancel()
 
     # One judgement. -----------------------------------------------------------------------
@@ -228,7 +233,8 @@ class Judge:
         return verdict
 
     def _attempted(self, judgement: Judgement, task: asyncio.Task[None]) -> None:
-        # In a callback, because a task that is cancelled before its first step runs no code.
+        # The slot is released in a callback, because a task that is cancelled before its first step
+        # runs no code.
         self._release_slot(judgement)
         if task.cancelled():
             if self._stopping and not is_over(judgement.request):
@@ -243,7 +249,9 @@ class Judge:
             self._pump()
 
     async def _failed(self, judgement: Judgement, error: Exception) -> None:
-        """Schedules another call after a pause. No verdict is published for the failed call."""
+        """Schedules another call of the check after a pause. No verdict is published for the failed
+        call.
+        """
         self._release_slot(judgement)
         request = judgement.request
         judgement.attempts += 1
@@ -267,7 +275,7 @@ class Judge:
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
         if judgement.attempts == 1 and not request.published:
-            # Only the type of the error: its text may contain secrets.
+            # Shows only the type of the error: its text may contain secrets.
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:
                 await self._publish(request, Pending(why))
@@ -283,7 +291,7 @@ class Judge:
         self._deliveries.ack(reply)
 
     def _drop(self, judgement: Judgement) -> None:
-        """Drops a judgement that must not be called (again)."""
+        """Drops a judgement whose check must not be called, or not called again."""
         if judgement.timer is not None:
             judgement.timer.cancel()
         if judgement in self._waiting:
@@ -291,7 +299,7 @@ class Judge:
         self._end(judgement)
 
     def _end(self, judgement: Judgement) -> None:
-        """Ends a judgement and begins the next one of its queue."""
+        """Ends a judgement and begins the next one of the same workload."""
         key = judgement.identity._replace(cycle=0)
         queue = self._queues.get(key)
         again = queue.next if queue is not None and queue.first is judgement else None
@@ -312,8 +320,10 @@ class Judge:
     # The end. -----------------------------------------------------------------------------
 
     async def stop(self, grace_seconds: float) -> None:
-        """Hands back what has not begun, and waits for judgements under way. After
-        ``grace_seconds`` the rest is cancelled and handed back too."""
+        """Hands back requests whose judgement has not begun, and waits for judgements under way.
+        After ``grace_seconds`` the judgements that still run are cancelled and their requests
+        handed back too.
+        """
         self._stopping = True
         for queue in list(self._queues.values()):
             for one in (queue.next, queue.first):
@@ -323,13 +333,15 @@ class Judge:
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for queue in self._queues.values():
-            # Handed back before its end, because a function in a thread may never end.
+            # The withdrawn request is handed back before its judgement ends, because a function in
+            # a thread may never end.
             if queue.first.calls and not is_over(queue.first.request):
                 self._deliveries.nak(queue.first.reply)
         for task in list(self._running):
             task.cancel()
         if self._running:
-            # A function in a thread may take longer; it is not waited for.
+            # A function in a thread may take longer than this second; the process does not wait for
+            # it.
             await asyncio.wait(self._running, timeout=1.0)
         self._callbacks.hand_back()
 

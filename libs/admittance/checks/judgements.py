@@ -1,7 +1,7 @@
 """Records of requests in one replica, so that a duplicate delivery has no effect.
 
-Their number is bounded, and they do not survive a restart: then a request that was not acknowledged
-is judged again.
+The number of records is bounded, and they do not survive a restart: then a request that was not
+acknowledged is judged again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORDS_MAX: Final = 50_000
 
 
 class Identity(NamedTuple):
-    """The key of one judgement."""
+    """The key of the judgement of one workload by one check in one cycle."""
 
     uid: str
     namespace: str
@@ -36,18 +36,19 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, fact: CheckRequested | CheckWithdrawn) -> Identity:
-        """Equal for all facts about one judgement."""
+        """Returns the same key for all facts about one judgement."""
         return cls(fact.uid, fact.namespace, fact.name, fact.check, fact.cycle)
 
 
 class JudgementRecord:
     """The record of one judgement.
 
-    ``judged``: it was answered, or never will be. ``begun``: this replica called the check.
-    ``cancelled``: the request was withdrawn and must not be judged. ``unlisted``: it was withdrawn
-    because the queue no longer lists the check, which may be listed again in the same cycle.
-    ``revision``: of the workload in the newest request. ``freed``: the reasons for which the
-    callback ran. ``request``: a weak reference. ``parameters``: of the newest request, raw.
+    ``judged``: the request was answered, or never will be. ``begun``: this replica called the
+    check. ``cancelled``: the request was withdrawn and must not be judged. ``unlisted``: the
+    request was withdrawn because the queue no longer lists the check, which may be listed again in
+    the same cycle. ``revision``: the workload's revision in the newest request. ``freed``: the
+    withdrawal reasons for which the callback ran. ``request``: a weak reference. ``parameters``:
+    the encoded parameters of the newest request.
     """
 
     __slots__ = (
@@ -79,11 +80,11 @@ class JudgementMemory:
         self._records: dict[Identity, JudgementRecord] = {}
 
     def of(self, identity: Identity) -> JudgementRecord | None:
-        """The record of a judgement, if there is one."""
+        """Returns the record of a judgement, or None."""
         return self._records.get(identity)
 
     def begun(self, identity: Identity, request: Request) -> None:
-        """Records that the check is called."""
+        """Records that the check is called for the request."""
         record = self._get_or_add(identity)
         record.begun = True
         record.request = weakref.ref(request)
@@ -100,14 +101,15 @@ class JudgementMemory:
 
     def requested(self, identity: Identity, parameters: bytes, revision: int = 0) -> None:
         """Records that the request is to be judged with these parameters, even if it was judged
-        with others."""
+        with others before.
+        """
         record = self._get_or_add(identity)
         record.parameters = parameters
         record.revision = max(record.revision, revision)
         record.judged = False
 
     def freed(self, identity: Identity, reason: str) -> None:
-        """Records that the withdrawn callback ran for this reason."""
+        """Records that the callback for withdrawn requests ran for this reason."""
         self._get_or_add(identity).freed += (reason,)
 
     def forget(self, identity: Identity) -> None:
@@ -115,7 +117,7 @@ class JudgementMemory:
         self._records.pop(identity, None)
 
     def request(self, identity: Identity) -> Request | None:
-        """The request, if it is still in memory."""
+        """Returns the request, if it is still in memory."""
         record = self._records.get(identity)
         return record.request() if record is not None and record.request is not None else None
 
@@ -139,7 +141,7 @@ class Judgement:
         self.reply = reply
         self.attempts = 0
         self.calls = False
-        """It counts against ``concurrency``."""
+        """Whether the judgement counts against the controller's ``concurrency``."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -160,7 +162,7 @@ def is_over(request: Request) -> bool:
 
 
 def names_of(identity: Identity) -> dict[str, object]:
-    """The fields that log lines have about a judgement."""
+    """The fields of a log line that identify a judgement."""
     return {
         "workload": f"{identity.namespace}/{identity.name}",
         "check": identity.check,
@@ -169,9 +171,10 @@ def names_of(identity: Identity) -> dict[str, object]:
 
 
 class WithdrawnCallbacks:
-    """Calls the withdrawn callback after the judgement has ended, until one call succeeds.
+    """Calls the callback for a withdrawn request after the judgement has ended, until one call
+    succeeds.
 
-    ``callback`` None: deliveries are only acknowledged. ``start`` runs a coroutine as a task.
+    With ``callback`` None, deliveries are only acknowledged. ``start`` runs a coroutine as a task.
     """
 
     def __init__(
@@ -190,7 +193,9 @@ class WithdrawnCallbacks:
     def free(
         self, identity: Identity, reason: str, reply: str, *, after: asyncio.Task[None] | None
     ) -> None:
-        """Calls the callback once per reason, after the task, then acknowledges the delivery."""
+        """Calls the callback once per withdrawal reason, after the task ``after``, then
+        acknowledges the delivery.
+        """
         what = (identity, reason)
         record = self._memory.of(identity)
         if self._callback is None or (record is not None and reason in record.freed):
@@ -209,7 +214,8 @@ class WithdrawnCallbacks:
         after: asyncio.Task[None] | None,
     ) -> None:
         if after is not None:
-            # The judgement may book something that the callback frees.
+            # The callback waits for the judgement, which may book something that the callback
+            # frees.
             await asyncio.wait([after])
         identity, reason = what
         withdrawal = Withdrawal(**identity._asdict(), reason=reason)

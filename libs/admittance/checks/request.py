@@ -1,4 +1,6 @@
-"""The request that a check judges: one workload, with what a check needs to know about it."""
+"""The request that a check judges: one workload, with everything that a check needs to know about
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,13 @@ from admittance.runtime.telemetry import tracing
 from admittance.sdk.threads import from_thread
 
 BY_OTHER_CHECK: Final = "AdmissionCheck"
-"""The reason of a withdrawal after another check's Retry. It ends no judgement."""
+"""The reason of a withdrawal after another check's Retry. A withdrawal for this reason ends no
+judgement.
+"""
 CHECK_REMOVED: Final = "CheckRemoved"
-"""The reason of a withdrawal after the queue dropped the check. The same cycle may be requested
-again."""
+"""The reason of a withdrawal after the queue dropped the check. The check may be requested again in
+the same cycle.
+"""
 
 
 class BadParameters(ValueError):
@@ -39,8 +44,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
     """A withdrawn request: free what you booked for it.
 
-    ``reason`` "AdmissionCheck": another check answered Retry. A judgement under way continues,
-    because its own Retry still counts.
+    ``reason`` "AdmissionCheck": another check answered Retry for the workload. A judgement under
+    way continues after a withdrawal for that reason, because its own Retry still counts.
     """
 
     namespace: str
@@ -52,8 +57,7 @@ class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload:
-    """The workload as submitted: its ``labels`` and its ``spec`` with the manifest's field
-    names."""
+    """The submitted workload: its ``labels`` and its ``spec`` with the manifest's field names."""
 
     def __init__(
         self, spec: Mapping[str, Any] | bytes = b"{}", labels: Mapping[str, str] | None = None
@@ -66,22 +70,22 @@ class Workload:
     def spec(self) -> dict[str, Any]:
         """podSets, queueName, priority, …"""
         if self._spec is None:
-            # Decoded on first use: most checks never read it.
+            # The spec is decoded on first use: most checks never read it.
             self._spec = dict(msgspec.json.decode(self._bytes or b"{}") or {})
         return self._spec
 
     @property
     def queue(self) -> str:
-        """The LocalQueue it was submitted to."""
+        """The LocalQueue to which the workload was submitted."""
         return str(self.spec.get("queueName", ""))
 
 
 class Request:
     """One workload to judge, for one check, in one cycle of its admission.
 
-    ``cycle`` increases whenever all checks judge again. ``retry_count``: how often this check has
-    answered Retry since it last answered Ready. ``parameters``: the ``spec`` of the object
-    that the AdmissionCheck names, as a dict or as the Struct that the controller was given.
+    ``cycle`` increases whenever all checks must judge the workload again. ``retry_count``: how
+    often this check has answered Retry since it last answered Ready. ``parameters``: the ``spec``
+    of the object that the AdmissionCheck names, as a dict or as the Struct given to the controller.
     ``admission``: where its quota is reserved. In tests, without a bus, only the fields that the
     check reads are needed, and `reported` collects the verdicts of `report`.
     """
@@ -143,7 +147,7 @@ class Request:
         self.revision = 0
         """The workload's revision at the request; a repeated request has a later one."""
         self.reported: list[Verdict] = []
-        """The verdicts of `report`, without a bus."""
+        """The verdicts given to `report` while the request has no bus, in tests."""
         self.later = False
         """The check has answered `Later`."""
         self.published = 0
@@ -153,7 +157,7 @@ class Request:
 
     @property
     def reference(self) -> Reference:
-        """What to keep for a later ``controller.report``."""
+        """The reference to store for a later ``controller.report``."""
         return Reference(
             namespace=self.namespace,
             name=self.name,
@@ -165,10 +169,11 @@ class Request:
 
     async def report(self, verdict: Verdict) -> bool:
         """Publishes a verdict during the judgement, such as a `Pending` with a message, or later,
-        when the check changes its verdict. False: the verdict no longer counts, because the request
-        was withdrawn.
+        when the check changes its verdict. Returns False if the verdict no longer counts, because
+        the request was withdrawn.
 
-        Returns when the log has it. Raises admittance.runtime.errors.Refused if the log refuses it.
+        Returns when the verdict is on the log. Raises admittance.runtime.errors.Refused if the log
+        refuses the verdict.
         """
         if self._publish is None:
             self.reported.append(verdict)
@@ -176,7 +181,7 @@ class Request:
         return await self._publish(self, verdict)
 
     def report_from_thread(self, verdict: Verdict) -> bool:
-        """`report` for a check that is a plain function, which runs in a thread."""
+        """Like `report`, for a check that is a plain function, which runs in a thread."""
         if self._loop is None:
             self.reported.append(verdict)
             return not self.withdrawn
@@ -187,7 +192,7 @@ class Request:
         publish: Callable[[Request, Verdict], Awaitable[bool]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Connects `report` to the bus. Only for the SDK itself."""
+        """Connects `report` to the bus. Called only by the SDK."""
         self._publish = publish
         self._loop = loop
 
@@ -207,13 +212,15 @@ def is_too_late(request: Request, verdict: Verdict) -> bool:
 
 
 def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
-    """The decoded parameters: ``shape``, or a dict without one. Raises BadParameters."""
+    """Decodes the parameters into ``shape``, or into a dict if ``shape`` is None. Raises
+    BadParameters.
+    """
     try:
         if shape is not None:
             return msgspec.json.decode(raw if raw != b"null" else b"{}", type=shape)
         found = msgspec.json.decode(raw)
     except Exception as error:
-        # Any exception: the Struct may validate itself and raise anything.
+        # Catches any exception: the Struct may validate itself and raise anything.
         what = "parameters are missing" if raw == b"null" else "wrong parameters"
         raise BadParameters(f"{what}: {error}") from None
     if found is None:
@@ -238,14 +245,16 @@ _shown = msgspec.json.Decoder(_Shown)
 def request_of(
     fact: CheckRequested, headers: Mapping[str, str], shape: type[Any] | None
 ) -> Request:
-    """The request that the check gets. Raises BadParameters; `bare_request_of` does not."""
+    """Makes the request that the check judges. Raises BadParameters if its parameters are wrong;
+    `bare_request_of` does not.
+    """
     request = bare_request_of(fact, headers)
     request.parameters = parameters_of(bytes(fact.parameters), shape)
     return request
 
 
 def bare_request_of(fact: CheckRequested, headers: Mapping[str, str]) -> Request:
-    """`request_of` without the parameters."""
+    """Like `request_of`, but without the parameters."""
     raw = bytes(fact.workload)
     shown = _shown.decode(raw) if raw != b"null" else _Shown()
     request = Request(

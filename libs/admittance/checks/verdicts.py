@@ -1,4 +1,6 @@
-"""The four verdicts that a check can return. A wrong one raises ValueError when it is created."""
+"""The four verdicts that a check can return. A verdict with wrong fields raises ValueError when it
+is created.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class Pending(BaseVerdict, frozen=True, kw_only=True):
     """Not decided yet. The workload keeps its quota. Report the verdict later, with
     ``request.report``.
 
-    ``reason`` "PreemptionRequired": start the preemptions that the reservation needs now.
+    ``reason`` "PreemptionRequired" asks the scheduler to start now the preemptions that the quota
+    reservation needs.
     """
 
     state: ClassVar[str] = "Pending"
@@ -47,18 +50,18 @@ class Pending(BaseVerdict, frozen=True, kw_only=True):
 
 
 class Ready(BaseVerdict, frozen=True, kw_only=True):
-    """The check allows the start. A check can still change its verdict.
+    """The check allows the start. The check can still replace Ready by another verdict later.
 
     ``pod_set_updates``: what to add to the pods before they start, as `PodSetUpdate` or as dicts of
-    the same shape (``name``, ``labels``, ``annotations``, ``nodeSelector``, ``tolerations``). A key
-    that already has another value is a conflict, which rejects the workload.
+    the same shape (``name``, ``labels``, ``annotations``, ``nodeSelector``, ``tolerations``). If a
+    pod set already has another value for a key, the conflict rejects the workload.
     """
 
     state: ClassVar[str] = "Ready"
     pod_set_updates: Sequence[PodSetUpdate | Mapping[str, Any]] = ()
 
     def updates(self) -> tuple[PodSetUpdate, ...]:
-        """``pod_set_updates`` in one shape. Raises ValueError."""
+        """``pod_set_updates`` as a tuple of `PodSetUpdate`. Raises ValueError."""
         return updates_of(self.pod_set_updates)
 
     def __post_init__(self) -> None:
@@ -67,11 +70,11 @@ class Ready(BaseVerdict, frozen=True, kw_only=True):
 
 
 class Retry(BaseVerdict, frozen=True, kw_only=True):
-    """Not now: the workload releases its quota, and a running job is stopped.
+    """The workload cannot start now: it releases its quota, and a running job is stopped.
 
-    ``after``: seconds, a timedelta, or a duration like "8m0s", the shortest wait before it is
-    requeued. None uses the retry strategy of the AdmissionCheck; without a strategy the workload is
-    requeued at once.
+    ``after``: the shortest wait before the workload is requeued, as seconds, a timedelta, or a
+    duration like "8m0s". With ``after`` None the retry strategy of the AdmissionCheck applies;
+    without a strategy the workload is requeued at once.
     """
 
     state: ClassVar[str] = "Retry"
@@ -97,14 +100,15 @@ class Retry(BaseVerdict, frozen=True, kw_only=True):
 
 
 class Rejected(BaseVerdict, frozen=True):
-    """Never: the workload is deactivated, until a person activates it again."""
+    """The workload may never start: it is deactivated, until a person activates it again."""
 
     state: ClassVar[str] = "Rejected"
 
 
 class Later:
-    """No verdict yet: ``controller.report`` will publish it, perhaps from another process or after
-    a restart. The request counts as handled: store its ``reference`` safely before you return this.
+    """No verdict yet: a later ``controller.report`` publishes it, perhaps from another process or
+    after a restart. The request counts as handled: store its ``reference`` safely before the check
+    returns `Later`.
     """
 
 

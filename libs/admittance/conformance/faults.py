@@ -1,4 +1,4 @@
-"""Checks a single message of a program. Pure."""
+"""Checks a single message of the tested program. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from admittance.events.shapes import PodSetUpdate
 
 DELAY_MAX: Final = 7 * 86_400
 SHOWN: Final = 120
-"""Characters of a message that a sentence quotes."""
+"""How many characters of a message a sentence quotes."""
 
 
 T = TypeVar("T")
 
 
 class Fault(NamedTuple):
-    """A fault of a message. ``case``: the case that fails. ``sentence``: for the program's
-    author."""
+    """A fault of a message. ``case``: the name of the test case that fails. ``sentence``: the
+    description for the program's author.
+    """
 
     case: str
     sentence: str
@@ -34,7 +35,7 @@ class ParsedMessage(NamedTuple, Generic[T]):
 
 
 def object_of(data: bytes) -> dict[str, Any] | Fault:
-    """The JSON object in a message, or the fault."""
+    """Returns the JSON object in a message, or the fault if there is none."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -45,7 +46,7 @@ def object_of(data: bytes) -> dict[str, Any] | Fault:
 
 
 def missing(found: Mapping[str, Any], wanted: Iterable[str]) -> list[Fault]:
-    """The fault of left out fields."""
+    """The fault of a message that leaves out wanted fields."""
     absent = [field for field in wanted if field not in found]
     if not absent:
         return []
@@ -53,8 +54,9 @@ def missing(found: Mapping[str, Any], wanted: Iterable[str]) -> list[Fault]:
 
 
 def wrong_names(pairs: Iterable[tuple[str, Any, Any]]) -> list[Fault]:
-    """The faults of names that differ from the request. ``pairs``: field, name in the message, name
-    in the request."""
+    """The faults of a message whose names differ from those in the request. ``pairs``: field, name
+    in the message, name in the request.
+    """
     return [
         Fault("names", f"sent {field} {said!r}; the request has {wanted!r}")
         for field, said, wanted in pairs
@@ -78,7 +80,7 @@ def bad_delay(delay: Any) -> str | None:
 
 
 def bad_updates(updates: Iterable[PodSetUpdate], known: Collection[str]) -> list[Fault]:
-    """The faults of updates of pod sets that the workload does not have."""
+    """The faults of pod set updates for pod sets that the workload does not have."""
     return [
         Fault("updates", f"updates the pod set {one.name!r}; the workload has {', '.join(known)}")
         for one in updates
@@ -87,7 +89,7 @@ def bad_updates(updates: Iterable[PodSetUpdate], known: Collection[str]) -> list
 
 
 def heartbeat_faults(subject: str, data: bytes, kind: type[msgspec.Struct]) -> tuple[Fault, ...]:
-    """The faults of a heartbeat. An empty one is valid."""
+    """The faults of a heartbeat. An empty heartbeat is valid."""
     if not data:
         return ()
     try:
@@ -98,7 +100,7 @@ def heartbeat_faults(subject: str, data: bytes, kind: type[msgspec.Struct]) -> t
 
 
 def quoted(data: bytes) -> str:
-    """Bytes of a message for a sentence: printable, and cut to `SHOWN` characters."""
+    """Quotes the bytes of a message for a sentence: printable, and cut to `SHOWN` characters."""
     text = data.decode("utf-8", "backslashreplace")
     shown = "".join(c if c.isprintable() else " " for c in text)
     return f"{shown[:SHOWN]}…" if len(shown) > SHOWN else shown

@@ -1,6 +1,8 @@
-"""Runs conformance cases against a program and reports the results. The two kits add their cases.
+"""Runs conformance cases against a program and reports the results. The kit for checks and the kit
+for providers add their own cases.
 
-Waits depend on how long the program takes for its first answer. ``timeout`` limits each wait.
+How long the kit waits depends on how long the program takes for its first answer. ``timeout``
+limits each wait.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ FAILED: Final = "failed"
 NOT_APPLICABLE: Final = "not applicable"
 
 QUIET_SECONDS: Final = 1.0
-"""After so long without a message no further message is expected."""
+"""After this time without a message the kit expects no further message."""
 GRACE_SECONDS: Final = 1.0
 """How long an answer may still arrive after its request was withdrawn."""
 WATCH_SECONDS: Final = 2.0
@@ -42,7 +44,9 @@ Attempt = Callable[[], Awaitable[None]]
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one case. ``details``: the faults, or why the case does not apply."""
+    """The result of one case. ``details``: the faults found by the case, or why the case does not
+    apply.
+    """
 
     case: str
     title: str
@@ -51,8 +55,9 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KitReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The results of all cases. ``usual``: the program's usual answer; empty if it did not
-    answer."""
+    """The results of all cases. ``usual``: the program's usual answer to a request; empty if the
+    program did not answer.
+    """
 
     outcomes: tuple[CaseResult, ...]
     usual: str = ""
@@ -65,17 +70,18 @@ class KitReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def passed(self) -> bool:
-        """Whether no case failed."""
+        """Whether no test case failed."""
         return all(one.outcome != FAILED for one in self.outcomes)
 
     def count(self, outcome: str) -> int:
-        """The number of cases with this outcome."""
+        """The number of test cases with this outcome."""
         return sum(one.outcome == outcome for one in self.outcomes)
 
 
 class CaseList(NamedTuple):
-    """``titles``: of every case, in the order of the report. ``message_cases``: the cases that
-    check every message."""
+    """``titles``: the title of every test case, in the order of the report. ``message_cases``: the
+    test cases that check every message.
+    """
 
     titles: Mapping[str, str]
     message_cases: Collection[str]
@@ -86,8 +92,10 @@ class CaseList(NamedTuple):
 
 
 class ConformanceKit(ABC, Generic[A, T]):
-    """Runs all cases, or those in ``only``. ``first_timeout``: seconds to wait for the first
-    answer. ``runs``: whether the program's process still runs, as far as the test knows."""
+    """Runs all test cases, or those in ``only``. ``first_timeout``: how many seconds to wait for
+    the program's first answer. ``runs``: returns whether the program's process still runs, as far
+    as the test knows.
+    """
 
     def __init__(
         self,
@@ -111,35 +119,37 @@ class ConformanceKit(ABC, Generic[A, T]):
         self.usual = ""
         """The program's final answer to the first request."""
 
-    # Implemented by a kit. ----------------------------------------------------------------
+    # Methods that each kit implements. -----------------------------------------------------
 
     @abstractmethod
     async def _first_request(self, number: int) -> A:
-        """Sends the first request; ``number``: how often it was sent before."""
+        """Sends the first request; ``number`` is how often it was sent before."""
 
     @abstractmethod
     async def _answers(self) -> bool:
-        """Runs the case of this name. False: the other cases cannot be run."""
+        """Runs the test case "answers". Returns False if the other test cases cannot be run."""
 
     @abstractmethod
     def _cases(self) -> Mapping[str, Attempt]:
-        """The cases of this kit for a program that answers."""
+        """The test cases of this kit for a program that answers."""
 
     @abstractmethod
     def _content(self, message: ReceivedMessage[A, T]) -> Hashable:
-        """The content of a message without its time: equal for repeated messages."""
+        """The content of a message without its time, so that repeated messages have equal
+        content.
+        """
 
     @abstractmethod
     def _shown(self, message: ReceivedMessage[A, T]) -> str:
-        """A sentence about a repeated message, with %s for how often."""
+        """A sentence about a repeated message, with %s where the count belongs."""
 
     async def clean_up(self) -> None:
-        """Runs before the program is asked to end."""
+        """Cleans up before the program is asked to end."""
 
     # Running. -----------------------------------------------------------------------------
 
     async def run(self, on_case: Callable[[str], None]) -> list[CaseResult]:
-        """Runs the cases. ``on_case`` gets the title of each case that starts."""
+        """Runs the cases. ``on_case`` is called with the title of each test case that starts."""
         titles = self._case_list.titles
         on_case(titles["answers"])
         general = {"acknowledges": self._acknowledges, "heartbeat": self._heartbeat}
@@ -164,12 +174,14 @@ class ConformanceKit(ABC, Generic[A, T]):
         self._results[case] = self._case_list.result(case, outcome, *details)
 
     def _record_faults(self, case: str, *faults: str) -> None:
-        """Records the case as failed with these faults, or as passed without any."""
+        """Records the test case as failed with these faults, or as passed if there are none."""
         found = tuple(filter(None, faults))
         self._record(case, FAILED if found else PASSED, *found)
 
     async def _until_answered(self, *requests: A, seconds: float = 0.0) -> bool:
-        """Waits until each of the requests has an answer. False: not in time."""
+        """Waits until each of the requests has an answer, or for ``seconds``. False: not in
+        time.
+        """
 
         def answered() -> bool:
             return {one.request for one in self._base.answers_to(*requests)} >= set(requests)
@@ -180,7 +192,7 @@ class ConformanceKit(ABC, Generic[A, T]):
         return await self._base.until(settled, seconds or self._timeout) and answered()
 
     async def _until_quiet(self) -> None:
-        """Waits until the program sends no further messages for a while."""
+        """Waits until the program has sent no message for `QUIET_SECONDS`."""
         deadline = clock.monotonic() + self._timeout
         while clock.monotonic() < deadline:
             if not await self._more_than(len(self._base.messages)):
@@ -190,12 +202,14 @@ class ConformanceKit(ABC, Generic[A, T]):
         return await self._base.until(lambda: len(self._base.messages) > count, QUIET_SECONDS)
 
     async def _listen_for(self, seconds: float) -> None:
-        """Waits while messages are received."""
+        """Keeps receiving messages for ``seconds``."""
         await self._base.until(lambda: False, seconds)
 
     async def _first_answer(self) -> bool:
-        """Whether the program answers in time; records the fault if not. Sends the request again
-        and again, because a plain subscription misses requests from before it began."""
+        """Waits for the program's first answer; returns whether it came in time, and records a
+        fault if not. Sends the first request again and again, because a plain subscription misses
+        requests from before it began.
+        """
         requests: list[A] = []
         deadline = clock.monotonic() + self._first_timeout
         while (left := deadline - clock.monotonic()) > 0 and self._runs():
@@ -217,10 +231,12 @@ class ConformanceKit(ABC, Generic[A, T]):
             self._record("answers", FAILED, why)
         return False
 
-    # Cases of both kits. ------------------------------------------------------------------
+    # Test cases of both kits. -------------------------------------------------------------
 
     async def _until_acknowledged_or(self, seconds: float) -> tuple[int, int, int] | None:
-        """Waits until all deliveries are acknowledged, or for ``seconds``. Returns the counts."""
+        """Waits until all deliveries of the program's consumer are acknowledged, or for
+        ``seconds``. Returns the consumer's counts.
+        """
         deadline = clock.monotonic() + seconds
         while True:
             now = await self._base.deliveries()
@@ -303,11 +319,11 @@ class ConformanceKit(ABC, Generic[A, T]):
         self._record("repeats", PASSED)
 
     def _repeated(self, message: ReceivedMessage[A, T]) -> Hashable:
-        """Equal for messages that count as repeats."""
+        """A value that is equal for messages that count as repeats of each other."""
         return message.request, self._content(message)
 
     def _sentences(self, case: str) -> list[str]:
-        """The different faults of a case, at most `DETAILS_MAX` of them."""
+        """The different faults of a test case, at most `DETAILS_MAX` of them."""
         found = list(dict.fromkeys(one.sentence for one in self._base.faults if one.case == case))
         if len(found) > DETAILS_MAX:
             return [*found[:DETAILS_MAX], f"and {len(found) - DETAILS_MAX} more like these"]
@@ -315,9 +331,10 @@ class ConformanceKit(ABC, Generic[A, T]):
 
 
 class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of both kits. ``timeout``: seconds that an answer may take. ``command``: starts the
-    program, with ADMIT_NATS_URL set; empty: it runs already, or starts within ``first_timeout``
-    seconds. ``only``: the cases to run; empty: all."""
+    """Options of both kits. ``timeout``: how many seconds an answer may take. ``command``: starts
+    the program, with ADMIT_NATS_URL set; if empty, the program runs already, or starts within
+    ``first_timeout`` seconds. ``only``: the names of the test cases to run; empty means all.
+    """
 
     timeout: float
     first_timeout: float
@@ -326,7 +343,7 @@ class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KitResult(NamedTuple):
-    """The fields of a report that both kits have."""
+    """The fields that the reports of both kits have."""
 
     outcomes: tuple[CaseResult, ...]
     usual: str
@@ -343,10 +360,11 @@ async def run_kit(
     on_case: Callable[[str], None],
     on_ready: Callable[[], None],
 ) -> KitResult:
-    """Starts the program, if it has a command, runs the cases, and ends the program.
+    """Starts the program, if it has a command, runs the test cases, and ends the program.
 
     ``kit_of`` makes the kit from the started process and the seconds to wait for its first answer.
-    ``on_ready`` is called when a program without a command may be started. Raises SetupError.
+    ``on_ready`` is called when a program without a command may be started. Raises SetupError if the
+    program cannot be started or the bus has no log.
     """
     began = clock.monotonic()
     await requester.start()

@@ -32,7 +32,7 @@ class ProgramProcess:
         """Raises SetupError if the command cannot be run."""
         environment = {**os.environ, "ADMIT_NATS_URL": self._url, "NATS_URL": self._url}
         try:
-            # Its output goes to standard error: standard output is for the report.
+            # The program's output goes to standard error: standard output is for the report.
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, env=environment, stdout=2
             )
@@ -40,17 +40,19 @@ class ProgramProcess:
             raise SetupError(f"cannot start {self._command[0]}: {error.strerror}") from None
 
     def runs(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the program was started and has not ended."""
         return self._process is not None and self._process.returncode is None
 
     async def kill(self) -> None:
-        """Kills it, as if its machine had failed."""
+        """Kills the program, as if its machine had failed."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
     async def end(self) -> str:
-        """Asks it to end. Returns what was wrong with its end; empty if nothing."""
+        """Asks the program to end. Returns what was wrong with the way the program ended; empty if
+        nothing.
+        """
         process = self._process
         assert process is not None, "it was started"
         if process.returncode is not None:
@@ -68,7 +70,7 @@ class ProgramProcess:
 
 
 class OwnServer:
-    """A server with the log, which can be restarted on the same port."""
+    """A NATS server with the log, which the test can restart on the same port."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
@@ -95,7 +97,9 @@ class OwnServer:
 
 @asynccontextmanager
 async def embedded(port: int, kit: str) -> AsyncIterator[OwnServer]:
-    """A temporary server with the log. ``kit``: prefix of its folder. Raises SetupError."""
+    """A temporary NATS server with the log. ``kit``: prefix of the name of the server's folder.
+    Raises SetupError.
+    """
     with tempfile.TemporaryDirectory(prefix=kit) as folder:
         server = OwnServer(Path(folder), port)
         await server.start()

@@ -34,8 +34,10 @@ T = TypeVar("T")
 
 
 class ReceivedMessage(NamedTuple, Generic[A, T]):
-    """A message of the program. ``at``: monotonic seconds. ``request``: the request it is about, if
-    it names one. ``content``: the decoded message, if it can be read."""
+    """A message that the tested program sent. ``at``: when it was received, in monotonic seconds.
+    ``request``: the request that the message is about, if it names one. ``content``: the decoded
+    message, if it can be decoded.
+    """
 
     at: float
     request: A | None
@@ -45,8 +47,10 @@ class ReceivedMessage(NamedTuple, Generic[A, T]):
 
 
 class ProgramKind(NamedTuple):
-    """Check controllers or providers. ``kit``: prefix of the test's namespace. ``answers``: the
-    subjects of their answers. ``alive``: prefix of the subjects of their heartbeats."""
+    """The kind of the tested program: check controller or provider. ``kit``: prefix of the test's
+    namespace. ``answers``: the subjects on which programs of this kind answer. ``alive``: prefix of
+    the subjects of heartbeats of this kind.
+    """
 
     kit: str
     durables: ProgramDurables
@@ -56,10 +60,12 @@ class ProgramKind(NamedTuple):
 
 
 class Requester(ABC, Generic[A, T]):
-    """Sends requests ``A`` and receives answers ``T``. `start` it, and `stop` it at the end."""
+    """Sends requests of type ``A`` to the tested program and receives answers of type ``T``. Call
+    `start` before the first request, and `stop` at the end.
+    """
 
     def __init__(self, bus: Bus, kind: ProgramKind, program: str) -> None:
-        """``program``: the name that its durable has."""
+        """``program``: the program's name, from which the name of its durable is made."""
         self._bus = bus
         self._kind = kind
         self.program = program
@@ -72,7 +78,7 @@ class Requester(ABC, Generic[A, T]):
         self._created_durable = False
         self._delivered_before = 0
 
-    # Implemented by a kit. ----------------------------------------------------------------
+    # Methods that each kit implements. -----------------------------------------------------
 
     @abstractmethod
     async def withdraw_all(self) -> None:
@@ -129,12 +135,14 @@ class Requester(ABC, Generic[A, T]):
     # Received messages. -------------------------------------------------------------------
 
     def answers_to(self, *requests: A) -> list[ReceivedMessage[A, T]]:
-        """The readable messages about these requests, in order."""
+        """The readable messages about these requests, in the order received."""
         wanted = set(requests)
         return [one for one in self.messages if one.request in wanted and one.content is not None]
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Waits until the condition holds. Returns False after ``seconds``."""
+        """Waits until the condition holds. Returns False if the condition does not hold within
+        ``seconds``.
+        """
         deadline = clock.monotonic() + seconds
         while not condition():
             left = deadline - clock.monotonic()
@@ -167,12 +175,13 @@ class Requester(ABC, Generic[A, T]):
     # The durable. -------------------------------------------------------------------------
 
     def has_delivered(self, deliveries: tuple[int, int, int]) -> bool:
-        """Whether the durable has delivered a message since `start`."""
+        """Whether the program's durable has delivered a message since `start`."""
         return deliveries[2] > self._delivered_before
 
     async def deliveries(self) -> tuple[int, int, int] | None:
-        """The durable's counts of unacknowledged, undelivered and all delivered messages; None if
-        it is missing. Raises SetupError without a log."""
+        """The counts of unacknowledged, undelivered and all delivered messages of the program's
+        durable; None if the durable is missing. Raises SetupError if the bus has no log.
+        """
         name = self._kind.durables.durable(self.program)
         try:
             info = await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
@@ -192,7 +201,7 @@ class Requester(ABC, Generic[A, T]):
 
 
 def workload_in(subject: str) -> str:
-    """The workload that the last token of a subject names; empty if it is not a name."""
+    """The workload that the last token of a subject names; empty if the token is not a name."""
     with suppress(BadToken):
         return plain(subject.rpartition(".")[2])
     return ""

@@ -1,4 +1,6 @@
-"""The statuses that a provider can give a request. Making an invalid status raises ValueError."""
+"""The statuses with which a provider can answer a request. Making an invalid status raises
+ValueError.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ VALUE_MAX: Final = 32_768
 
 
 class BaseStatus(msgspec.Struct, frozen=True):
-    """The base of all statuses. ``message``: a sentence for users, cut to 32,768 characters.
+    """The base class of all statuses. ``message``: a sentence for users, cut to 32,768 characters.
     ``details``: facts about the capacity by name, from which a ProvisioningRequestConfig may make
-    node selectors; at most 64 details and 128 KiB in all."""
+    node selectors; at most 64 details and 128 KiB in all.
+    """
 
     word: ClassVar[str] = ""
     ends: ClassVar[bool] = True
@@ -57,7 +60,7 @@ class Provisioned(BaseStatus, frozen=True):
     pod_set_updates: Sequence[PodSetUpdate | Mapping[str, Any]] = ()
 
     def updates(self) -> tuple[PodSetUpdate, ...]:
-        """``pod_set_updates``, all as `PodSetUpdate`. Raises ValueError."""
+        """The additions in ``pod_set_updates``, all as `PodSetUpdate`. Raises ValueError."""
         return updates_of(self.pod_set_updates)
 
     def __post_init__(self) -> None:
@@ -66,8 +69,10 @@ class Provisioned(BaseStatus, frozen=True):
 
 
 class Failed(BaseStatus, frozen=True):
-    """The capacity is not available, and nothing is booked. ``retryable`` False: it will never be
-    available, so the workload is rejected. ``retry_after``: seconds until the next attempt."""
+    """The capacity is not available, and nothing is booked. ``retryable`` False: the capacity will
+    never be available, so the workload is rejected. ``retry_after``: seconds until the next
+    attempt.
+    """
 
     word: ClassVar[str] = "failed"
     retryable: bool = True
@@ -92,7 +97,7 @@ class CapacityRevoked(BaseStatus, frozen=True):
 
 
 def fitting(details: Mapping[str, str]) -> dict[str, str]:
-    """As many of these details, in their order, as a status may have."""
+    """Returns as many of these details, in their order, as one status may have."""
     found: dict[str, str] = {}
     left = WHOLE_MAX - 2
     for key, value in details.items():

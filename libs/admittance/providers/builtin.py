@@ -21,12 +21,16 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
 
 INSTALLATION: Final = "admittance.dev/installation"
-"""Label: the Admittance installation that created the object."""
+"""Label of an object: the Admittance installation that created the object."""
 REQUEST: Final = "admittance.dev/request"
-"""Label, tag or annotation: the id of the object's request, or a hash of the id."""
+"""Label, tag or annotation of an object: the id of the request for which it was created, or a hash
+of the id.
+"""
 CLASS: Final = "admittance.dev/provisioning-class"
 GRACE_SECONDS: Final = 1.0
-"""Short, because these providers only wait, or make calls that end by themselves."""
+"""The time that the built-in providers get to finish: short, because they only wait, or make calls
+that end by themselves.
+"""
 
 
 def provider_of(
@@ -36,7 +40,7 @@ def provider_of(
     *,
     parameters: type[Any] | None = None,
 ) -> Provider:
-    """A provider of the class with these two functions."""
+    """Makes a provider of the provisioning class from these two functions."""
     provider = Provider(provisioning_class, parameters=parameters, grace_seconds=GRACE_SECONDS)
     provider.requested(obtain)
     provider.cancelled(free)
@@ -45,7 +49,7 @@ def provider_of(
 
 async def installation(bus: Bus, provider: str) -> str:
     """The name of this installation, which is drawn at random once per provider and kept on the
-    bus. ``provider``: a token."""
+    bus. ``provider``: the provider's name, as a token of a subject."""
     key = installation_key(provider)
     while True:
         entry = await bucket.get(bus, key, bucket=PROVIDERS)
@@ -61,7 +65,9 @@ async def installation(bus: Bus, provider: str) -> str:
 
 
 def installation_key(provider: str) -> str:
-    """The key of a provider's `installation`. Keys of a class never begin with ``_``."""
+    """The key of a provider's `installation`. The keys of provisioning classes in the bucket never
+    begin with ``_``.
+    """
     return f"_{provider}.installation"
 
 
@@ -69,14 +75,14 @@ log = structlog.get_logger()
 
 
 class StoredRequest(NamedTuple):
-    """The last status of a request, and its class."""
+    """The last stored status of a request, and the request's provisioning class."""
 
     provisioning_class: str
     status: StoredStatus
 
 
 async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredRequest]:
-    """The stored requests of these classes, by id."""
+    """The stored requests of these provisioning classes, by id."""
     found: dict[str, StoredRequest] = {}
     for name in classes:
         for entry in await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS):
@@ -87,13 +93,14 @@ async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredR
 
 
 class OrphanSweep:
-    """Removes what was created for requests that are not live any more.
+    """Removes objects that were created for requests that are not live any more.
 
-    A request is stored before anything is created for it. So if the objects are listed before the
-    store is read, the request of an object is in the store, or it is not live. ``in_progress``:
-    requests that this process works on; their objects stay. ``only_cancelled``: for a provider
-    that cannot tell its own objects, or creates them before the first status: objects of unknown
-    and new requests stay."""
+    A request is stored before any object is created for it. So if the objects are listed before the
+    store is read, either the store has the request of an object, or the request is not live.
+    ``in_progress``: requests that this process works on; their objects are kept.
+    ``only_cancelled``: for a provider that cannot recognise its own objects, or creates them before
+    the first status: objects of unknown and new requests are kept.
+    """
 
     def __init__(
         self,
@@ -121,7 +128,7 @@ class OrphanSweep:
         return stored
 
     def is_orphan(self, request_id: str, status: StoredStatus | None) -> bool:
-        """Whether an object of the request with this stored status is an orphan."""
+        """Whether an object is an orphan, if its request has this stored status."""
         if request_id in self._in_progress:
             return False
         if status is None or not status.status:
@@ -130,8 +137,10 @@ class OrphanSweep:
 
 
 class OtherInstallations:
-    """Logs other installations of Admittance that have objects in the same place, each once. Their
-    objects stay, because those installations may still run. ``event``: of the log."""
+    """Logs once each other installation of Admittance that has objects in the same place. The
+    objects of other installations are kept, because those installations may still run. ``event``:
+    the event of the log line.
+    """
 
     def __init__(self, ours: str, event: str) -> None:
         self._ours = ours
@@ -139,7 +148,7 @@ class OtherInstallations:
         self._logged: set[str] = set()
 
     def log(self, owners: Iterable[str]) -> None:
-        """``owners``: the installation of each listed object."""
+        """``owners``: for each listed object the name of the installation that owns it."""
         others = Counter(owners)
         del others[self._ours]
         if others.keys() - self._logged:

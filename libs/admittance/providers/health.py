@@ -15,8 +15,9 @@ log = structlog.get_logger()
 
 
 class InactiveReasons:
-    """The reasons why the classes are inactive, by what does not work. The message of the classes
-    lists all reasons."""
+    """The reasons why the provider's classes are inactive, each for one thing that does not work.
+    The message of inactive classes lists all reasons.
+    """
 
     def __init__(self, providers: Iterable[Provider]) -> None:
         self._providers = tuple(providers)
@@ -29,8 +30,9 @@ class InactiveReasons:
         return what in self._known
 
     def begin(self, what: str, reason: str) -> None:
-        """Adds a reason that holds until `end`; it replaces an earlier reason for the same
-        thing."""
+        """Adds a reason that holds until `end` is called; it replaces an earlier reason for the
+        same thing.
+        """
         if self._known.get(what) == reason:
             return
         if what not in self._known:
@@ -39,7 +41,7 @@ class InactiveReasons:
         self._update_providers()
 
     def end(self, what: str) -> None:
-        """Removes the reason for something that works again."""
+        """Removes the reason for a thing that works again."""
         if self._known.pop(what, None) is None:
             return
         if not self._known:
@@ -48,7 +50,7 @@ class InactiveReasons:
 
     @property
     def message(self) -> str:
-        """All reasons in one line; "": there are none."""
+        """All reasons in one line; "" if there is none."""
         return "; ".join(self._known.values())
 
     def _update_providers(self) -> None:
@@ -60,8 +62,9 @@ class InactiveReasons:
 
 
 class MissingRights:
-    """Keeps the classes inactive while the system behind the provider denies a right. The requests
-    are not at fault, so they wait until the right is back."""
+    """Keeps the provider's classes inactive while the system behind the provider denies a right.
+    Requests do not fail because of a missing right: they wait until the right is back.
+    """
 
     def __init__(self, reasons: InactiveReasons) -> None:
         self._reasons = reasons
@@ -70,14 +73,15 @@ class MissingRights:
         self._any = asyncio.Event()
 
     def blocks(self, right: Hashable) -> bool:  # noqa: ARG002  (subclasses use it)
-        """Whether the missing right makes the classes inactive."""
+        """Whether the provider's classes are inactive while this right is missing."""
         return True
 
     def lacks(
         self, right: Hashable, reason: str, probe: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
-        """The right is missing. ``probe`` returns whether the right is back; without a probe, the
-        next call that succeeds has to say `has`."""
+        """Records that a right is missing. ``probe`` returns whether the right is back; without a
+        probe, `has` must be called after the next call that succeeds.
+        """
         self._missing[right] = reason
         if probe is not None:
             self._probes[right] = probe
@@ -85,14 +89,14 @@ class MissingRights:
         self.update()
 
     def has(self, right: Hashable) -> None:
-        """The right is there."""
+        """Records that the right is there."""
         self._missing.pop(right, None)
         self._probes.pop(right, None)
         self._reasons.end(str(right))
         self.update()
 
     def update(self) -> None:
-        """Makes the classes inactive or active, as `blocks` says now."""
+        """Makes the provider's classes inactive or active, as `blocks` says now."""
         for right, reason in self._missing.items():
             if self.blocks(right):
                 self._reasons.begin(str(right), reason)
@@ -106,8 +110,9 @@ class MissingRights:
                 self.has(right)
 
     async def run(self, seconds: float) -> None:
-        """Probes missing rights every so many seconds, until cancelled: perhaps no request waits
-        for them any more."""
+        """Probes the missing rights every ``seconds`` until cancelled, because perhaps no request
+        waits that would show a right is back.
+        """
         while True:
             await self._any.wait()
             await asyncio.sleep(seconds)

@@ -39,8 +39,9 @@ from admittance.sdk.worker import Worker, secret
 
 STATUSES: Final = (Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked)
 PROGRESS_SECONDS: Final = 2.0
-"""How often the server is told which deliveries are in progress. It redelivers the others after 6
-s."""
+"""How often the provider tells the server which deliveries are in progress. The server redelivers
+all other deliveries after 6 s.
+"""
 
 F = TypeVar("F", bound=Callable[..., Any])
 log = structlog.get_logger()
@@ -48,12 +49,13 @@ _query = Reader(ProviderQuery)
 
 
 class Provider(Program):
-    """Provides the capacity of one provisioning class, which ProvisioningRequestConfigs name.
+    """Provides the capacity of one provisioning class; ProvisioningRequestConfigs name the class.
 
     ``parameters``: the msgspec Struct of ``request.parameters``; wrong parameters fail the request
     permanently, with the reason. Without a Struct, the parameters are a dict of texts.
-    ``concurrency``: how many requests are in progress at once. ``grace_seconds``: how long work may
-    take to finish when the process ends."""
+    ``concurrency``: how many requests one process works on at once. ``grace_seconds``: how long
+    work may take to finish when the process ends.
+    """
 
     kind: ClassVar[str] = "provider"
     log_field: ClassVar[str] = "provisioning_class"
@@ -74,18 +76,21 @@ class Provider(Program):
             grace_seconds=grace_seconds,
         )
         self.activity = (True, "")
-        """Whether capacity can be provided, and if not, why. It is one value, because any thread
-        may change it."""
+        """Whether the provider can provide capacity, and if not, why. Both are one value, because
+        any thread may change them.
+        """
 
     # For the author. -----------------------------------------------------------------
 
     def requested(self, function: F) -> F:
-        """Decorates the function that obtains capacity: it takes a `Request` and returns
-        `Provisioned`, `Failed` or `Accepted`. After `Accepted`, ``request.say`` or `report` gives
-        the result (``say_from_thread`` and `report_from_thread` in a plain function).
+        """Decorates the function that obtains capacity: the function takes a `Request` and returns
+        `Provisioned`, `Failed` or `Accepted`. After `Accepted`, ``request.say`` or `report`
+        publishes the result (``say_from_thread`` and `report_from_thread` in a plain function).
 
         After a crash the function may be called again for the same ``id``, perhaps in another
-        replica, also if it has booked already. It must find its own booking by the id."""
+        replica, even if it has already booked the capacity. The function must then find its own
+        booking by the id.
+        """
         if self.main is not None:
             raise ValueError(
                 f"{self.name} has a requested function already: {self.main.__qualname__}"
@@ -94,8 +99,9 @@ class Provider(Program):
         return function
 
     def cancelled(self, function: F) -> F:
-        """Decorates the function that frees a booking: it takes a `Cancellation`. It is called
-        until it returns, perhaps twice, and also for requests without a booking."""
+        """Decorates the function that frees a booking: the function takes a `Cancellation`. The
+        function is called until it returns, perhaps twice, and also for requests without a booking.
+        """
         if self.release is not None:
             raise ValueError(
                 f"{self.name} has a cancelled function already: {self.release.__qualname__}"
@@ -104,41 +110,47 @@ class Provider(Program):
         return function
 
     def inactive(self, message: str) -> None:
-        """Makes the checks of this class inactive until `ready` is called. Any thread may call
-        this."""
+        """Makes the checks of the provider's class inactive until `ready` is called. Any thread may
+        call this.
+        """
         self.activity = (False, message)
         self.changes.send()
 
     def ready(self) -> None:
-        """Makes the checks of this class active again. Any thread may call this."""
+        """Makes the checks of the provider's class active again. Any thread may call this."""
         self.activity = (True, "")
         self.changes.send()
 
     @property
     def active(self) -> bool:
-        """Whether capacity can be provided."""
+        """Whether the provider can provide capacity."""
         return self.activity[0]
 
     @property
     def message(self) -> str:
-        """Why no capacity can be provided; "": it can."""
+        """Why the provider can provide no capacity; "" if it can."""
         return self.activity[1]
 
     async def report(self, request_id: str, status: Status) -> bool:
         """Publishes a status of an earlier request, such as an expired booking or revoked
-        capacity. False: the request was cancelled or is unknown. Raises RuntimeError if the
-        provider is not running."""
+        capacity. Returns False if the request was cancelled or is unknown. Raises RuntimeError if
+        the provider is not running.
+        """
         return await self._report(request_id, status)
 
     def report_from_thread(self, request_id: str, status: Status) -> bool:
-        """`report` outside the event loop: in a plain function or a thread of your own."""
+        """Like `report`, for use outside the event loop: in a plain function or a thread of your
+        own.
+        """
         return from_thread(self.report(request_id, status), self._loop)
 
     # For the service. ----------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Calls the author's function once, without a bus; for tests and for the service. Raises
-        what the function raises, and TypeError if it returns anything else than a status."""
+        """Calls the author's function for the request once, without a bus; for tests and for the
+        service. Raises what the function raises, and TypeError if it returns anything else than a
+        status.
+        """
         if self.main is None:
             raise RuntimeError(self._without_main())
         if self.shape is not None and not isinstance(request.parameters, self.shape):
@@ -155,7 +167,9 @@ class Provider(Program):
 
     @property
     def understands(self) -> tuple[str, ...]:
-        """The names of the known parameters, for the heartbeat; empty: any are accepted."""
+        """The names of the known parameters, for the heartbeat; empty if any parameters are
+        accepted.
+        """
         if self.shape is None:
             return ()
         return tuple(field.encode_name for field in msgspec.structs.fields(self.shape))
@@ -170,8 +184,9 @@ class Provider(Program):
 class ProviderService(Worker[Provider]):
     """One running replica of a provider.
 
-    It takes a cancellation even if its requests are at the limit, because other requests may wait
-    for the capacity that is freed."""
+    The service takes a cancellation even if as many requests as allowed are in progress, because
+    other requests may wait for the capacity that is freed.
+    """
 
     def __init__(self, provider: Provider, bus: Bus, settings: Settings) -> None:
         source = RequestSource(
@@ -213,7 +228,8 @@ class ProviderService(Worker[Provider]):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answers requests until stop is set."""
-        # Served before the first heartbeat: the check sends its queries right after that.
+        # Queries are served before the first heartbeat: the provisioning check sends its queries
+        # right after it.
         answering = await micro.serve(
             self._bus,
             f"provider-{self._provider.name}",
@@ -257,7 +273,9 @@ class ProviderService(Worker[Provider]):
         await self._worker.stop(request_id)
 
     async def report(self, about: str, answer: Status) -> bool:
-        """Publishes a status of an earlier request. False: it was cancelled or is unknown."""
+        """Publishes a status of an earlier request. Returns False if the request was cancelled or
+        is unknown.
+        """
         return await self._worker.report(about, answer)
 
     def _on_fact(self, fact: object, message: IncomingMessage) -> None:

@@ -18,8 +18,9 @@ from admittance.sdk.threads import from_thread
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """A cancelled request. Its booking must be freed. The provider may never have received the
-    request, and the cancellation may come twice."""
+    """The cancellation of a request. The booking of the request must be freed. The provider may
+    never have received the request, and the same cancellation may arrive twice.
+    """
 
     id: str
     namespace: str
@@ -31,7 +32,8 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 class PodSet:
     """``count`` equal pods, each with ``requests`` (whole numbers: millicores of cpu, bytes,
     pieces). ``template``: the pod template with the additions of flavors. ``names``: the pod sets
-    that were merged; ``name`` is the first of them."""
+    that were merged into this one; ``name`` is the first of them.
+    """
 
     def __init__(self, given: PodSetToProvision) -> None:
         self.name = given.name
@@ -60,17 +62,18 @@ class PodSet:
 
     @property
     def node_selector(self) -> Mapping[str, str]:
-        """Labels that nodes must have."""
+        """The node selector of the pods: labels that nodes must have."""
         return self.template.spec.node_selector
 
 
 class Request:
     """A request for capacity for one workload.
 
-    ``id``: the same for all deliveries of the request, so book once for each id. ``deadline``: a
-    request that is not provisioned by then is cancelled. ``parameters``: of the
+    ``id`` is the same for all deliveries of the request, so book once for each id. ``deadline``: a
+    request that is not provisioned by this time is cancelled. ``parameters``: those of the
     ProvisioningRequestConfig and the workload, as a dict of texts or the provider's Struct.
-    ``last``: the provider's last status of the request; None: there is none yet."""
+    ``last``: the provider's last status of the request, or None.
+    """
 
     def __init__(
         self,
@@ -81,7 +84,9 @@ class Request:
         last: str | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """``say``: publishes a status, in ``loop``. None: statuses are collected in ``said``."""
+        """``say``: publishes a status, in the event loop ``loop``. Without ``say``, statuses are
+        collected in ``said``.
+        """
         self.id = fact.id
         self.namespace = fact.namespace
         self.name = fact.name
@@ -105,18 +110,20 @@ class Request:
 
     @property
     def pods(self) -> int:
-        """The number of pods."""
+        """The number of pods in all pod sets."""
         return sum(one.count for one in self.pod_sets)
 
     async def say(self, status: Status) -> bool:
-        """Publishes a status; the work continues. False: the request was cancelled."""
+        """Publishes a status while the work on the request continues. Returns False if the request
+        was cancelled.
+        """
         if self._say is None:
             self.said.append(status)
             return True
         return await self._say(status)
 
     def say_from_thread(self, status: Status) -> bool:
-        """The same as `say`, for a plain function, which runs in a thread."""
+        """Like `say`, for a plain function, which runs in a thread."""
         if self._say is None:
             self.said.append(status)
             return True

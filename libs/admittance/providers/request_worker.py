@@ -1,13 +1,14 @@
 """Works on requests for capacity, and releases the capacity of cancelled requests.
 
-A redelivered request that has a status gets the same status again. Deliveries are acknowledged when
-the final status, Provisioned or Failed, is on the log. A request that waits (accepted, or to be
-retried) does not count against the deliveries that this replica may hold.
+If a redelivered request has a status already, the same status is published again. Deliveries are
+acknowledged when the final status, Provisioned or Failed, is on the log. A request that waits
+(accepted, or to be retried) does not count against the deliveries that this replica may hold.
 
-A cancellation is stored first. Then the work on the request is cancelled, and the function that
-frees is called until it returns. Work that obtains capacity later finds the cancellation in the
-store and frees the capacity too. So does a replica that receives the request again, because an
-earlier replica may have crashed after it obtained capacity."""
+When a request is cancelled, the cancellation is stored first. Then the work on the request is
+cancelled, and the function that frees is called until it returns. Work that obtains capacity later
+finds the cancellation in the store and frees the capacity too. A replica that receives the request
+again does the same, because an earlier replica may have crashed after it obtained capacity.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +35,11 @@ from admittance.sdk.worker import AGAIN_SECONDS
 
 AWAY_PAUSE_MIN: Final = 0.1
 AWAY_PAUSE_MAX: Final = 5.0
-"""Seconds between two attempts while the bus is not available."""
+"""The longest pause between two attempts while the bus is not available."""
 LOOK_SECONDS: Final = 10.0
-"""Seconds between two checks whether another replica has finished a request accepted here."""
+"""Seconds between two checks whether another replica has finished a request that this replica
+accepted.
+"""
 
 log = structlog.get_logger()
 
@@ -44,8 +47,9 @@ log = structlog.get_logger()
 class CapacityReleaser:
     """Releases the capacity of cancelled requests.
 
-    ``free``: calls the provider's function. ``requests``, ``cancellations``: their deliveries,
-    acknowledged after the release. ``stop_work``: ends the work on a request.
+    ``free``: calls the provider's function that frees capacity. ``requests``, ``cancellations``:
+    the deliveries of requests and cancellations, acknowledged after the release. ``stop_work``:
+    ends the work on a cancelled request.
     """
 
     def __init__(
@@ -66,21 +70,24 @@ class CapacityReleaser:
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
-        """The releases in progress."""
+        """The releases in progress, as tasks."""
         return list(self._running)
 
     def on_cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
-        """Starts the release, but only once if the cancellation is delivered twice."""
+        """Starts the release of a cancelled request, but only once if the cancellation is delivered
+        twice.
+        """
         if self._cancellations.add(fact.id, reply):
             self._start(fact.id, self._cancel(fact))
 
     def start_release(self, request: dict[str, Any]) -> None:
-        """Runs `release` as a task."""
+        """Runs `release` as a task, unless it runs already for the request."""
         self._start(request["id"], self.release(request))
 
     async def release(self, request: dict[str, Any]) -> None:
         """Frees the capacity of a cancelled request, then acknowledges its deliveries, so that
-        after a crash in between another replica frees it."""
+        after a crash before the acknowledgement another replica frees it.
+        """
         await self._free_until_done(Cancellation(**request, reason="the request was cancelled"))
         self._requests.ack(request["id"])
 
@@ -122,7 +129,7 @@ class CapacityReleaser:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # A bug. The server never redelivers a delivery that stays open.
+            # A bug. The server never redelivers a delivery that this process keeps open.
             log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
             self._cancellations.nak(task.get_name(), AGAIN_SECONDS)
 
@@ -130,7 +137,8 @@ class CapacityReleaser:
 class RequestWorker:
     """The requests that one replica works on, ``concurrency`` at a time.
 
-    ``obtain``: calls the provider's function. ``deliveries``: those of requests.
+    ``obtain``: calls the provider's function that obtains capacity. ``deliveries``: the deliveries
+    of requests.
     """
 
     def __init__(
@@ -153,15 +161,15 @@ class RequestWorker:
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
-        """The requests in progress."""
+        """The requests in progress, as tasks."""
         return list(self._tasks.values())
 
     def knows(self, request_id: str) -> bool:
-        """Whether this replica works on the request, or the request waits here."""
+        """Whether this replica works on the request, or holds it while it waits."""
         return request_id in self._tasks or request_id in self._deliveries
 
     def on_requested(self, fact: ProvisioningRequested, reply: str) -> None:
-        """Starts work on a request, unless it is in progress."""
+        """Starts work on a request, unless the work is already in progress."""
         self._deliveries.add(fact.id, reply)
         if fact.id in self._tasks:
             return
@@ -177,7 +185,9 @@ class RequestWorker:
             await asyncio.wait([task])
 
     async def report(self, request_id: str, status: Status) -> bool:
-        """Publishes a status of an earlier request. False: it was cancelled or is unknown."""
+        """Publishes a status of an earlier request. Returns False if the request was cancelled or
+        is unknown.
+        """
         stored = (await self._store.get(request_id)).status
         if stored is None:
             return False
@@ -189,8 +199,9 @@ class RequestWorker:
         return counts
 
     async def watch_accepted(self) -> None:
-        """Acknowledges requests that this replica accepted and another replica finished, until
-        cancelled."""
+        """Acknowledges requests that this replica accepted and another replica finished; runs until
+        cancelled.
+        """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for request_id in [one for one in self._deliveries if one not in self._tasks]:
@@ -205,7 +216,7 @@ class RequestWorker:
         if self._tasks.get(request_id) is task:
             del self._tasks[request_id]
         if not task.cancelled() and task.exception() is not None:
-            # A bug: the server redelivers the request, perhaps to another replica.
+            # The exception is a bug: the server redelivers the request, perhaps to another replica.
             log.error("not_worked", id=request_id, exc_info=task.exception())
             self._deliveries.nak(request_id, AGAIN_SECONDS)
 
@@ -231,11 +242,12 @@ class RequestWorker:
             self._deliveries.let_wait(fact.id)
 
     async def _stored(self, fact: ProvisioningRequested) -> StoredStatus | None:
-        """The stored status of a request; None: the request is new. Retries for as long as the bus
-        is not available.
+        """The stored status of a request; None if the request is new. Repeats the read or write for
+        as long as the bus is not available.
 
         A new request is stored before the work starts. Otherwise another replica would answer a
-        query with "unknown", and the request would be sent a second time."""
+        query about the request with "unknown", and the request would be sent a second time.
+        """
         pause = AWAY_PAUSE_MIN
         while True:
             raise_if_cancelled()
@@ -253,8 +265,9 @@ class RequestWorker:
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
 
     async def _call_obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
-        """The status that the provider's function returns. The function is called until it does not
-        raise; meanwhile the request's status says that obtaining fails."""
+        """Returns the status that the provider's function returns. The function is called until it
+        does not raise; meanwhile the request's status says that obtaining fails.
+        """
         failures = 0
         while True:
             raise_if_cancelled()
@@ -270,15 +283,16 @@ class RequestWorker:
                     log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
                     kind = type(error).__name__
             self._deliveries.let_wait(fact.id)
-            # Only the kind of the error, because its text may be confidential.
+            # Shows only the kind of the error, because its text may be confidential.
             trouble = f"obtaining failed ({kind}), again in {pause:g} s"
             if not await self._publish_trouble(fact, trouble):
                 return Failed(trouble)
             await asyncio.sleep(pause)
 
     async def _publish_trouble(self, fact: ProvisioningRequested, trouble: str) -> bool:
-        """Publishes that obtaining fails, as a status of the SDK. False: the request was cancelled
-        or has ended."""
+        """Publishes, as a status of the SDK, that obtaining the capacity fails. Returns False if
+        the request was cancelled or has ended.
+        """
         try:
             return await self._publisher.publish(
                 identity_of(fact), Accepted(trouble), by_helper=True

@@ -1,8 +1,9 @@
 """The status of each request: stored in a bucket, then published on the log.
 
 The store has one key for each request of a class. Writes expect a revision, so if two replicas work
-on one request, only one of them publishes a status, and a status after the cancellation is
-refused."""
+on one request, only one of them publishes a status, and no status is stored after the
+cancellation.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +34,26 @@ from admittance.sdk.outbox import Outbox
 
 CANCELLED: Final = "cancelled"
 CANCELLED_SECONDS: Final = 7 * 86_400.0
-"""How long a cancellation stays in the store: longer than any message can be under way."""
+"""How long a cancellation stays in the store: longer than a message of the request can be under
+way.
+"""
 FINAL_STATUSES: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
-"""No other status follows these, except capacity_revoked after booking_expired."""
+"""After one of these statuses no other status follows, except capacity_revoked after
+booking_expired.
+"""
 REFUSED_PAUSE_MIN: Final = 0.5
 REFUSED_PAUSE_MAX: Final = 10.0
-"""Seconds between two attempts while the log refuses a status, as a full log does."""
+"""The longest pause between two attempts while the log refuses a status, as a full log does."""
 
 log = structlog.get_logger()
 
 
 class StoredStatus(Kept, frozen=True, kw_only=True):
-    """The last status of one request. ``status``: a word of the subjects, or `CANCELLED`; "": there
-    is no status yet. ``seq``: the number of the status; 0: there is none yet. ``by_helper``: the
-    SDK gave this status, because obtaining failed, and the provider has given none."""
+    """The last status of one request. ``status``: a word of the subjects, or `CANCELLED`; "" if
+    there is no status yet. ``seq``: the number of the status; 0 if there is none yet.
+    ``by_helper``: the SDK gave this status, because obtaining the capacity failed, and the provider
+    has given none.
+    """
 
     id: str
     namespace: str
@@ -66,8 +73,9 @@ read_status = Reader(StoredStatus)
 
 
 def status_of(entry: Entry) -> StoredStatus | None:
-    """The status in an entry of the store; None: it is not readable, so Admittance has not written
-    it."""
+    """The status in an entry of the store; None if the entry is not readable, so that Admittance
+    has not written it.
+    """
     try:
         return read_status(entry.value)
     except Unreadable as error:
@@ -76,14 +84,14 @@ def status_of(entry: Entry) -> StoredStatus | None:
 
 
 class StoreEntry(NamedTuple):
-    """A key of the store. ``status`` None: there is no readable status."""
+    """The state of one key of the store. ``status`` None: the key has no readable status."""
 
     status: StoredStatus | None
     revision: int
 
 
 class StatusStore:
-    """The stored statuses of one class."""
+    """The stored statuses of one provisioning class."""
 
     def __init__(self, bus: Bus, provisioning_class: str) -> None:
         self._bus = bus
@@ -100,7 +108,7 @@ class StatusStore:
         if entry.value is None:
             return StoreEntry(None, entry.revision)
         stored = status_of(entry)
-        # The status of another id with the same hash counts as absent.
+        # A status stored for another id with the same hash counts as absent.
         is_ours = stored is not None and stored.id == request_id
         return StoreEntry(stored if is_ours else None, entry.revision)
 
@@ -118,7 +126,7 @@ class StatusStore:
         return await self._bus.publish(message)
 
     async def cancel(self, identity: dict[str, Any]) -> StoredStatus | None:
-        """Stores that the request was cancelled. Returns the earlier status."""
+        """Stores that the request was cancelled. Returns the status stored before."""
         while True:
             found = await self.get(identity["id"])
             if found.status is not None and found.status.status == CANCELLED:
@@ -133,11 +141,12 @@ class StatusStore:
 
 
 class StatusPublisher:
-    """Publishes the statuses of one class: first to the store, then to the log.
+    """Publishes the statuses of one provisioning class: first to the store, then to the log.
 
-    If a crash prevents the second step, the stored status is published when the request or the
-    status comes again. In the other order, a number that is on the log already could be given to
-    another status, which would then be ignored as a duplicate."""
+    If a crash prevents the publication on the log, the stored status is published when the request
+    or the status comes again. With the log first, a number that is on the log already could be
+    given to another status, which would then be ignored as a duplicate.
+    """
 
     def __init__(
         self, provisioning_class: str, store: StatusStore, outbox: Outbox, *, secret: bytes = b""
@@ -152,8 +161,9 @@ class StatusPublisher:
     async def publish(
         self, identity: dict[str, Any], status: Status, *, by_helper: bool = False
     ) -> bool:
-        """Returns True once the log has the status; False: the request was cancelled or has a final
-        status. ``by_helper``: the SDK gives the status, not the provider."""
+        """Returns True once the log has the status; False if the request was cancelled or has a
+        final status. ``by_helper``: the SDK gives the status, not the provider's author.
+        """
         while True:
             found = await self._store.get(identity["id"])
             before = found.status
@@ -182,8 +192,9 @@ class StatusPublisher:
             return True
 
     async def _until_published(self, stored: StoredStatus) -> None:
-        """Retries for as long as the log refuses the status, because nothing else publishes a
-        stored status."""
+        """Publishes a stored status; repeats this for as long as the log refuses the status,
+        because nothing else publishes it.
+        """
         pause = REFUSED_PAUSE_MIN
         while True:
             try:
@@ -197,7 +208,7 @@ class StatusPublisher:
             pause = min(2 * pause, REFUSED_PAUSE_MAX)
 
     async def repeat(self, stored: StoredStatus) -> None:
-        """Publishes a stored status, perhaps once more."""
+        """Publishes a stored status, which may be on the log already."""
         await self._outbox.put(self._message(stored))
 
     def _message(self, stored: StoredStatus) -> Outgoing:
@@ -218,7 +229,7 @@ class StatusPublisher:
         if kind is facts.ProvisioningFailed:
             fields |= {"retryable": stored.retryable, "retry_after": stored.retry_after}
         fact = kind(**fields)
-        # All replicas give a status the same message id.
+        # The id is a hash of the status, so that all replicas give a status the same message id.
         digest = hashlib.blake2b(key=self._secret, digest_size=16)
         digest.update(f"{stored.seq}/{stored.status}/{self._class}/{stored.id}".encode())
         headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}

@@ -1,8 +1,8 @@
 """Keeps exactly one capacity request for each reservation that needs one. Pure.
 
-Steps follow from the stored state, not from the messages received. So lost, repeated and late
-messages do no harm, and a new leader continues where the old one stopped.
-docs/spec/lifecycle.md#5."""
+Steps follow from the stored state and not from the messages received, so lost, repeated and late
+messages do no harm. A new leader continues where the old leader stopped. docs/spec/lifecycle.md#5.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from admittance.provisioning.records import Record, State, apply_status, with_no
 from admittance.provisioning.steps import BlockedStep, Memory, ReportedVerdict, Slot, Step, Write
 
 BUSY: Final = "busy"
-"""A step of the slot is in flight: apply the answer again later."""
+"""Reason to ignore an answer now: a step of its slot is in flight, so the answer must be applied
+again later.
+"""
 ADMITTED: Final = "the workload is admitted, and only CapacityRevoked stops it"
 
 
@@ -31,11 +33,10 @@ class AnswerIntake:
         self._memory = memory
 
     def apply(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
-        """The step that stores the answer; or the reason to ignore the answer, with a step that
-        notes the reason on the request if the note is new.
-
-        (None, ""): the record was deleted by another writer; it will be written again together with
-        the answer."""
+        """Returns the step that stores the answer, or the reason to ignore the answer, with a step
+        that notes a new reason on the request. (None, "") means that another writer deleted the
+        record; it will be written again together with the answer.
+        """
         observed = self._observed
         workload = fact.namespace, fact.name
         slots = observed.slots_of(workload)
@@ -84,8 +85,9 @@ class AnswerIntake:
     def note_unreadable(
         self, workload: Name, provisioning_class: str, why: str, now: datetime
     ) -> Step | None:
-        """The step that notes an undecodable answer of the class on the workload's request; None:
-        the class has no request there, the note exists, or a step is in flight."""
+        """The step that notes an undecodable answer of the class on the workload's request; None if
+        the class has no request for the workload, the note exists, or a step is in flight.
+        """
         for slot in self._observed.slots_of(workload):
             record = self._observed.records[slot].record
             of_class = record.spec.provisioning_class_name == provisioning_class
@@ -98,7 +100,7 @@ class AnswerIntake:
         return None
 
     def has_foreign_id(self, fact: ProvisioningStatus) -> bool:
-        """Whether the answer's request id cannot be an id of this service, not even an old one."""
+        """Whether this service never makes request ids like that of the answer, and never did."""
         work = self._observed.workloads.get((fact.namespace, fact.name))
         uid = fact.id.partition("/")[0]
         if fact.uid and fact.uid != uid:
@@ -121,7 +123,9 @@ class AnswerIntake:
     def _note(
         self, slot: Slot, record: Record, fact: ProvisioningStatus, why: str, now: datetime
     ) -> tuple[Step | None, str]:
-        """Notes an ignored answer on the request, once, because users look there."""
+        """Notes an ignored answer on the request, once, because users look at the request for the
+        reason.
+        """
         if slot in self._memory.in_flight:
             return None, BUSY
         new = with_note(record, _ignored(fact, why), now)
@@ -146,9 +150,10 @@ def _ignored(fact: ProvisioningStatus, why: str) -> str:
 
 
 class BlockedSlots:
-    """Slots with a next step that can never succeed. They are skipped until another step follows.
+    """Slots whose next step can never succeed. A blocked slot is skipped until a different step
+    follows for it.
 
-    ``on_error``: see `ProvisioningCore`."""
+    ``on_error`` is that of `ProvisioningCore`."""
 
     def __init__(
         self, slots: SlotDecider, memory: Memory, on_error: Callable[[Slot, Exception], None] | None
@@ -158,7 +163,7 @@ class BlockedSlots:
         self._on_error = on_error
 
     def step(self, slot: Slot, now: datetime) -> Step | None:
-        """The next step of the slot; None: there is none, or the slot is blocked."""
+        """The next step of the slot; None if there is none, or the slot is blocked."""
         blocked = self._memory.blocked
         try:
             if slot in blocked and not blocked[slot].noted:
@@ -179,14 +184,16 @@ class BlockedSlots:
         return step
 
     def cannot(self, step: Step, error: Exception) -> None:
-        """Blocks the slot, because the step can never succeed."""
+        """Blocks the slot of a step that can never succeed."""
         known = self._memory.blocked.get(step.slot)
         if known is None or known.note is not step:
-            # If the note itself failed, the first reason stays.
+            # If writing the note itself failed, the first reason stays.
             self._memory.blocked[step.slot] = BlockedStep(step, note_of(error))
 
     def _block_undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:
-        """Blocks a slot after its decision raised. Returns the step that notes the error."""
+        """Blocks a slot after its decision raised. Returns the step that notes the error on the
+        request.
+        """
         blocked, why = self._memory.blocked, note_of(error)
         known = blocked.get(slot)
         if known is not None and known.noted and known.why == why:
@@ -204,16 +211,17 @@ class BlockedSlots:
 
 
 def note_of(error: Exception) -> str:
-    """The error as a note for users."""
+    """The text of the error as a note for users."""
     return f"skipped, because it cannot succeed: {error or type(error).__name__}"
 
 
 class ProvisioningCore:
-    """All requests and the steps that bring them to the desired state.
+    """All capacity requests and the steps that bring them to the desired state.
 
-    ``time_limit``: for requests without such a parameter; None: no limit. ``on_error`` is called
-    with the exception that deciding a slot raised: that slot is skipped, the others continue.
-    None: the exception propagates."""
+    ``time_limit``: for requests whose parameters set no limit; None means no limit. ``on_error`` is
+    called with an exception raised while a slot is decided: that slot is skipped, the others
+    continue. If ``on_error`` is None, the exception propagates.
+    """
 
     def __init__(
         self,
@@ -229,8 +237,9 @@ class ProvisioningCore:
     # Steps. --------------------------------------------------------------------
 
     def steps(self, now: datetime) -> Iterator[Step]:
-        """The steps to perform now, at most one for each slot. The caller reports the outcome of
-        each with `done`, `failed` or `cannot`."""
+        """The steps to perform now, at most one for each slot (one check of one workload). The
+        caller reports the outcome of each step with `done`, `failed` or `cannot`.
+        """
         observed, in_flight = self.observed, self._memory.in_flight
         for slot in list(observed.dirty):
             if slot in in_flight:
@@ -242,7 +251,9 @@ class ProvisioningCore:
                 yield step
 
     def done(self, step: Step, revision: int = 0) -> None:
-        """The step was performed completely. ``revision``: of the record that it wrote."""
+        """Records that the step was performed completely. ``revision``: the revision of the record
+        that the step wrote.
+        """
         slot, memory = step.slot, self._memory
         memory.in_flight.pop(slot, None)
         if step.write is not None:
@@ -264,8 +275,9 @@ class ProvisioningCore:
         self.observed.dirty[slot] = None
 
     def failed(self, step: Step) -> None:
-        """The write conflicted or its outcome is unknown: the slot is decided again after the
-        bucket's next update."""
+        """Records that the write conflicted or its outcome is unknown: the slot is decided again
+        after the bucket's next update.
+        """
         memory = self._memory
         memory.in_flight.pop(step.slot, None)
         if step.report is not None and step.slot in memory.reported:
@@ -273,8 +285,9 @@ class ProvisioningCore:
         self.observed.dirty[step.slot] = None
 
     def cannot(self, step: Step, error: Exception) -> None:
-        """The step can never succeed. This is noted on the request, and the slot is skipped until a
-        different step follows for it."""
+        """Records that the step can never succeed. The error is noted on the request, and the slot
+        is skipped until a different step follows for it.
+        """
         self._memory.in_flight.pop(step.slot, None)
         self._blocked.cannot(step, error)
         self.observed.dirty[step.slot] = None
@@ -286,8 +299,9 @@ class ProvisioningCore:
             self.observed.dirty[heappop(deadlines)[1]] = None
 
     def next_deadline(self) -> datetime | None:
-        """The next deadline; None: no open request has a deadline, or the answers on the log are
-        still being read."""
+        """The next deadline of a request; None if no open request has a deadline, or the answers on
+        the log are still being read.
+        """
         deadlines = self.observed.deadlines
         return deadlines[0][0] if deadlines and self.observed.answers_read else None
 
@@ -299,22 +313,23 @@ class ProvisioningCore:
     # Answers of providers. --------------------------------------------------------------------
 
     def apply_status(self, fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
-        """See `AnswerIntake.apply`. The reason `BUSY`: a step of the slot is in flight, so call
-        again later."""
+        """Calls `AnswerIntake.apply`. With the reason `BUSY` a step of the slot is in flight, so
+        call again later.
+        """
         return self._intake.apply(fact, now)
 
     def note_unreadable(
         self, workload: Name, provisioning_class: str, why: str, now: datetime
     ) -> Step | None:
-        """See `AnswerIntake.note_unreadable`."""
+        """Calls `AnswerIntake.note_unreadable`."""
         return self._intake.note_unreadable(workload, provisioning_class, why, now)
 
     def has_foreign_id(self, fact: ProvisioningStatus) -> bool:
-        """See `AnswerIntake.has_foreign_id`."""
+        """Calls `AnswerIntake.has_foreign_id`."""
         return self._intake.has_foreign_id(fact)
 
     def records_of_class(self, provisioning_class: str) -> list[Record]:
-        """The requests of that class that are not cancelled."""
+        """The requests of that provisioning class that are not cancelled."""
         return [
             kept.record
             for kept in self.observed.records.values()

@@ -39,7 +39,9 @@ from admittance.workload.stored import StoredWorkload
 
 
 class IncompleteReservation(ValueError):
-    """No request can be made, because a pod set has no assignment. The message names it."""
+    """No capacity request can be made, because a pod set has no assignment. The message names the
+    pod set.
+    """
 
 
 def parameters_of(
@@ -55,8 +57,9 @@ def parameters_of(
 
 
 def parameters_error(parameters: Mapping[str, str]) -> str:
-    """Why the parameters exceed the limits; "": they do not. `admit apply` checks those of the
-    config, but nothing else checks those of annotations."""
+    """Why the parameters exceed the limits; "" if they do not. `admit apply` checks the config's
+    parameters, but nothing else checks those in annotations.
+    """
     if len(parameters) > PARAMETERS_MAX:
         return f"the request has {len(parameters)} parameters, at most {PARAMETERS_MAX} are allowed"
     for key, value in parameters.items():
@@ -82,7 +85,7 @@ def uses_managed_resource(pod_set: PodSet, managed: Collection[str]) -> bool:
 def assigned_pod_sets(
     pod_sets: Sequence[PodSet], admission: Admission | None, managed: Collection[str]
 ) -> list[tuple[PodSet, PodSetAssignment]]:
-    """The pod sets to request capacity for, with their assignments.
+    """The pod sets that need capacity, with their assignments.
 
     Raises IncompleteReservation if one of them has no assignment."""
     assigned = {one.name: one for one in admission.pod_set_assignments} if admission else {}
@@ -104,7 +107,9 @@ def pod_sets_to_provision(
     config: ProvisioningRequestConfigSpec,
     flavor_of: Callable[[str], ResourceFlavor | None],
 ) -> tuple[PodSetToProvision, ...]:
-    """The pod sets of the request; empty: no capacity is needed. Raises IncompleteReservation."""
+    """The pod sets of the request; empty if no capacity is needed. Raises IncompleteReservation if
+    one of them has no assignment.
+    """
     same = _SAME.get(config.pod_set_merge_policy or "")
     groups: list[tuple[PodTemplate, PodSetToProvision]] = []
     for pod_set, assignment in assigned_pod_sets(pod_sets, admission, config.managed_resources):
@@ -137,7 +142,8 @@ def completed_template(
     flavor_of: Callable[[str], ResourceFlavor | None],
 ) -> PodTemplate:
     """The template with the labels and tolerations of its flavors added. Missing resource requests
-    are filled from the limits."""
+    are filled from the resource limits.
+    """
     spec = template.spec
     selector, tolerations = dict(spec.node_selector), list(spec.tolerations)
     for name in dict.fromkeys(assignment.flavors.values()):
@@ -172,8 +178,9 @@ def _identical(one: PodTemplate, other: PodTemplate) -> bool:
 
 
 def _schedules_alike(one: PodTemplate, other: PodTemplate) -> bool:
-    """Whether containers have equal requests, in the same number and order, and all fields that
-    restrict the node are equal."""
+    """Whether the containers of both templates have equal requests, in the same number and order,
+    and all fields that restrict the node are equal.
+    """
     return _scheduling(one.spec) == _scheduling(other.spec)
 
 
@@ -206,7 +213,7 @@ def _about(record: Record) -> dict[str, Any]:
 
 
 def requested(record: Record) -> ProvisioningRequested:
-    """The fact that requests capacity for the record."""
+    """The fact `requested`, which requests the capacity of the record."""
     spec = record.spec
     return ProvisioningRequested(
         **_about(record),
@@ -220,7 +227,7 @@ def requested(record: Record) -> ProvisioningRequested:
 
 
 def cancelled(record: Record) -> ProvisioningCancelled:
-    """The fact that cancels the request, with the record's reason."""
+    """The fact `cancelled`, which cancels the request, with the record's reason."""
     spec = record.spec
     return ProvisioningCancelled(
         **_about(record),
@@ -234,12 +241,15 @@ def cancelled(record: Record) -> ProvisioningCancelled:
 API: Final = "autoscaling.x-k8s.io/v1"
 KIND: Final = "ProvisioningRequest"
 VALID_UNTIL: Final = "ValidUntilSeconds"
-"""Parameter: seconds until the request fails if the provider has not answered."""
+"""Name of the parameter with the seconds until the request fails if the provider has not
+answered.
+"""
 
 
 class RecordBuilder:
-    """Builds records of new requests. ``time_limit``: for requests without such a parameter; None:
-    no limit."""
+    """Builds records of new requests. ``time_limit``: for requests without the parameter
+    `VALID_UNTIL`; None means no limit.
+    """
 
     def __init__(
         self, observed: ObservedState, memory: Memory, time_limit: timedelta | None
@@ -258,8 +268,9 @@ class RecordBuilder:
         wanted: tuple[PodSetToProvision, ...],
         now: datetime,
     ) -> Record:
-        """A request for the workload's current reservation. ``before``: the cancelled request that
-        it replaces."""
+        """The record of a new request for the workload's current reservation. ``before``: the
+        cancelled request that the new one replaces.
+        """
         meta, cycle, attempt = work.metadata, work.status.admission_cycle, row.retry_count + 1
         identity = request_id(meta.uid, slot.check, cycle, attempt)
         name = request_name(meta.name, meta.uid, slot.check, attempt)
@@ -288,18 +299,18 @@ class RecordBuilder:
     def _generation(
         self, slot: Slot, uid: str, cycle: int, before: StoredRecord | None, name: str
     ) -> int:
-        """The number of the request within the reservation, so that no id is used twice."""
+        """The number of the request within the reservation, chosen so that no id is used twice."""
         last = self._memory.last_requests.get(slot)
         if before is not None and before.record.spec.cycle == cycle:
             return before.record.metadata.generation + 1
         if last is not None:
             return last.generation + 1 if (last.uid, last.cycle) == (uid, cycle) else 1
-        # There may have been requests that this leader does not know. A revision of the bucket is
-        # larger than any of their generations.
+        # The reservation may have had requests that this leader does not know. A revision of the
+        # bucket is larger than the generations of all those requests.
         return self._observed.expected(slot, name) or 1
 
     def _deadline(self, parameters: dict[str, str], now: datetime) -> tuple[datetime | None, str]:
-        """The deadline, and a note if the parameter is not valid ("": it is)."""
+        """The deadline, and a note if the parameter is not valid (otherwise "")."""
         written = parameters.get(VALID_UNTIL)
         limit, note = self._time_limit, ""
         if written is not None:
@@ -330,7 +341,7 @@ class DeletedRequestRecovery:
     active: a request that was sent and never cancelled may hold capacity.
 
     The rebuilt records have no answers; a provider repeats them when the request is sent again.
-    ``names``: namespace and name of the deleted records."""
+    ``names``: namespaces and names of the deleted records."""
 
     def __init__(self, names: Collection[Name]) -> None:
         self._names = names
@@ -347,7 +358,7 @@ class DeletedRequestRecovery:
                 self._sent[fact.id] = _requested_record(fact, name, at)
 
     def found(self) -> list[Record]:
-        """The requests that were sent and not cancelled, oldest first, without their answers."""
+        """The requests that were sent and never cancelled, oldest first, without their answers."""
         return [record for id, record in self._sent.items() if id not in self._cancelled]
 
     def _lost_name(self, fact: ProvisioningRequested) -> str | None:
@@ -361,7 +372,7 @@ class DeletedRequestRecovery:
 
 
 def _requested_record(fact: ProvisioningRequested, name: str, at: datetime) -> Record:
-    """The record of a request on the log."""
+    """The record of a request that is on the log."""
     spec = RecordSpec(
         id=fact.id,
         workload=fact.name,

@@ -39,14 +39,15 @@ from admittance.workload.moves.check_verdicts import is_under_check
 from admittance.workload.stored import StoredWorkload, head
 
 DEACTIVATED: Final = "DeactivatedDueTo"
-"""The reason of an eviction by deactivation: this prefix, then the cause."""
+"""Prefix of the reason of an eviction by deactivation; the cause follows it."""
 
 
 def cancel_reason(
     record: Record, work: StoredWorkload | None, row: CheckState | None, finished: str | None = None
 ) -> str:
-    """Why the request is not needed any more; "": it is needed. ``finished``: the uid of the
-    finished workload of that name; None: no workload of that name has finished."""
+    """Why the request is not needed any more; "" if it is needed. ``finished``: the uid of the
+    finished workload with the request's workload name; None if there is none.
+    """
     if finished == record.spec.uid:
         return "the workload has finished"
     if work is None or work.metadata.uid != record.spec.uid:
@@ -59,7 +60,7 @@ def cancel_reason(
 
 
 def _unreserved(work: StoredWorkload) -> str:
-    """Why the request's reservation is not the workload's current one."""
+    """Why the request's reservation is not the workload's current one; "" if it is."""
     evicted = find(work, Type.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.status == "True" else ""
     if not head(work).active:
@@ -105,7 +106,7 @@ def is_admitted(work: StoredWorkload) -> bool:
 
 
 def is_late(record: Record, now: datetime) -> bool:
-    """Whether the deadline has passed without a final answer."""
+    """Whether the request's deadline has passed without a final answer."""
     deadline = record.spec.deadline
     return deadline is not None and deadline <= now and is_open(record)
 
@@ -121,8 +122,9 @@ def is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bo
 
 
 class SlotView(NamedTuple):
-    """The current facts about a slot. ``row``: the workload's row of the check; None: it has no
-    such row, or the check has another controller now."""
+    """The current facts about a slot (one check of one workload). ``row``: the check's state in the
+    workload; None if the workload does not have the check, or the check has another controller now.
+    """
 
     slot: Slot
     kept: StoredRecord | None
@@ -132,7 +134,7 @@ class SlotView(NamedTuple):
 
 
 class ReservationView(NamedTuple):
-    """A reservation with the check Pending or Ready."""
+    """A reservation of a workload whose check is Pending or Ready."""
 
     slot: Slot
     work: StoredWorkload
@@ -141,7 +143,7 @@ class ReservationView(NamedTuple):
 
 
 class SlotDecider:
-    """``time_limit``: see `RecordBuilder`."""
+    """``time_limit`` is that of `RecordBuilder`."""
 
     def __init__(
         self, observed: ObservedState, memory: Memory, time_limit: timedelta | None
@@ -151,12 +153,12 @@ class SlotDecider:
         self._builder = RecordBuilder(observed, memory, time_limit)
 
     def row(self, slot: Slot) -> CheckState | None:
-        """The workload's row of the check, also if the check has another controller."""
+        """The check's state in the workload, also if the check has another controller."""
         work = self._observed.workloads.get((slot.namespace, slot.workload))
         return row_of(work.status.admission_checks, slot.check) if work is not None else None
 
     def step(self, slot: Slot, now: datetime) -> Step | None:
-        """The next step; None: the slot is as it should be."""
+        """The next step of the slot; None if the slot is as it should be."""
         observed = self._observed
         kept = observed.records.get(slot)
         work = observed.workloads.get((slot.namespace, slot.workload))
@@ -183,7 +185,8 @@ class SlotDecider:
 
     def note(self, slot: Slot, text: str, now: datetime) -> Step | None:
         """The step that writes the text on the request, or on a Pending check without a request;
-        None: the text is there, or there is no place for it."""
+        None if the text is there already, or there is no place for it.
+        """
         kept = self._observed.records.get(slot)
         if kept is not None:
             new = with_note(kept.record, text, now)
@@ -203,9 +206,10 @@ class SlotDecider:
     # Requests that are deleted or not needed. ------------------------------------------
 
     def _step_for_lost(self, view: SlotView) -> Step | None:
-        """A step for records that another writer deleted or overwrote. The record of a request that
-        is still needed is written again unchanged; other requests are cancelled at the
-        provider."""
+        """A step for records that another writer deleted or overwrote. If the request of such a
+        record is still needed, the record is written again unchanged; otherwise the request is
+        cancelled at the provider.
+        """
         observed, memory = self._observed, self._memory
         slot, kept = view.slot, view.kept
         while slot in observed.lost_records:
@@ -220,8 +224,8 @@ class SlotDecider:
                 return Step(slot, Write(record.metadata.name, record, expected))
             is_stored = kept is not None and kept.record.spec.id == record.spec.id
             if not is_stored and record.spec.id not in memory.cancelled:
-                # If publishing fails, the provider may have received it anyway, so the request
-                # stays cancelled.
+                # If publishing the request fails, the provider may have received it all the same,
+                # so the request stays cancelled.
                 record = cancelled_record(record, record.status.cancelled or verdicts.DELETED)
                 observed.replace_lost(slot, record)
                 return Step(slot, fact=cancelled(record))
@@ -233,8 +237,9 @@ class SlotDecider:
 
     def _end(self, view: SlotView, kept: StoredRecord, why: str) -> Step | None:
         """Ends a request: marks the record as cancelled, sends `cancelled` to the provider, then
-        deletes the record or replaces it by a new request. ``why``: the reason; "": the record is
-        marked already, and the reservation needs a new request."""
+        deletes the record or replaces it by a new request. ``why``: the reason to cancel; "" if the
+        record is marked already, and the reservation needs a new request.
+        """
         slot, work, row = view.slot, view.work, view.row
         record = kept.record
         if not record.status.cancelled:
@@ -248,7 +253,8 @@ class SlotDecider:
         has_final_verdict = row is not None and row.state in ("Retry", "Rejected")
         reserved = work is not None and is_of_current_cycle(record, work) and is_under_check(work)
         if reserved and not has_final_verdict and not is_marked_for_deletion(record):
-            # The record stays until the reservation ends, so that its id is not used again.
+            # The record stays until the reservation ends, so that the id of its request is not used
+            # again.
             return None
         self._memory.forget(record)
         return Step(slot, Write(record.metadata.name, None, kept.revision))
@@ -260,7 +266,9 @@ class SlotDecider:
     # Requests that are needed. ------------------------------------------------------------------
 
     def _is_ready(self, view: SlotView | ReservationView) -> bool:
-        """Whether the check is Ready, or Ready was reported and the row does not show it yet."""
+        """Whether the check is Ready, or Ready was reported and the workload does not show it
+        yet.
+        """
         work, row = view.work, view.row
         if work is None or row is None or row.state == "Ready":
             return row is not None
@@ -279,7 +287,7 @@ class SlotDecider:
         open_ = kept if kept is not None and not kept.record.status.cancelled else None
         if self._is_ready(view):
             # A change of the configuration does not revoke Ready, and a request that a user deleted
-            # is not made again.
+            # after Ready is not made again.
             if open_ is None:
                 return None
             known = config or ProvisioningRequestConfigSpec()
@@ -304,7 +312,7 @@ class SlotDecider:
         if record.spec.id not in self._memory.sent and is_open(record):
             return Step(slot, fact=requested(record))
         if record.status.state is State.BOOKING_EXPIRED and is_true(work, Type.ADMITTED):
-            return None  # The check was added to a workload that is admitted already.
+            return None  # The check was added to a workload that was admitted already.
         return self._report(view, verdict_of_request(record, config, admitted=False))
 
     def _request(
@@ -313,7 +321,9 @@ class SlotDecider:
         before: StoredRecord | None,
         config: ProvisioningRequestConfigSpec,
     ) -> Step | None:
-        """Makes a new request. ``before``: the cancelled request that it replaces."""
+        """The step that makes a new request. ``before``: the cancelled request that the new one
+        replaces.
+        """
         slot, work = view.slot, view.work
         flavors = self._observed.flavors
         try:
@@ -326,7 +336,7 @@ class SlotDecider:
             return self._report(view, CheckVerdict("Ready", verdicts.NOT_NEEDED))
         error = parameters_error(parameters_of(config, work.metadata.annotations))
         if error:
-            # Every attempt would fail in the same way.
+            # Every further attempt would fail in the same way.
             return self._report(view, CheckVerdict("Rejected", error))
         record = self._builder.record(slot, work, view.row, before, config, wanted, view.now)
         error = size_error(record)
@@ -346,7 +356,9 @@ class SlotDecider:
         return Step(slot, Write(record.metadata.name, replace(record, status=late), kept.revision))
 
     def _report(self, view: ReservationView, verdict: CheckVerdict | None) -> Step | None:
-        """The step that reports the verdict, unless the row shows it or it was reported already."""
+        """The step that reports the verdict; None if the workload shows the verdict or it was
+        reported already.
+        """
         row, work = view.row, view.work
         if verdict is None or (verdict.state == row.state and verdict.message == row.message):
             return None

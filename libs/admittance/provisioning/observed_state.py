@@ -1,5 +1,7 @@
-"""The provisioning check's view of the world: its checks and their configurations, workloads with
-these checks, their requests, and heartbeats of providers. Pure."""
+"""What the provisioning check knows of the stored state: its AdmissionChecks and their
+configurations, workloads with these checks, their capacity requests, and heartbeats of providers.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,17 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
 
 MISSED_HEARTBEATS: Final = 3
-"""A provider that misses so many in a row is down."""
+"""A provider that misses this number of heartbeats in a row is down."""
 INSTANCES_MAX: Final = 1000
-"""Most start times of replicas remembered for one class."""
+"""The most start times of replicas that are remembered for one provisioning class."""
 
 
 class ProviderHeartbeats:
     """Which provisioning classes have a live provider. Times are monotonic seconds.
 
-    A class that never sent a heartbeat counts as served. ``every_seconds``: the interval of
-    heartbeats."""
+    A class that never sent a heartbeat counts as served. ``every_seconds``: the interval at which
+    providers send heartbeats.
+    """
 
     def __init__(self, every_seconds: float) -> None:
         self._limit_seconds = MISSED_HEARTBEATS * every_seconds
@@ -40,12 +43,14 @@ class ProviderHeartbeats:
 
     def expect(self, provisioning_class: str, now: float) -> None:
         """Expects heartbeats of the class from now on, because it sent some before this leader
-        listened."""
+        began to listen.
+        """
         self._heard_at.setdefault(provisioning_class, now)
 
     def hear(self, provisioning_class: str, beat: ProviderAlive, now: float) -> bool:
-        """Notes a heartbeat. Returns whether the provider is new or has restarted: it may have lost
-        requests, or not have sent its last answers."""
+        """Records a heartbeat. Returns whether the provider is new or has restarted, so that it may
+        have lost requests, or not have sent its last answers.
+        """
         is_back = self.trouble(provisioning_class, now) is not None
         is_back |= provisioning_class not in self._newest
         started = self._started.setdefault(provisioning_class, {})
@@ -59,12 +64,13 @@ class ProviderHeartbeats:
         return is_back
 
     def restart_limits(self, now: float) -> None:
-        """Counts the silence of all classes from now, because this process was suspended or had no
-        connection."""
+        """Counts the silence of all classes from now on, because this process was suspended or had
+        no connection.
+        """
         self._heard_at = dict.fromkeys(self._heard_at, now)
 
     def trouble(self, provisioning_class: str, now: float) -> str | None:
-        """Why the class is not served; None: it is served, or it never sent a heartbeat."""
+        """Why the class has no live provider; None if it has one, or never sent a heartbeat."""
         last = self._heard_at.get(provisioning_class)
         if last is None:
             return None
@@ -80,11 +86,13 @@ class ProviderHeartbeats:
         return provisioning_class in self._heard_at
 
     def classes(self) -> list[str]:
-        """The classes that ever sent a heartbeat."""
+        """The classes that have ever sent a heartbeat."""
         return list(self._heard_at)
 
     def next_loss(self, now: float) -> float | None:
-        """When the next class is down if it stays silent; None: no class can become down."""
+        """When the next class counts as down if it stays silent; None if no class can become
+        down.
+        """
         times = (last + self._limit_seconds for last in self._heard_at.values())
         return min((time for time in times if time > now), default=None)
 
@@ -102,8 +110,9 @@ class Trouble(NamedTuple):
 
 
 class CheckConfigurations:
-    """The checks of this controller with their configurations. ``down``: by class, why it is not
-    served."""
+    """The checks of this controller with their configurations. ``down``: for each class without a
+    live provider the reason.
+    """
 
     def __init__(self) -> None:
         self.checks: dict[str, AdmissionCheck] = {}
@@ -112,7 +121,9 @@ class CheckConfigurations:
         self.down: dict[str, str] = {}
 
     def config_of(self, check: str) -> ProvisioningRequestConfigSpec | None:
-        """The configuration that the check names; None: see `trouble`."""
+        """The configuration that the check names; None if there is none, for the reason that
+        `trouble` returns.
+        """
         found = self.checks.get(check)
         reference = found.spec.parameters if found is not None else None
         if reference is None or (reference.api_group, reference.kind) != (GROUP, KIND):
@@ -121,7 +132,7 @@ class CheckConfigurations:
         return config.spec if config is not None else None
 
     def trouble(self, check: str) -> Trouble | None:
-        """Why the check is inactive; None: it is active."""
+        """Why the check is inactive; None if it is active."""
         found = self.checks.get(check)
         if found is None:
             return Trouble("NotFound", f"AdmissionCheck {check} doesn't exist")
@@ -150,7 +161,7 @@ def is_open(record: Record) -> bool:
 
 
 def slot_of(record: Record) -> Slot:
-    """The slot of the request."""
+    """The slot to which the request belongs."""
     return Slot(record.metadata.namespace, record.spec.workload, record.spec.check)
 
 
@@ -172,30 +183,34 @@ class ObservedState(CheckConfigurations):
         """The uids of finished workloads."""
         self.records: dict[Slot, StoredRecord] = {}
         self.slot_at: dict[Name, Slot] = {}
-        """The slot of the record at each name."""
+        """The slot of the record with each namespace and name."""
         self._slots_of: dict[Name, dict[Slot, None]] = {}
         self.dirty: dict[Slot, None] = {}
         self._markers: dict[Name, dict[str, int]] = {}
-        """By workload: the revision of the delete marker at each name of a record."""
+        """For each workload: the names of deleted records, with the revision of the delete
+        marker.
+        """
         self._own_deletions: dict[Name, int] = {}
-        """The revision at which this leader deleted a record, until the watch has reached it. Older
-        entries of that name are ignored."""
+        """The revision at which this leader deleted a record, kept until the watch has reached it.
+        Entries of the same name with an older revision are ignored.
+        """
         self.lost_records: dict[Slot, list[Record]] = {}
         """Records that were deleted or overwritten by another writer, one for each request id."""
         self.deadlines: list[tuple[datetime, Slot]] = []
-        """A heap of deadlines. Some entries are of requests that are closed by now."""
+        """A heap of the deadlines of requests. Some of its requests are closed by now."""
         self.answers_read = True
-        """Whether all answers on the log have been read. Before that, no request is overdue."""
+        """Whether all answers on the log have been read. Until then, no request is overdue."""
 
     # Changes. --------------------------------------------------------------------------
 
     def workload(self, name: Name, workload: StoredWorkload | None) -> None:
-        """The workload changed to this; None: it was deleted."""
+        """Takes the new state of a workload; None if it was deleted."""
         before = self.workloads.pop(name, None)
         self.finished.pop(name, None)
         if workload is None:
             self._markers.pop(name, None)
-        # Workloads with other checks are kept as well: a check may get this controller later.
+        # Workloads with checks of other controllers are kept as well: a check may get this
+        # controller later.
         elif workload.status.admission_checks or name in self._slots_of:
             if is_true(workload, Type.FINISHED):
                 self.finished[name] = workload.metadata.uid
@@ -205,15 +220,16 @@ class ObservedState(CheckConfigurations):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:
                     self.dirty[Slot(*name, row.name)] = None
-        # The slots of deleted checks as well.
+        # Marks the slots of deleted checks as well.
         for slot in self._slots_of.get(name, ()):
             self.dirty[slot] = None
 
     def record(
         self, name: Name, record: Record | None, revision: int, *, ours: bool = False
     ) -> None:
-        """The record at that name changed to this; None: it was deleted. ``ours``: this leader
-        wrote it."""
+        """Takes the new state of the record with that name; None if it was deleted. ``ours``: this
+        leader wrote the record.
+        """
         slot = self.slot_at.get(name)
         deleted_at = self._own_deletions.get(name)
         if deleted_at is not None:
@@ -244,10 +260,12 @@ class ObservedState(CheckConfigurations):
         self.dirty[new] = None
 
     def recovered(self, record: Record, revision: int) -> None:
-        """Adds a record that another writer deleted before this leader started. ``revision``: of
-        the delete marker."""
+        """Adds a record that another writer deleted before this leader started. ``revision``: the
+        revision of the delete marker.
+        """
         slot = slot_of(record)
-        # A copy from the bucket also has the answers, which the log's request has not.
+        # A copy of the record from the bucket also has the answers, which the request on the log
+        # lacks.
         if all(one.spec.id != record.spec.id for one in self.lost_records.get(slot, ())):
             self._add_lost(record, slot)
         self.marked(slot, record.metadata.name, revision)
@@ -258,14 +276,14 @@ class ObservedState(CheckConfigurations):
         records.append(record)
 
     def lost_slot(self, workload: Name, request_id: str) -> Slot | None:
-        """The slot of the lost record with that id; None: no such record is lost."""
+        """The slot of the lost record with that request id; None if no such record is lost."""
         for slot, records in self.lost_records.items():
             if (slot.namespace, slot.workload) == workload and records[-1].spec.id == request_id:
                 return slot
         return None
 
     def replace_lost(self, slot: Slot, record: Record) -> None:
-        """The newest lost record of the slot changed to this."""
+        """Replaces the newest lost record of the slot by this one."""
         self.lost_records[slot][-1] = record
         self.dirty[slot] = None
 
@@ -285,8 +303,9 @@ class ObservedState(CheckConfigurations):
         self.dirty[slot] = None
 
     def check(self, name: str, check: AdmissionCheck | None) -> None:
-        """The AdmissionCheck changed to this; None: it was deleted. A check of another controller
-        is dropped."""
+        """Takes the new state of an AdmissionCheck; None if it was deleted. A check of another
+        controller is dropped.
+        """
         if check is None or check.spec.controller_name != CONTROLLER:
             self.checks.pop(name, None)
         else:
@@ -294,7 +313,7 @@ class ObservedState(CheckConfigurations):
         self.touch([name])
 
     def config(self, name: str, config: ProvisioningRequestConfig | None) -> None:
-        """The ProvisioningRequestConfig changed to this; None: it was deleted."""
+        """Takes the new state of a ProvisioningRequestConfig; None if it was deleted."""
         if config is None:
             self.configs.pop(name, None)
         else:
@@ -306,7 +325,9 @@ class ObservedState(CheckConfigurations):
         )
 
     def flavor(self, name: str, flavor: ResourceFlavor | None) -> None:
-        """The ResourceFlavor changed to this; None: it was deleted. Only new requests use it."""
+        """Takes the new state of a ResourceFlavor; None if it was deleted. Only new requests use
+        the changed flavor.
+        """
         if flavor is None:
             self.flavors.pop(name, None)
         else:
@@ -330,7 +351,9 @@ class ObservedState(CheckConfigurations):
     # Own writes. -------------------------------------------------------------------------
 
     def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
-        """This leader's write succeeded at that revision; the watch has not reached it yet."""
+        """Takes a record that this leader wrote at that revision; the watch has not reached the
+        write yet.
+        """
         if record is not None:
             self.record(name, record, revision, ours=True)
         else:
@@ -340,12 +363,12 @@ class ObservedState(CheckConfigurations):
             self.marked(slot, name[1], revision)
 
     def marked(self, slot: Slot, name: str, revision: int) -> None:
-        """There is a delete marker at that name, with that revision."""
+        """Records that a delete marker exists at that name, with that revision."""
         work = slot.namespace, slot.workload
         if work in self.workloads:
             self._markers.setdefault(work, {})[name] = revision
         self.dirty[slot] = None
 
     def expected(self, slot: Slot, name: str) -> int:
-        """The revision that a new record of that name must expect."""
+        """The revision that the write of a new record with that name must expect."""
         return self._markers.get((slot.namespace, slot.workload), {}).get(name, 0)

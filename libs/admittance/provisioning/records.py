@@ -1,8 +1,9 @@
 """A capacity request as it is stored: its content and its answers so far.
 docs/spec/lifecycle.md#5.3.
 
-The record is written before the request is sent, so a crash in between leaves a record from which
-the next leader sends it."""
+The record is written before the request is sent, so after a crash between the two the next leader
+sends the request from the record.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +25,17 @@ from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 from admittance.events.subjects import CAPACITY, object_key
 
 DETAILS_MAX: Final = 64
-"""Most details in a provider's answer."""
+"""The most details that an answer of a provider may have."""
 REQUEST_MAX: Final = 800_000
-"""Most bytes of a record without answers. A workload may have half a MiB, and its limits are copied
-into its requests."""
+"""The most bytes of a record without answers. A workload may have half a MiB, and the resource
+limits of its pods are copied into their requests.
+"""
 RECORD_MAX: Final = 1_000_000
-"""Most bytes of a record with its answers, because the bus refuses messages that are much
-larger."""
+"""The most bytes of a record with its answers, because the bus refuses messages that are much
+larger.
+"""
 NOTES_MAX: Final = 10
-"""Most notes of one request; further notes are dropped."""
+"""The most notes of one request; further notes are dropped."""
 NOTE_MAX: Final = 500
 
 
@@ -48,8 +51,9 @@ class State(StrEnum):
 
 
 class RecordSpec(Kept, frozen=True, kw_only=True):
-    """The content of a request, which never changes. ``id``: see `request_id`. ``deadline``:
-    without a final answer by then, the request fails; None: no limit."""
+    """The content of a request, which never changes. ``id``: made by `request_id`. ``deadline``:
+    when a request without a final answer fails; None means no limit.
+    """
 
     id: str
     workload: str
@@ -71,9 +75,10 @@ class Note(Kept, frozen=True, kw_only=True):
 
 
 class RecordStatus(Kept, frozen=True, kw_only=True):
-    """``seq``: the highest ``seq`` of the provider's answers; 0: they have none. ``cancelled``: why
-    the request was cancelled; "": it was not. ``said``: not used, but old records have it.
-    ``notes``: for users, oldest first."""
+    """``seq``: the highest ``seq`` of the provider's answers; 0 if they have none. ``cancelled``:
+    why the request was cancelled; "" if it was not. ``said``: not used any more, but old records
+    have the field. ``notes``: texts for users, oldest first.
+    """
 
     state: State = State.REQUESTED
     message: str = ""
@@ -89,7 +94,9 @@ class RecordStatus(Kept, frozen=True, kw_only=True):
 
 
 class Record(Kept, frozen=True, kw_only=True):
-    """``provisioningrequest.<ns>.<name>`` of the bucket."""
+    """The stored form of a request, at the key ``provisioningrequest.<ns>.<name>`` of the
+    bucket.
+    """
 
     api_version: str
     kind: str
@@ -102,7 +109,7 @@ _record = Reader(Record)
 
 
 def read_record(key: str, value: bytes | None) -> Record:
-    """The record at a key of the bucket. Raises Unreadable."""
+    """The record at a key of the bucket. Raises Unreadable if the value is not a valid record."""
     found = _record(value)
     meta = found.metadata
     try:
@@ -136,8 +143,10 @@ _AFTER: Final[dict[State, frozenset[State]]] = {
 
 
 class AppliedStatus(NamedTuple):
-    """The record after an answer. ``ignored``: why the answer was ignored; "": it was not.
-    ``contradicts``: the answer is wrong, not only late or repeated."""
+    """The record after an answer of the provider. ``ignored``: why the answer was ignored; "" if it
+    was not. ``contradicts``: the answer is at fault, and not only late or
+    repeated.
+    """
 
     record: Record
     ignored: str = ""
@@ -145,7 +154,7 @@ class AppliedStatus(NamedTuple):
 
 
 def size_error(record: Record) -> str:
-    """Why the record is too large to be sent; "": it is not."""
+    """Why the record is too large for its request to be sent; "" if it is not."""
     size = len(msgspec.json.encode(record))
     if size <= REQUEST_MAX:
         return ""
@@ -176,7 +185,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
         )
     state = _STATES[type(fact)]
     if state is not status.state and not _may_follow(status, state):
-        # An Accepted after another state is only late.
+        # An Accepted that comes after another state is only late.
         contradicts = state is not State.ACCEPTED
         return AppliedStatus(record, f"the request is {status.state} already", contradicts)
     if state is status.state and state is not State.ACCEPTED:
@@ -205,7 +214,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     )
     taken = replace(record, status=new)
     if delay is not None and delay not in DELAYS:
-        # The failure counts all the same.
+        # The failure counts in spite of the wrong delay.
         taken = with_note(taken, f"a retryAfter of {delay} s is not a valid delay: left out", now)
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:
@@ -219,7 +228,8 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
 
 def _may_follow(status: RecordStatus, state: State) -> bool:
     if status.state is State.FAILED and state is State.CAPACITY_REVOKED:
-        # A job that runs on provisioned capacity ignored the failure; a revocation must reach it.
+        # A job that runs on provisioned capacity ignored the failure; a later revocation must reach
+        # the job.
         return any(one.type == State.PROVISIONED for one in status.conditions)
     return state in _AFTER[status.state]
 
@@ -270,13 +280,13 @@ def template_name(request: str, pod_set: str) -> str:
 
 
 DELAYS: Final = range(2**31)
-"""Valid delays of a Retry, in seconds."""
+"""The valid delays of a Retry, in seconds."""
 
 
 def delay_seconds(attempt: int, strategy: ProvisioningRetryStrategy) -> int:
     """The delay after the failure of an attempt; attempts count from 1."""
     base, most = strategy.backoff_base_seconds, strategy.backoff_max_seconds
-    # More doublings exceed any limit.
+    # The exponent is bounded, because more doublings exceed any limit.
     return int(min(base << min(attempt - 1, 40), most))
 
 

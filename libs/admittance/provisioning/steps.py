@@ -1,4 +1,4 @@
-"""Steps for one request, as values, and what this leader has done so far."""
+"""Steps for one capacity request, as values, and what this leader has done so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from admittance.provisioning.verdicts import CheckVerdict
 
 
 class Slot(NamedTuple):
-    """One check of one workload. A slot has at most one request at a time."""
+    """One check of one workload. A slot has at most one capacity request at a time."""
 
     namespace: str
     workload: str
@@ -19,15 +19,16 @@ class Slot(NamedTuple):
 
 
 class ReservationRef(NamedTuple):
-    """A reservation: the workload's uid and admission cycle."""
+    """Identifies a quota reservation: the workload's uid and admission cycle."""
 
     uid: str
     cycle: int
 
 
 class Write(NamedTuple):
-    """Store the record at its key if the revision there is ``expected`` (0: no record). ``record``
-    None: delete it."""
+    """Stores the record at its key if the revision there is ``expected`` (0 if there is no record).
+    ``record`` None deletes the record.
+    """
 
     name: str
     record: Record | None
@@ -35,7 +36,7 @@ class Write(NamedTuple):
 
 
 class VerdictReport(NamedTuple):
-    """Report a verdict of the check."""
+    """Reports a verdict of the check."""
 
     reservation: ReservationRef
     verdict: CheckVerdict
@@ -43,8 +44,9 @@ class VerdictReport(NamedTuple):
 
 class Step(NamedTuple):
     """One step of one slot, performed in the order of its fields: store the record, send ``fact``
-    to the provider, report to the check. Then `ProvisioningCore` is told the outcome by `done`,
-    `failed` or `cannot`."""
+    to the provider, report the check's verdict. Then the caller tells `ProvisioningCore` the
+    outcome with `done`, `failed` or `cannot`.
+    """
 
     slot: Slot
     write: Write | None = None
@@ -53,8 +55,10 @@ class Step(NamedTuple):
 
 
 class ReportedVerdict(NamedTuple):
-    """The last verdict reported, with the check's row as it was then. If the row has changed since,
-    the verdict is reported again. ``last`` False: another verdict may have been reported since."""
+    """The last verdict reported, with the state that the check had in the workload at that time. If
+    the check's state has changed since, the verdict is reported again. ``last`` False: another
+    verdict may have been reported after this one.
+    """
 
     report: VerdictReport
     state: str
@@ -63,7 +67,9 @@ class ReportedVerdict(NamedTuple):
 
 
 class LastRequest(NamedTuple):
-    """The last request of a slot that has no record now. Its id must not be used again."""
+    """The last request of a slot that has no record now. The id of this request must not be used
+    again.
+    """
 
     uid: str
     cycle: int
@@ -71,8 +77,10 @@ class LastRequest(NamedTuple):
 
 
 class BlockedStep(NamedTuple):
-    """A step that cannot be performed (None: deciding it raised), and why. ``noted``: the step
-    ``note`` writes the reason on the request; None: there is no such step."""
+    """A step that cannot be performed, and why; the step is None if deciding it raised. ``noted``:
+    whether the step ``note``, which writes the reason on the request, is done; ``note`` is None if
+    there is no such step.
+    """
 
     step: Step | None
     why: str
@@ -85,7 +93,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.in_flight: dict[Slot, Step] = {}
-        """The step that is being performed for each slot."""
+        """For each slot the step that is being performed."""
         self.sent: set[str] = set()
         """Ids of the requests sent to providers."""
         self.cancelled: set[str] = set()
@@ -95,11 +103,11 @@ class Memory:
         self.blocked: dict[Slot, BlockedStep] = {}
 
     def ended(self, slot: Slot, record: Record) -> None:
-        """The slot's record was deleted."""
+        """Records that the slot's record was deleted."""
         spec = record.spec
         self.last_requests[slot] = LastRequest(spec.uid, spec.cycle, record.metadata.generation)
 
     def forget(self, record: Record) -> None:
-        """Drops the request's id: no later step is about that request."""
+        """Drops the request's id, because no later step is about that request."""
         self.sent.discard(record.spec.id)
         self.cancelled.discard(record.spec.id)

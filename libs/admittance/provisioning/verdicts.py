@@ -23,9 +23,10 @@ CLASS: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 
 
 class CheckVerdict(NamedTuple):
-    """A verdict of the check. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds
-    until a Retry. ``missing``: details that a node selector needs and the provider did not
-    report."""
+    """A verdict of the check. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds to
+    wait before a Retry. ``missing``: details that a node selector needs and the provider did not
+    report.
+    """
 
     state: str
     message: str = ""
@@ -37,9 +38,9 @@ class CheckVerdict(NamedTuple):
 def verdict_of_request(
     record: Record, config: ProvisioningRequestConfigSpec, *, admitted: bool
 ) -> CheckVerdict | None:
-    """The verdict for the request's current state; None: the earlier verdict remains.
+    """The verdict for the request's current state; None if the earlier verdict remains.
 
-    ``admitted``: the workload is admitted; then only a revocation changes the verdict."""
+    ``admitted``: whether the workload is admitted; then only a revocation changes the verdict."""
     status = record.status
     strategy = config.retry_strategy
     if status.state is State.CAPACITY_REVOKED:
@@ -59,7 +60,7 @@ def verdict_of_request(
     if status.state is State.PROVISIONED:
         updates, missing = updates_of(record, config)
         if why := too_long("podSetUpdates", updates) or _invalid(updates, _names(record)):
-            # The workload-controller would refuse a Ready with these updates.
+            # The workload-controller would refuse a Ready with invalid updates.
             return CheckVerdict(
                 "Rejected", f"the pod set updates of the capacity are not valid: {why}"
             )
@@ -72,9 +73,10 @@ def verdict_of_request(
 def updates_of(
     record: Record, config: ProvisioningRequestConfigSpec
 ) -> tuple[tuple[PodSetUpdate, ...], tuple[str, ...]]:
-    """The updates of the pods once capacity is provisioned, one for each pod set, also for merged
-    ones; and the names of the details that are left out because the provider did not report
-    them."""
+    """The pod set updates once capacity is provisioned, one for each pod set, also for merged pod
+    sets; and the names of the details that are left out because the provider did not report
+    them.
+    """
     details = record.status.details
     selector: dict[str, str] = {}
     missing: list[str] = []
@@ -93,7 +95,8 @@ def updates_of(
             PodSetUpdate(
                 name=name,
                 labels=more.labels,
-                # The provider's annotations win: the provider knows the name that pods must quote.
+                # The provider's annotations replace others: the provider knows the name that pods
+                # must quote.
                 annotations={**annotations, **more.annotations},
                 node_selector={**more.node_selector, **selector},
                 tolerations=more.tolerations,
@@ -119,8 +122,9 @@ def ignored_updates(record: Record) -> list[str]:
 
 
 def _invalid(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:
-    """Why the updates cannot be applied to pods, for instance an invalid label value; "": they
-    can."""
+    """Why the updates cannot be applied to pods, for instance an invalid label value; "" if they
+    can.
+    """
     try:
         read = msgspec.convert(msgspec.to_builtins(updates), tuple[TypedPodSetUpdate, ...])
     except msgspec.ValidationError as error:

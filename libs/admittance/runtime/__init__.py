@@ -1,5 +1,5 @@
 """The runtime of all services: NATS, the bucket, consumers, clock, settings, logs, traces.
 
-The only package that knows NATS. Start with `bus/bus.py` (publishing), `bus/puller.py` (reading the
+No other package knows NATS. Start with `bus/bus.py` (publishing), `bus/puller.py` (reading the
 log), `bus/bucket.py` (state) and `leader/lease_store.py` (leases).
 """

@@ -14,23 +14,24 @@ _fast: random.Random = random.Random()
 
 
 def token_hex(count: int) -> str:
-    """``count`` unguessable random bytes as hexadecimal digits."""
+    """Returns ``count`` unguessable random bytes as hexadecimal digits."""
     return f"{_unguessable.getrandbits(8 * count):0{2 * count}x}"
 
 
 def choice(items: Sequence[T]) -> T:
-    """One of the items, unguessable."""
+    """Returns one of the items, which cannot be guessed."""
     return _unguessable.choice(items)
 
 
 def bits(count: int) -> int:
-    """A number of ``count`` random bits. It can be guessed: use it for span ids and ordinals, not
-    for secrets. Ten times faster than `token_hex`."""
+    """A number of ``count`` random bits. The number can be guessed: use it for span ids and
+    ordinals, not for secrets. This is ten times faster than `token_hex`.
+    """
     return _fast.getrandbits(count)
 
 
 def uniform(least: float, most: float) -> float:
-    """A random number in this range, such as a pause with jitter."""
+    """A random number from ``least`` to ``most``, such as a pause with jitter."""
     return _fast.uniform(least, most)
 
 

@@ -1,4 +1,6 @@
-"""The only module that reads the clock. All others get a `Clock` or a time as an argument."""
+"""The only module that reads the clock. All other modules get a `Clock` or a time as an
+argument.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], datetime]
-"""Returns the time: aware, in UTC. Tests replace it."""
+"""A function that returns the time: aware, in UTC. Tests replace it."""
 
 
 def _system_now() -> datetime:
@@ -21,12 +23,14 @@ _monotonic: Callable[[], float] = time.monotonic
 
 
 def now() -> datetime:
-    """The wall clock, aware, in UTC."""
+    """The time of the wall clock, aware, in UTC."""
     return _now()
 
 
 def monotonic() -> float:
-    """Seconds since an arbitrary moment; never goes back. For durations and deadlines only."""
+    """Seconds since an arbitrary moment; the value never goes back. Use it for durations and
+    deadlines only.
+    """
     return _monotonic()
 
 

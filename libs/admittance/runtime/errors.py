@@ -14,10 +14,10 @@ AdmittanceError
     ├── Repeated          an atomic batch has a message id that is on the log already
     └── TooBig            longer than the server accepts
 
-`TABLE` alone decides what an error code means. A process ends only for a setting that a person must
-change, or for a bug; it retries everything else. The codes are those that the server publishes
-(`server/errors.json`, 2.15), as far as our requests and messages can get them. The HTTP-like status
-that comes with an error decides for a code that is not listed.
+`TABLE` alone decides what an error code means. A process ends only because of a setting that a
+person must change, or because of a bug; it retries everything else. The table lists the codes that
+the server publishes (`server/errors.json`, 2.15), as far as requests and messages of Admittance can
+get them. For a code that is not listed, the HTTP-like status that comes with the error decides.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import nats.errors
 
 
 class Meaning(Enum):
-    """What an error of the server means, and so what to do."""
+    """What an error of the server means, and so what the caller must do."""
 
     NOT_NOW = "nothing is wrong with the request: retry"
     FULL = "no room: a person must make room; retry seldom until then"
@@ -45,9 +45,11 @@ class Meaning(Enum):
 
 
 NO_ANSWER: Final = 503
-"""The status of a request that no service and no stream listens to."""
+"""The status of a request for which no service and no stream listens."""
 IN_PROCESS: Final = 10158
-"""The same message id is being processed; a retry gets the outcome."""
+"""The server's code while it processes a message with the same message id; a retry gets the
+outcome.
+"""
 
 _NOT_NOW: Final = {
     NO_ANSWER: "no stream takes this subject",
@@ -180,8 +182,9 @@ TABLE: Final[Mapping[int, Meaning]] = MappingProxyType(
 
 
 def meaning(code: int, status: int = 400) -> Meaning:
-    """What an error code means. ``status``: its HTTP-like status, which decides for codes not in
-    `TABLE`: server errors (5xx) and too many requests (429) are retried."""
+    """Returns what an error code means. ``status``: the HTTP-like status of the error, which
+    decides for codes not in `TABLE`: server errors (5xx) and too many requests (429) are retried.
+    """
     found = TABLE.get(code)
     if found is not None:
         return found
@@ -193,28 +196,33 @@ class AdmittanceError(Exception):
 
 
 class SetupError(AdmittanceError):
-    """The installation is wrong. The text says in one line what is wrong and what to do."""
+    """The installation is wrong. The text of the error says in one line what is wrong and what to
+    do.
+    """
 
 
 class Unavailable(AdmittanceError):
-    """No answer in time. The request may have been carried out or not."""
+    """No answer came in time. The request may have been carried out or not."""
 
 
 class NoServer(Unavailable):
-    """No server answers at the address. A service retries: the server may be about to start."""
+    """No server answers at the address. A service retries the connection: the server may be about
+    to start.
+    """
 
 
 class AccessDenied(Unavailable):
-    """The server refuses our credentials, certificate or permissions. A command ends; a service
-    logs it and retries, because the server's settings may be corrected."""
+    """The server refuses the process's credentials, certificate or permissions. A command ends with
+    this error; a service logs it and retries, because the server's settings may be corrected.
+    """
 
 
 class Superseded(AdmittanceError):
-    """An instance with a newer epoch has taken over our consumer."""
+    """An instance with a newer epoch has taken over the consumer of this instance."""
 
 
 class Refused(AdmittanceError):
-    """The server refused, and nothing happened. ``code`` is the server's error code."""
+    """The server refused the request and did nothing. ``code`` is the server's error code."""
 
     def __init__(self, code: int, description: str, meaning: Meaning = Meaning.WRONG) -> None:
         super().__init__(f"{description} ({code})")
@@ -224,19 +232,19 @@ class Refused(AdmittanceError):
 
 
 class StaleRevision(Refused):
-    """The expected revision is no longer the last one."""
+    """The revision that a message expected is no longer the last one of its key."""
 
 
 class Fenced(Refused):
-    """The epoch in the fence is no longer the domain's last one."""
+    """The epoch in the fence of a message is no longer the domain's last epoch."""
 
 
 class Busy(Refused):
-    """JetStream has no leader, or too much is in flight. The request itself is valid."""
+    """JetStream has no leader, or too many requests are in flight. The request itself is valid."""
 
 
 class Full(Refused):
-    """No room on the disk, in memory, or within the limits of the account."""
+    """The server has no room on the disk, in memory, or within the limits of the account."""
 
 
 class Repeated(Refused):
@@ -249,8 +257,10 @@ class TooBig(Refused):
 
 
 def refusal(code: int, description: str, *, status: int = 400, fenced: bool = False) -> Refused:
-    """The exception for an error answer. ``status``: its HTTP-like status. ``fenced``: the message
-    had a fence and no expected revision, so a wrong sequence means a stale fence."""
+    """The exception for an error that the server answered. ``status``: the HTTP-like status of the
+    error. ``fenced``: the message had a fence and no expected revision, so a wrong sequence means a
+    stale fence.
+    """
     found = meaning(code, status)
     kind = _CLASSES.get(found, Refused)
     if found is Meaning.SEQUENCE and fenced:
@@ -268,8 +278,9 @@ _CLASSES: Final = {
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether a retry can succeed without a change of settings: no answer, busy, or no room. For
-    any other error a person must change a setting, or there is a bug."""
+    """Whether a retry can succeed without a change of settings: the server gave no answer, is busy,
+    or has no room. For any other error a person must change a setting, or there is a bug.
+    """
     if isinstance(error, BaseExceptionGroup):
         return all(is_temporary(one) for one in error.exceptions)
     return isinstance(error, _PASSING)
@@ -279,7 +290,7 @@ _PASSING: Final = (
     Unavailable,
     Busy,
     Full,
-    # Errors of the client about a connection that is lost or being re-established.
+    # Errors of nats-py about a connection that is lost or being re-established.
     ConnectionError,
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,

@@ -11,34 +11,38 @@ HIDDEN: Final = "***"
 
 
 class Login(NamedTuple):
-    """A login, percent-decoded. ``password`` None: ``user`` is a token."""
+    """A login to a server, percent-decoded. ``password`` None: ``user`` is a token and not a
+    name.
+    """
 
     user: str
     password: str | None
 
 
 class ServerUrl(NamedTuple):
-    """One server. ``address`` contains no secret."""
+    """The address of one server, and its login. ``address`` contains no secret."""
 
     address: str
     login: Login | None
 
 
 class BadUrl(ValueError):
-    """Not the address of a nats-server. The text contains no secret."""
+    """The text is not the address of a nats-server. The text of the error contains no secret."""
 
 
 def read_urls(text: str) -> list[ServerUrl]:
-    """The servers in a comma-separated text. Raises BadUrl."""
+    """The servers in a comma-separated text. Raises BadUrl for a text that is not a server's
+    address.
+    """
     return [_read(one.strip()) for one in text.split(",")]
 
 
 def shown(text: str) -> str:
-    """The text without passwords and tokens, for people."""
+    """The text without passwords and tokens, to show to people."""
     try:
         parts = [_split(one.strip()) for one in text.split(",")]
     except BadUrl:
-        # The position of a secret in it is unknown.
+        # The text may contain a secret, at an unknown position.
         return HIDDEN if "@" in text else text
     return ",".join(_shown(one) for one in parts)
 
@@ -61,7 +65,7 @@ def _split(text: str) -> SplitResult:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         port = parts.port
     except ValueError as error:
-        # The error may quote a part of a password that looks like a port.
+        # The error may quote a part of a password that was taken for a port.
         reason = "" if "@" in text else f": {error}"
         raise BadUrl(f'"{quoted}" is not a server address{reason}') from None
     bad_path = bool(parts.path.strip("/")) and "@" in parts.path

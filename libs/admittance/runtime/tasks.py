@@ -1,4 +1,4 @@
-"""Tasks: groups that end together, ends within a time limit, waits, and backoff."""
+"""Tasks: groups that end together, ends within a time limit, waits, and pauses between attempts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from admittance.runtime.telemetry.logger import logger
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Runs a group of tasks until all have ended; if one fails, all end. Raises an AdmittanceError
-    of a task alone, not as a group, so that the caller can tell a lost bucket from a bug by type.
+    """Runs a group of tasks until all have ended; if one task fails, all end. Raises an
+    AdmittanceError of a task alone, not as a group, so that the caller can distinguish a lost
+    bucket from a bug by its type.
     """
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -29,9 +30,9 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 GRACE_SECONDS: Final = 2.0
-"""Grace for an orderly end. Far more than needed while the bus answers."""
+"""How long an orderly end may take. This is far more than an end needs while the bus answers."""
 CANCEL_SECONDS: Final = 1.0
-"""Longest wait for a cancelled task; then it is abandoned."""
+"""Longest wait for the end of a cancelled task; then the task is abandoned."""
 PROCESS_SECONDS: Final = 4.0
 """Longest time from the signal to the end of the process."""
 
@@ -39,7 +40,9 @@ log = logger()
 
 
 async def cancel_and_wait(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
-    """Cancels a task, repeatedly, until it has ended. Raises what the task raised."""
+    """Cancels a task, again every ``again_seconds``, until it has ended. Raises what the task
+    raised.
+    """
     while not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=again_seconds)
@@ -49,7 +52,9 @@ async def cancel_and_wait(task: asyncio.Task[Any], *, again_seconds: float = 0.5
 
 def raise_if_cancelled() -> None:
     """Raises CancelledError if the current task was cancelled but the cancellation was lost:
-    nats-py loses one while it flushes. For loops that end only by cancellation."""
+    nats-py loses a cancellation while it flushes. For loops that end only by cancellation, such as
+    readers.
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -62,7 +67,8 @@ async def run_with_grace(
     grace_seconds: float | None = GRACE_SECONDS,
 ) -> None:
     """Runs ``work``, which ends in order once ``stop`` is set, and cancels it ``grace_seconds``
-    after that. None: no limit, for a runner, which waits for the grace periods of its jobs.
+    after that. ``grace_seconds`` None: no limit, for a runner, which waits for the grace periods of
+    its jobs.
 
     Raises what the work raises, except an AdmittanceError after ``stop``: a bus that is not
     available at the end is no reason for exit status 1.
@@ -97,8 +103,9 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
 
 
 def process_ends_within(seconds: float = PROCESS_SECONDS) -> None:
-    """Ends the process with status 0 after ``seconds``, even if tasks still run. Called when the
-    process is asked to end."""
+    """Ends the process with status 0 after ``seconds``, even if tasks still run. Call this when the
+    process is asked to end.
+    """
 
     def force() -> None:
         log.warning("ended_by_force", seconds=seconds)
@@ -119,8 +126,9 @@ async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
 
 
 async def first_of(*tasks: asyncio.Task[Any], event: asyncio.Event) -> None:
-    """Waits until one of the tasks has ended or the event is set. For events that one of the tasks
-    sets: a wait for the event alone would never end once that task has failed."""
+    """Waits until one of the tasks has ended or the event is set. Use this for events that one of
+    the tasks sets: a wait for the event alone would never end once that task has failed.
+    """
     waiting = asyncio.create_task(event.wait())
     try:
         await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -135,7 +143,7 @@ async def set_before(event: asyncio.Event, when: datetime | None) -> bool:
 
 
 CALM_SECONDS: Final = 10.0
-"""An attempt that lasted this long is repeated without a pause."""
+"""After an attempt that lasted this long the next attempt begins without a pause."""
 PAUSE_MIN: Final = 0.1
 PAUSE_MAX: Final = 5.0
 
@@ -143,7 +151,7 @@ PAUSE_MAX: Final = 5.0
 class Backoff:
     """Pauses between attempts that end soon after they begin: each twice as long as the one before.
 
-    ``clock``: monotonic seconds.
+    ``clock`` returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -156,7 +164,7 @@ class Backoff:
         self._began = self._clock()
 
     def next(self) -> float:
-        """Records its end. Returns the seconds until the next attempt."""
+        """Records the end of an attempt. Returns the seconds until the next attempt."""
         if self._clock() - self._began >= CALM_SECONDS:
             self._pause = 0.0
         pause = self._pause

@@ -1,4 +1,4 @@
-"""Heartbeats: published periodically, and at once after a change in any thread."""
+"""Heartbeats of a program: published periodically, and at once after a change in any thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from admittance.sdk.limits import clipped
 PAUSE_SECONDS: Final = 1.0
 """Shortest time between two heartbeats."""
 MESSAGE_MAX: Final = 1024
-"""Characters of a message that receivers keep."""
+"""How many characters of a heartbeat's message receivers keep."""
 
 
 class ChangeSignal:
@@ -35,7 +35,7 @@ class ChangeSignal:
 
     @contextmanager
     def listener(self) -> Iterator[asyncio.Event]:
-        """An event of the running loop that each change sets."""
+        """Returns an event of the running loop that each change sets."""
         listener = asyncio.get_running_loop(), asyncio.Event()
         with self._lock:
             self._listeners.append(listener)
@@ -62,5 +62,5 @@ async def beat(
 
 
 def shortened(message: str) -> str:
-    """A message cut to the length of a heartbeat."""
+    """A message cut to the length that a heartbeat may have."""
     return clipped(message, MESSAGE_MAX)

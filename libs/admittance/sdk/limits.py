@@ -1,4 +1,6 @@
-"""Limits of an answer: messages are cut, structured values that are too long are refused."""
+"""Limits of an answer: messages that are too long are cut, structured values that are too long are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def bounded(what: str, value: Any) -> None:
 
 
 def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSetUpdate, ...]:
-    """``pod_set_updates`` in one shape. Raises ValueError."""
+    """Returns ``pod_set_updates`` all as `PodSetUpdate`. Raises ValueError for an update that is
+    not valid.
+    """
     what = "pod_set_updates"
     try:
         updates = tuple(

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 class Outbox:
-    """Publishes messages, many at once. `run` it as a task.
+    """Publishes messages, many at once; must be `run` as a task. `run` it as a task.
 
     Messages must have ids: a message is published again if its acknowledgement was lost or the
     log refused it as `Busy`.
@@ -32,8 +32,9 @@ class Outbox:
         self._empty.set()
 
     def put(self, message: Outgoing) -> asyncio.Future[None]:
-        """Queues a message. The future is done when the log has it, or fails with Refused (but
-        never Busy)."""
+        """Queues a message. The returned future is done when the message is on the log, or fails
+        with Refused (but never Busy).
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((message, done))
         self._empty.clear()
@@ -45,7 +46,7 @@ class Outbox:
         await self._empty.wait()
 
     async def run(self) -> None:
-        """Publishes until cancelled."""
+        """Publishes the queued messages until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -74,7 +75,7 @@ class Outbox:
     def _settle(
         self, taken: list[tuple[Outgoing, asyncio.Future[None]]], outcomes: list[int | Refused]
     ) -> tuple[list[tuple[Outgoing, asyncio.Future[None]]], AdmittanceError] | None:
-        """The messages to publish again and the reason; None if all are settled."""
+        """Returns the messages to publish again and the reason; None if all outcomes are known."""
         again = []
         reason: Refused | None = None
         for one, outcome in zip(taken, outcomes, strict=True):

@@ -27,7 +27,9 @@ from admittance.sdk.threads import Threads
 
 THREADS: Final = 16
 GRACE_SECONDS: Final = 7.0
-"""Less than the ten seconds after which a container is killed."""
+"""How long work may take at the end: less than the ten seconds after which a container is
+killed.
+"""
 CONNECT_PAUSE_MIN: Final = 0.2
 CONNECT_PAUSE_MAX: Final = 5.0
 RESTART_PAUSE: Final = 1.0
@@ -36,12 +38,12 @@ log = structlog.get_logger()
 
 
 class Program(ABC):
-    """The base of `AdmissionCheckController` and `Provider`: the author's functions, and how they
-    run.
+    """The base class of `AdmissionCheckController` and `Provider`: the author's functions, and how
+    they run.
 
-    ``main``: the function that answers a request. ``release``: the function that frees what was
-    booked for a withdrawn request. Coroutine functions run in the event loop, plain functions in
-    threads.
+    ``main``: the author's function that answers a request. ``release``: the author's function that
+    frees what was booked for a withdrawn request. Coroutine functions run in the event loop, plain
+    functions in threads.
     """
 
     kind: ClassVar[str]
@@ -49,7 +51,9 @@ class Program(ABC):
     log_field: ClassVar[str]
     """The log field with the program's name."""
     default_concurrency: ClassVar[int]
-    """The requests at once for a coroutine function; `THREADS` for a plain function."""
+    """How many requests at once a coroutine function answers; for a plain function it is
+    `THREADS`.
+    """
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class Program(ABC):
         self.shape = parameters
         self.grace_seconds = grace_seconds
         self.changes = ChangeSignal()
-        """Each change sends a heartbeat at once."""
+        """Each signal of a change sends a heartbeat at once."""
         self.main: Callable[..., Any] | None = None
         self.release: Callable[..., Any] | None = None
         self.threads = Threads(concurrency or THREADS)
@@ -76,7 +80,7 @@ class Program(ABC):
 
     @property
     def concurrency(self) -> int:
-        """The requests that one process works on at once."""
+        """How many requests one process works on at once."""
         if self._concurrency is not None:
             return self._concurrency
         return self.default_concurrency if inspect.iscoroutinefunction(self.main) else THREADS
@@ -87,7 +91,7 @@ class Program(ABC):
         return self._publish is not None
 
     async def free(self, withdrawn: Any) -> None:
-        """Calls the release function, if the author has decorated one."""
+        """Calls the author's release function for a withdrawn request, if there is one."""
         if self.release is not None:
             await self.threads.outcome(self.release, withdrawn)
 
@@ -110,15 +114,16 @@ class Program(ABC):
         creds: str | None = None,
         stop: asyncio.Event | None = None,
     ) -> None:
-        """Answers requests until stop is set or this is cancelled; for a program with an event loop
-        of its own. ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS. Retries
-        while the servers do not answer."""
+        """Answers requests until ``stop`` is set or the call is cancelled; for a program with an
+        event loop of its own. ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS.
+        Retries the connection while the servers do not answer.
+        """
         await self._serve(
             Settings.from_env(self.kind, url=url), creds=creds, stop=stop or asyncio.Event()
         )
 
     def run(self, url: str | None = None, *, creds: str | None = None) -> None:
-        """Answers requests until SIGINT or SIGTERM. Arguments as in `serve`."""
+        """Answers requests until SIGINT or SIGTERM. The arguments are those of `serve`."""
         collect_garbage_less_often()
         uvloop.run(self._run(Settings.from_env(self.kind, url=url), creds))
 
@@ -129,8 +134,9 @@ class Program(ABC):
         await self._serve(settings, creds=creds, stop=stop)
 
     async def _serve(self, settings: Settings, *, creds: str | None, stop: asyncio.Event) -> None:
-        """Works until stop is set. Restarts with a new connection after a failure of the bus
-        (`errors.is_temporary`)."""
+        """Answers requests until ``stop`` is set. Restarts with a new connection after a failure of
+        the bus (`errors.is_temporary`).
+        """
         if self.main is None:
             raise RuntimeError(self._without_main())
         if creds is not None:
@@ -150,7 +156,7 @@ class Program(ABC):
             await set_within(stop, RESTART_PAUSE)
 
     async def _connected(self, settings: Settings, stop: asyncio.Event) -> Bus | None:
-        """A connection; None if stop was set first."""
+        """Returns a connection, or None if ``stop`` was set first."""
         pause = CONNECT_PAUSE_MIN
         throttle = LogThrottle()
         while not stop.is_set():
@@ -169,7 +175,7 @@ class Program(ABC):
 
     @abstractmethod
     async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
-        """Runs one replica with this connection until stop is set."""
+        """Runs one replica with this connection until ``stop`` is set."""
 
     @abstractmethod
     def _without_main(self) -> str:

@@ -1,9 +1,9 @@
 """Receives the requests of a check or provider from its durable consumer.
 
 The workload-controller creates the durable when a manifest names the program. The program itself
-has no right to create it and waits for it. A delivery is acknowledged when its answer is on the
-log; until then its acknowledgement deadline is extended every few seconds. A delivery that this
-process does not finish goes to another replica.
+has no right to create its durable and waits for it. A delivery is acknowledged when its answer is
+on the log; until then its acknowledgement deadline is extended every few seconds. A delivery that
+this process does not finish goes to another replica.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription
 
 PROGRESS_SECONDS: Final = 7.0
-"""How often deadlines of open deliveries are extended. The server redelivers others after 30 s."""
+"""How often the acknowledgement deadlines of open deliveries are extended. The server redelivers
+other deliveries after 30 s.
+"""
 MISSING_PAUSE_MAX: Final = 2.0
 MISSING_LOG_SECONDS: Final = 30.0
 """Time between two log lines about a missing durable."""
@@ -36,8 +38,10 @@ log = structlog.get_logger()
 
 
 class IncomingMessage(NamedTuple):
-    """A message for the program. ``reply`` identifies its delivery. It is empty for a message of
-    the plain subscription, which needs no acknowledgement."""
+    """A message for the program: a request or a withdrawal. ``reply``: the reply subject, which
+    identifies the delivery of the message. ``reply`` is empty for a message of the plain
+    subscription, which needs no acknowledgement.
+    """
 
     subject: str
     data: bytes
@@ -46,9 +50,11 @@ class IncomingMessage(NamedTuple):
 
 
 class RequestSource(NamedTuple):
-    """Where a program receives its requests. ``durable``: the consumer of the log. ``broadcast``: a
-    subject that every replica also subscribes to, because a withdrawal may be delivered to another
-    replica than its request. ``why_missing``: for the log, why the durable may be missing."""
+    """Where a program receives its requests. ``durable``: the name of the program's consumer of the
+    log. ``broadcast``: a subject that every replica also subscribes to, because a withdrawal may be
+    delivered to another replica than its request. ``why_missing``: text for log lines, why the
+    durable may be missing.
+    """
 
     durable: str
     broadcast: str
@@ -56,7 +62,9 @@ class RequestSource(NamedTuple):
 
 
 class Acknowledger(Protocol):
-    """Ends deliveries. An empty reply needs no acknowledgement."""
+    """Acknowledges deliveries or asks for their redelivery. A delivery with an empty reply subject
+    needs no acknowledgement.
+    """
 
     def ack(self, reply: str) -> None: ...
     def nak(self, reply: str, delay_seconds: float = 0.0) -> None: ...
@@ -64,10 +72,10 @@ class Acknowledger(Protocol):
 
 
 class RequestConsumer:
-    """Receives the deliveries of one program. ``receive`` gets each message and must not block.
-    Each delivery must be ended with `ack`, `nak` or `term`.
+    """Receives the deliveries of one program. ``receive`` is called with each message and must not
+    block. Each delivery must be ended with `ack`, `nak` or `term`.
 
-    ``room``: the most open deliveries of this process, without those after `let_wait`.
+    ``room``: the most open deliveries of this process, not counting those after `let_wait`.
     """
 
     def __init__(
@@ -79,7 +87,7 @@ class RequestConsumer:
         room: int,
         progress_seconds: float | None = None,
     ) -> None:
-        """``progress_seconds``: instead of `PROGRESS_SECONDS`."""
+        """``progress_seconds``: replaces `PROGRESS_SECONDS`."""
         self._bus = bus
         self._source = source
         self._receive = receive
@@ -100,21 +108,23 @@ class RequestConsumer:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next delivery is pulled only after an open one ends or waits."""
+        """Whether `room` is used up, so that the next delivery is pulled only after an open one
+        ends or waits.
+        """
         return len(self._held) - len(self._resting) >= self._room
 
     async def start(self) -> None:
-        """Subscribes and starts to pull."""
+        """Subscribes to the plain subjects and starts to pull deliveries."""
         self._broadcast = await self._bus.nc.listen(self._source.broadcast, self._on_broadcast)
         await self._pull.start()
 
     @property
     def failed(self) -> asyncio.Future[None]:
-        """Gets the error when no more messages can be received."""
+        """A future that gets the error when no more messages can be received."""
         return self._pull.failed
 
     async def keep(self) -> None:
-        """Extends the deadlines of open deliveries, until cancelled."""
+        """Extends the acknowledgement deadlines of open deliveries, until cancelled."""
         while True:
             pause = (self._progress or PROGRESS_SECONDS) / 2
             await asyncio.sleep(pause)
@@ -125,7 +135,7 @@ class RequestConsumer:
                 self._send(reply, WORKING)
 
     async def drain(self) -> None:
-        """Stops pulling. Deliveries in flight are still received."""
+        """Stops pulling. Deliveries that the server has already sent are still received."""
         await self._pull.drain()
 
     async def stop(self) -> None:
@@ -147,12 +157,12 @@ class RequestConsumer:
         self._settle(reply, NEVER)
 
     def nak(self, reply: str, delay_seconds: float = 0.0) -> None:
-        """Asks the server to redeliver it, after the delay."""
+        """Asks the server to redeliver the delivery, after the delay."""
         delay = b' {"delay": %d}' % int(delay_seconds * 1e9) if delay_seconds else b""
         self._settle(reply, b"-NAK" + delay)
 
     def let_wait(self, reply: str) -> None:
-        """Frees the place of this delivery for another one, while it waits."""
+        """Lets another delivery be pulled while the request of this one waits."""
         if reply in self._held and reply not in self._resting:
             self._resting.add(reply)
             self._pull.taken(1)
@@ -172,7 +182,7 @@ class RequestConsumer:
             self._sending = asyncio.ensure_future(self._flush())
 
     async def _flush(self) -> None:
-        # A lost acknowledgement is harmless: the redelivery is recognised.
+        # A lost acknowledgement does no harm: the program recognises the redelivery.
         try:
             while self._out:
                 out, self._out = self._out, []
@@ -208,14 +218,16 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OpenDeliveries(Generic[K]):
-    """The deliveries that are not acknowledged yet, by request. A request can have several."""
+    """The deliveries that are not acknowledged yet, by request, which can have several. A request
+    can have several.
+    """
 
     def __init__(self, consumer: Acknowledger) -> None:
         self._consumer = consumer
         self._replies: dict[K, list[str]] = {}
 
     def add(self, key: K, reply: str) -> bool:
-        """Adds a delivery. True if it is the only one of this request."""
+        """Adds a delivery. Returns True if it is the only delivery of this request."""
         replies = self._replies.setdefault(key, [])
         replies.append(reply)
         return len(replies) == 1
@@ -227,22 +239,22 @@ class OpenDeliveries(Generic[K]):
         return iter(list(self._replies))
 
     def ack(self, key: K) -> None:
-        """Acknowledges the deliveries of a request."""
+        """Acknowledges all deliveries of a request."""
         for reply in self._replies.pop(key, ()):
             self._consumer.ack(reply)
 
     def nak(self, key: K, delay_seconds: float = 0.0) -> None:
-        """Asks the server to redeliver them, after the delay."""
+        """Asks the server to redeliver all deliveries of a request, after the delay."""
         for reply in self._replies.pop(key, ()):
             self._consumer.nak(reply, delay_seconds)
 
     def let_wait(self, key: K) -> None:
-        """Frees their places for other deliveries, while this request waits."""
+        """Lets other deliveries be pulled while this request waits."""
         for reply in self._replies.get(key, ()):
             self._consumer.let_wait(reply)
 
     def hand_back(self) -> None:
-        """Asks the server to redeliver all of them to another replica."""
+        """Asks the server to redeliver all open deliveries to another replica."""
         for replies in self._replies.values():
             for reply in replies:
                 self._consumer.nak(reply)

@@ -1,5 +1,6 @@
-"""Calls the author's functions, again after a failure. Plain functions run in threads, which block
-neither the event loop nor the end of the process."""
+"""Calls the author's functions, and calls them again after a failure. Plain functions run in
+threads, which block neither the event loop nor the end of the process.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ from admittance.runtime.tasks import raise_if_cancelled
 
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
-"""Seconds between two calls of a function that raises."""
+"""The longest pause, in seconds, between two calls of a function that raises."""
 
 T = TypeVar("T")
 
 
 class Threads:
-    """Up to ``most`` daemon threads, created as needed. Python's own thread pool would wait for a
-    hanging call and keep the process from ending."""
+    """Runs calls in up to ``most`` daemon threads, created as needed. Python's own thread pool
+    would wait for a hanging call and so keep the process from ending.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -33,17 +35,20 @@ class Threads:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     async def outcome(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns or raises what the function does: a coroutine function runs in the event loop, a
-        plain function in a thread."""
+        """Returns or raises what the function returns or raises: a coroutine function runs in the
+        event loop, a plain function in a thread.
+        """
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
         answer = await self.call(function, *arguments)
-        # A callable that returns a coroutine without being a coroutine function.
+        # The function may return a coroutine without being a coroutine function.
         return await answer if inspect.isawaitable(answer) else answer
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Returns or raises what the function does, in a thread. After a first cancellation it
-        still waits for the function, because nothing ends a thread; after a second it does not."""
+        """Runs the function in a thread, and returns or raises what the function returns or raises.
+        After a first cancellation the caller still waits for the function, because nothing ends a
+        thread; after a second cancellation it does not.
+        """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -59,7 +64,7 @@ class Threads:
                 told: tuple[Callable[..., None], Any] = (outcome.set_exception, _shown(error))
             else:
                 told = (outcome.set_result, answer)
-            # RuntimeError: the loop has ended, so no caller waits.
+            # RuntimeError: the loop has ended, so no caller waits for the outcome.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, *told)
 
@@ -86,20 +91,22 @@ class Threads:
         while True:
             self._calls.get()()
             with self._lock:
-                # A queued call may have reserved no idle thread: never count more than were made.
+                # A queued call may have reserved no idle thread: never count more idle threads than
+                # were made.
                 self._idle = min(self._idle + 1, self._made)
 
 
 def pause_after(failures: int) -> float:
-    """Seconds to wait after so many failed calls in a row: 1, 2, 4, … 60."""
+    """Seconds to wait after ``failures`` failed calls in a row: 1, 2, 4, … 60."""
     return float(min(PAUSE_MIN * 2 ** min(failures - 1, 16), PAUSE_MAX))
 
 
 async def until_returned(
     call: Callable[[], Awaitable[None]], failed: Callable[[Exception, float], None]
 ) -> None:
-    """Calls until a call returns. ``failed`` gets each exception and the seconds until the next
-    call."""
+    """Repeats the call until one call returns. ``failed`` is called with each exception and the
+    seconds until the next call.
+    """
     failures = 0
     while True:
         raise_if_cancelled()
@@ -125,8 +132,9 @@ async def run_to_completion(call: Awaitable[T]) -> T:
 
 
 def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None) -> T:
-    """Runs a call in the event loop and waits for it in this thread. Raises RuntimeError if the
-    loop does not run, and in the loop's own thread, which would wait for itself."""
+    """Runs a coroutine in the event loop and waits for its end in this thread. Raises RuntimeError
+    if the loop does not run, and if called in the loop's own thread, which would wait for itself.
+    """
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:
@@ -141,7 +149,7 @@ def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | 
 
 
 def _shown(error: BaseException) -> BaseException:
-    # A future refuses StopIteration, and an exit must not end the loop.
+    # A future refuses StopIteration, and an exit raised by the function must not end the loop.
     if isinstance(error, StopIteration | KeyboardInterrupt | SystemExit):
         return RuntimeError(f"the function raised {error!r}")
     return error

@@ -1,10 +1,10 @@
 """One running replica of a check controller or provider: receives requests, sends heartbeats, and
 ends in order.
 
-To end, it (1) hands deliveries that arrive from now on to other replicas and stops pulling, (2)
-lets work under way finish within the grace period, (3) waits until its answers are on the log and
-then acknowledges their deliveries. After a ``kill -9`` at any point the server redelivers what was
-not acknowledged.
+To end, the replica (1) hands deliveries that arrive from now on to other replicas and stops
+pulling, (2) lets work under way finish within the grace period, (3) waits until the answers of that
+work are on the log and then acknowledges their deliveries. After a ``kill -9`` at any point the
+server redelivers every request that was not acknowledged.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from admittance.sdk.program import Program
 from admittance.sdk.requests import IncomingMessage, RequestConsumer, RequestSource
 
 AGAIN_SECONDS: Final = 5.0
-"""Delay of a redelivery after a bug ended the work on it."""
+"""Delay before a request is redelivered after a bug ended the work on it."""
 
 P = TypeVar("P", bound=Program)
 log = structlog.get_logger()
 
 
 class Worker(ABC, Generic[P]):
-    """One replica of ``program``. A subclass says how it handles a fact, what its heartbeat holds,
-    and how its work ends."""
+    """One replica of the program ``program``. A subclass defines how it handles a fact, what its
+    heartbeat contains, and how its work ends.
+    """
 
     def __init__(
         self,
@@ -49,7 +50,9 @@ class Worker(ABC, Generic[P]):
         log_name: str,
         progress_seconds: float | None = None,
     ) -> None:
-        """``log_name``: begins its log events. ``progress_seconds``: see `RequestConsumer`."""
+        """``log_name``: the beginning of the names of its log events. ``progress_seconds`` is that
+        of `RequestConsumer`.
+        """
         self._program = program
         self._bus = bus
         self._settings = settings
@@ -64,24 +67,25 @@ class Worker(ABC, Generic[P]):
         )
         self._stopping = False
 
-    # What a subclass says. ----------------------------------------------------------------
+    # Methods that a subclass defines. -----------------------------------------------------
 
     @abstractmethod
     def _on_fact(self, fact: object, message: IncomingMessage) -> None:
-        """Handles a request or withdrawal. Must not block."""
+        """Handles a request or withdrawal. The method must not block."""
 
     @abstractmethod
     def _heartbeat(self) -> tuple[str, bytes]:
         """Subject and payload of the current heartbeat."""
 
     def _beside(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Further coroutines that run until the end."""
+        """Further coroutines that run until the replica ends."""
         return ()
 
     @abstractmethod
     async def _finish(self, grace_seconds: float) -> None:
-        """Waits for work under way, cancels the rest after ``grace_seconds``, and hands its
-        deliveries to other replicas."""
+        """Waits for work under way, cancels the work that still runs after ``grace_seconds``, and
+        hands the deliveries of cancelled work to other replicas.
+        """
 
     @abstractmethod
     async def report(self, about: Any, answer: Any) -> bool:
@@ -90,7 +94,7 @@ class Worker(ABC, Generic[P]):
     # Running. -----------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Answers requests until stop is set."""
+        """Answers requests until ``stop`` is set."""
         program = self._program
         program.report_through(self.report)
         await run_until_stopped(
@@ -117,7 +121,8 @@ class Worker(ABC, Generic[P]):
 
     async def _leave(self) -> None:
         with suppress(TimeoutError):
-            # wait_for runs it as a task, so that our cancellation does not cancel it.
+            # ``wait_for`` runs the end as a task, so that a cancellation of this task does not
+            # cancel the end.
             await asyncio.wait_for(self._end(), self._program.grace_seconds + 10.0)
         self._program.report_through(None)
 
@@ -129,7 +134,7 @@ class Worker(ABC, Generic[P]):
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._outbox.emptied()
-        await asyncio.sleep(0)  # tasks that waited for the log acknowledge their deliveries
+        await asyncio.sleep(0)  # here tasks that waited for the log acknowledge their deliveries
         await self._consumer.stop()
         log.info(f"{self._log_name}_ended", handed_back=self._consumer.held)
 
@@ -144,7 +149,8 @@ class Worker(ABC, Generic[P]):
             log.error("not_understood", subject=message.subject, reason=str(error))
             self._consumer.term(message.reply)
         except Exception:
-            # A bug, perhaps only of this version: another replica may handle the delivery.
+            # The exception is a bug, perhaps only of this version: another replica may handle the
+            # delivery.
             log.exception("not_taken", subject=message.subject)
             self._consumer.nak(message.reply, AGAIN_SECONDS)
 
@@ -157,9 +163,10 @@ async def run_until_stopped(
     failed: asyncio.Future[None],
     end: Callable[[], Awaitable[None]],
 ) -> None:
-    """Runs ``start``, then waits until stop is set. ``end`` is always awaited, while ``beside``
-    still run. The coroutines of ``beside`` and ``failed`` end only with an error, which is
-    raised."""
+    """Runs ``start``, then waits until ``stop`` is set. ``end`` is always awaited, while the
+    coroutines of ``beside`` still run. The coroutines of ``beside`` and ``failed`` end only with an
+    error, which is raised.
+    """
     tasks = [asyncio.create_task(work) for work in beside]
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(start)
@@ -181,8 +188,9 @@ async def run_until_stopped(
 
 
 def secret(settings: Settings) -> bytes:
-    """The key of message ids: equal for all replicas with the same credentials, and not guessable
-    by other programs."""
+    """The key for the hashes of message ids: equal for all replicas with the same credentials, and
+    not guessable by other programs.
+    """
     if settings.creds is None:
         return b""
     try:

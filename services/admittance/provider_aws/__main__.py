@@ -1,4 +1,4 @@
-"""``python -m admittance.provider_aws [CLASS]``: runs this service alone."""
+"""``python -m admittance.provider_aws [CLASS]``: runs the EC2 provider alone."""
 
 from __future__ import annotations
 

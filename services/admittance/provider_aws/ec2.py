@@ -1,9 +1,10 @@
 """The calls to EC2 through boto3, and the meaning of EC2's errors. boto3 reads its own variables,
-files and roles (AWS_*). All calls block, and raise only `Ec2Error`.
+files and roles (AWS_*). All calls block until EC2 answers, and raise only `Ec2Error`.
 
-An error's meaning follows from its code, not from the HTTP status, because EC2 reports missing
+The meaning of an error follows from its code, not from the HTTP status, because EC2 reports missing
 capacity with a 500. A request with an unknown error fails and may be tried again; a workload is
-rejected only for errors that are certainly permanent."""
+rejected only for errors that are certainly permanent.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,9 @@ _LATER: Final = frozenset(
 
 
 class Ec2Error(Exception):
-    """EC2 refused or did not answer. ``status``: of HTTP; 0: no answer."""
+    """EC2 refused the call or did not answer. ``status``: the HTTP status; 0 if EC2 did not
+    answer.
+    """
 
     def __init__(self, code: str, message: str, status: int = 0) -> None:
         super().__init__(f"{code}: {message}"[:MESSAGE_MAX])
@@ -97,7 +100,9 @@ class Ec2Error(Exception):
 
 
 def fault_of(code: str, status: int) -> Fault:
-    """The cause of an error code. Some families of codes are recognized by a prefix or suffix."""
+    """The cause that an error code of EC2 means. Some groups of codes are recognised by a prefix or
+    suffix.
+    """
     for known, fault in (
         (_LACKING, Fault.LACKING),
         (_WRONG, Fault.WRONG),
@@ -138,8 +143,9 @@ _CREDENTIAL_ERRORS: Final = (
 
 class Ec2:
     """The capacity reservations of one account and region. ``making`` and ``looking`` are separate
-    clients for writes and reads, because EC2 throttles writes and reads separately, and a throttled
-    client slows down all its calls."""
+    boto3 clients for writes and reads, because EC2 throttles writes and reads separately, and a
+    throttled client slows down all its calls.
+    """
 
     def __init__(self, making: Any, looking: Any, provisioning_class: str) -> None:
         self._making = making
@@ -157,7 +163,8 @@ class Ec2:
             raise SetupError(NEEDED) from None
         more: dict[str, Any] = {}
         if not os.environ.get("AWS_RETRY_MODE"):
-            # A throttled adaptive client slows down in all its threads.
+            # When EC2 throttles one call of an adaptive client, the client slows down in all its
+            # threads.
             more["retries"] = {"mode": "adaptive"}
         config = Config(
             connect_timeout=CONNECT_SECONDS,
@@ -167,7 +174,7 @@ class Ec2:
             **more,
         )
         try:
-            # boto3's default session would keep credentials for the life of the process.
+            # boto3's default session would keep its credentials until the process ends.
             session = boto3.session.Session()
             making, looking = (session.client("ec2", config=config) for _ in range(2))
         except (BotoCoreError, ValueError) as error:
@@ -175,7 +182,7 @@ class Ec2:
         return cls(making, looking, provisioning_class)
 
     def instance_type(self, name: str) -> Mapping[str, Any]:
-        """The entry of DescribeInstanceTypes for the instance type."""
+        """Returns the entry of DescribeInstanceTypes for the instance type."""
         answer = _call(self._looking.describe_instance_types, InstanceTypes=[name])
         for entry in answer.get("InstanceTypes", ()):
             if isinstance(entry, Mapping):
@@ -183,14 +190,17 @@ class Ec2:
         raise Ec2Error("InvalidInstanceType", f"there is no instance type {name}", 400)
 
     def create(self, arguments: Mapping[str, Any]) -> Reservation:
-        """Makes a reservation, or returns the reservation that was made with the same token."""
+        """Makes a reservation, or returns the reservation that was made before with the same
+        token.
+        """
         answer = _call(self._making.create_capacity_reservation, **arguments)
         made = reservation_of(answer["CapacityReservation"])
         return made._replace(token=arguments["ClientToken"])
 
     def try_out(self, arguments: Mapping[str, Any]) -> None:
-        """Tries `create` as a dry run, which makes nothing. Raises Ec2Error if it is not
-        allowed."""
+        """Calls `create` as a dry run, which makes no reservation. Raises Ec2Error if EC2 would not
+        allow the reservation.
+        """
         try:
             _call(self._looking.create_capacity_reservation, DryRun=True, **arguments)
         except Ec2Error as trouble:
@@ -198,7 +208,7 @@ class Ec2:
                 raise
 
     def cancel(self, reservation: str) -> None:
-        """Cancels the reservation. A reservation that is gone is not an error."""
+        """Cancels the reservation. A reservation that does not exist any more is not an error."""
         try:
             _call(self._making.cancel_capacity_reservation, CapacityReservationId=reservation)
         except Ec2Error as trouble:
@@ -207,7 +217,9 @@ class Ec2:
                 raise
 
     def ours(self, token: str | None = None) -> list[Reservation]:
-        """All reservations of the class in any state, or those with the token of one request."""
+        """All reservations of the provisioning class in any state, or those with the token of one
+        request.
+        """
         name, value = (CLASS, self._class) if token is None else (REQUEST, token)
         filters = [{"Name": f"tag:{name}", "Values": [value]}]
         found: list[Reservation] = []

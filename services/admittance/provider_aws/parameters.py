@@ -13,14 +13,15 @@ import msgspec
 from admittance.providers.builtin import REQUEST
 
 CLASS: Final = "admittance.dev/class"
-"""Tag with the class, by which our reservations are found."""
+"""Tag with the provisioning class, by which this provider finds its reservations."""
 TAG_MAX: Final = 256
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """The parameters, named as in CreateCapacityReservation. ``instance_count`` None: as many
-    instances as the pods need. One of the two zones is required. Unknown parameters are ignored,
-    because the annotations of a workload go to all its providers."""
+    """The parameters of a request, named as in CreateCapacityReservation. ``instance_count`` None:
+    as many instances as the pods need. Exactly one of the two zone parameters is required. Unknown
+    parameters are ignored, because the annotations of a workload go to all its providers.
+    """
 
     instance_type: Annotated[str, msgspec.Meta(min_length=1)]
     availability_zone: str = ""
@@ -39,7 +40,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 def token_of(request_id: str) -> str:
-    """The ClientToken and tag of a request: 64 characters that follow from the id."""
+    """The ClientToken and tag of a request: 64 characters that are derived from the request's
+    id.
+    """
     return hashlib.sha256(request_id.encode()).hexdigest()
 
 
@@ -52,8 +55,9 @@ def creation(
     namespace: str,
     name: str,
 ) -> dict[str, Any]:
-    """The arguments of CreateCapacityReservation. They are the same for each call of one request:
-    then EC2 returns the existing reservation for a known token."""
+    """The arguments of CreateCapacityReservation. The arguments are the same for each call of one
+    request: then EC2 returns the existing reservation for a known token.
+    """
     token = token_of(request_id)
     tags = {
         "Name": f"{namespace}/{name}",
@@ -90,13 +94,15 @@ def creation(
 
 
 UNCOUNTED: Final = frozenset({"pods", "ephemeral-storage"})
-"""Resources that do not depend on the instance type."""
+"""Resources whose amount does not depend on the instance type."""
 MEBI: Final = 2**20
 GPUS: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 
 class Pods(NamedTuple):
-    """A number of equal pods. ``needs``: of one pod, as integers (cpu in thousandths)."""
+    """A number of equal pods. ``needs``: the resources of one pod, as integers (cpu in
+    thousandths).
+    """
 
     name: str
     pods: int
@@ -104,7 +110,7 @@ class Pods(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """A pod is larger than an instance; the message names the pod set."""
+    """A pod needs more than one instance has; the message names the pod set."""
 
     message: str
 
@@ -139,9 +145,11 @@ def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
 def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> int | TooLarge:
     """The number of instances that hold all pods; at least one.
 
-    The largest pods are placed first, each on the first machine with room. Resources that a node
-    reserves for itself are not known here; InstanceCount overrides the result. Machines with equal
-    free resources are one group, so thousands of pods take no longer than a few."""
+    The largest pods are placed first, each on the first instance with room. Resources that a node
+    reserves for itself are not known here; the parameter InstanceCount overrides the result.
+    Instances with equal free resources are one group, so thousands of pods take no longer than a
+    few.
+    """
     groups = [(one, _counted(one.needs)) for one in pods if one.pods]
     for one, needs in groups:
         for resource, much in needs.items():
@@ -150,7 +158,8 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
                 message = f"a pod of {one.name} needs {much} {resource}, {type_} has {has}"
                 return TooLarge(message + (" (thousandths)" if resource == "cpu" else ""))
     groups.sort(key=lambda group: _share(group[1], machine), reverse=True)
-    # Free resources and number of machines, in the order in which they were opened.
+    # Each element: free resources, and the number of instances that have them, in the order in
+    # which these were opened.
     left: list[tuple[dict[str, int], int]] = []
     for one, needs in groups:
         waiting = one.pods
@@ -172,8 +181,9 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
 def _taken(
     free: Mapping[str, int], needs: Mapping[str, int], each: int, full: int, rest: int
 ) -> list[tuple[dict[str, int], int]]:
-    """The free resources of ``full`` machines after ``each`` more pods, and of one after ``rest``
-    more."""
+    """The free resources of ``full`` machines after ``each`` more pods, and of one machine after
+    ``rest`` more pods.
+    """
     return [(_less(free, needs, each), full), (_less(free, needs, rest), int(bool(rest)))]
 
 

@@ -1,4 +1,6 @@
-"""Makes and cancels reservations. Calls are repeated while EC2 is busy or denies a right."""
+"""Makes and cancels EC2 capacity reservations. Calls are repeated while EC2 is busy or denies a
+right.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from admittance.sdk.threads import Threads
 PAUSE_MIN: Final = 0.5
 PAUSE_MAX: Final = 15.0
 MAKING_THREADS: Final = 16
-"""Cancelling and listing have their own threads, so they never wait for these."""
+"""Threads for making reservations; cancelling and listing have their own threads, so they never
+wait for these.
+"""
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -39,30 +43,34 @@ CANCEL: Final = "cancel"
 RESERVE: Final = "reserve"
 MACHINES: Final = "describe instance types"
 NOT_OURS: Final = (Fault.CREDENTIALS, Fault.FORBIDDEN)
-"""Faults that concern the provider, not one request."""
+"""Causes of errors that concern the provider, not one request."""
 UNKNOWN: Final = (*NOT_OURS, Fault.LATER)
 
 
 class Ec2Rights(MissingRights):
-    """Keeps the class inactive while EC2 refuses the credentials or forbids a basic call.
+    """Keeps the provider's class inactive while EC2 refuses the credentials or forbids a basic
+    call.
 
-    EC2 does not say whether a policy forbids one reservation or all. So a reservation that was
-    allowed before is tried as a dry run: if EC2 still allows it, only the new request is forbidden.
-    ``threads``: run the probes."""
+    EC2 does not say whether a policy forbids one reservation or all. So the arguments of a
+    reservation that was allowed before are tried as a dry run: if EC2 still allows them, only the
+    new request is forbidden. ``threads``: the threads in which the dry runs run.
+    """
 
     def __init__(self, ec2: Ec2, threads: Threads, reasons: InactiveReasons) -> None:
         super().__init__(reasons)
         self._ec2 = ec2
         self._threads = threads
         self._allowed: Mapping[str, Any] | None = None
-        """Arguments of a reservation that EC2 allowed."""
+        """The arguments of a reservation that EC2 allowed."""
         self._waiting: set[str] = set()
-        """Requests that wait for the right to reserve."""
+        """Ids of the requests that wait for the right to reserve."""
 
     def deny(
         self, right: str, trouble: Ec2Error, *, probe: Callable[[], object] | None = None
     ) -> None:
-        """EC2 denies the right. ``probe``: a call that works again once the right is back."""
+        """Records that EC2 denies a right. ``probe``: a call that works again once the right is
+        back.
+        """
         self.lacks(
             right,
             f"EC2 does not allow us to {right}: {trouble}",
@@ -70,16 +78,19 @@ class Ec2Rights(MissingRights):
         )
 
     def reserved(self, arguments: Mapping[str, Any]) -> None:
-        """EC2 allowed that reservation."""
+        """Records that EC2 allowed a reservation with these arguments."""
         self._allowed = arguments
         self.has(RESERVE)
 
     async def is_forbidden_for_request_only(self, request_id: str, trouble: Ec2Error) -> bool:
-        """Whether the reservation is forbidden for this request only. If not, the class is inactive
-        until the right is back, and the request must be tried again."""
+        """Whether EC2 forbids the reservation for this request only. If EC2 forbids all
+        reservations, the class is inactive until the right is back, and the request must be tried
+        again.
+        """
         allowed = self._allowed
         if allowed is None:
-            # There is no reservation to try, so only the request itself can find out.
+            # No reservation was allowed yet that could be tried, so only the request itself can
+            # find out.
             self._waiting.add(request_id)
             self.deny(RESERVE, trouble)
             return False
@@ -93,7 +104,7 @@ class Ec2Rights(MissingRights):
         return False
 
     def end_waiting(self, request_id: str) -> None:
-        """The request has ended or was cancelled."""
+        """Records that the request has ended or was cancelled."""
         if request_id in self._waiting:
             self._waiting.discard(request_id)
             if not self._waiting and self._allowed is None:
@@ -108,14 +119,16 @@ class Ec2Rights(MissingRights):
 
 
 class Made(NamedTuple):
-    """A reservation, and the number of instances requested."""
+    """A reservation that was made, and the number of instances requested."""
 
     reservation: Reservation
     instances: int
 
 
 class ReservationMaker:
-    """``made``: the ids of reservations by token. Listings of EC2 may not have them yet."""
+    """``made``: the ids of made reservations by token. EC2's listings may not have these
+    reservations yet.
+    """
 
     def __init__(self, ec2: Ec2, provisioning_class: str, rights: Ec2Rights) -> None:
         self._ec2 = ec2
@@ -126,8 +139,9 @@ class ReservationMaker:
         self.made: dict[str, str] = {}
 
     async def make(self, request: Request, parameters: Parameters) -> Made | TooLarge:
-        """Makes a reservation, which may not be active yet. Raises Ec2Error if EC2 refuses
-        permanently."""
+        """Makes a reservation for the request; it may not be active yet. Raises Ec2Error if EC2
+        refuses the reservation permanently.
+        """
         try:
             count = await self._count(request, parameters)
             if isinstance(count, TooLarge):
@@ -170,7 +184,8 @@ class ReservationMaker:
 
         def create() -> Reservation:
             made = self._ec2.create(arguments)
-            # Stored in the thread, because the waiting task may be cancelled during the call.
+            # The id is stored in the thread, because the waiting task may be cancelled during the
+            # call.
             self.made[token] = made.id
             return made
 
@@ -187,8 +202,9 @@ class ReservationMaker:
         return made
 
     async def _found(self, request: Request, token: str, trouble: Ec2Error) -> Reservation:
-        """The reservation that an older version made with another number of instances. Raises
-        ``trouble`` if there is none."""
+        """The reservation that an older version of the provider made with another number of
+        instances. Raises ``trouble`` if there is none.
+        """
 
         async def is_final(trouble: Ec2Error) -> bool:
             self._rights.deny(LOOK, trouble)
@@ -207,8 +223,9 @@ class ReservationMaker:
         is_final: Callable[[Ec2Error], Awaitable[bool]],
     ) -> T:
         """Repeats the call until EC2 answers, also while EC2 refuses the credentials; the deadline
-        of the request ends it. ``is_final``: whether a forbidden call is forbidden for this request
-        only. Raises Ec2Error if EC2 refuses permanently."""
+        of the request ends it. ``is_final``: returns whether a forbidden call is forbidden for this
+        request only. Raises Ec2Error if EC2 refuses the call permanently.
+        """
         pause = PAUSE_MIN
         is_reported = False
         while True:
@@ -235,8 +252,9 @@ CANCELLING_THREADS: Final = 4
 
 
 class ReservationCanceller:
-    """``made``: see `ReservationMaker`. ``again_seconds``: a cancelled reservation may stay in
-    listings for a while; it is not cancelled again before this time."""
+    """``made`` is that of `ReservationMaker`. ``again_seconds``: a cancelled reservation may stay
+    in listings for a while; it is not cancelled again before this time.
+    """
 
     def __init__(
         self, ec2: Ec2, rights: Ec2Rights, made: dict[str, str], *, again_seconds: float
@@ -247,11 +265,12 @@ class ReservationCanceller:
         self._again_seconds = again_seconds
         self._threads = Threads(CANCELLING_THREADS)
         self._cancelled: dict[str, float] = {}
-        """When each reservation was last cancelled."""
+        """When each reservation was last cancelled, by its id."""
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Cancels the reservations of the request. Raises Ec2Error; then it must be called
-        again."""
+        """Cancels the reservations of the request. Raises Ec2Error if EC2 does not cancel them;
+        then it must be called again.
+        """
         token = token_of(cancellation.id)
         known = {one.id for one in await self._threads.call(self._ec2.ours, token) if one.costs}
         if token in self._made:
@@ -261,14 +280,16 @@ class ReservationCanceller:
         self._made.pop(token, None)
 
     def is_due(self, reservation: str) -> bool:
-        """Whether the reservation was not cancelled within the last seconds."""
+        """Whether the reservation may be cancelled again: not if it was cancelled within the last
+        ``again_seconds``.
+        """
         now = clock.monotonic()
         since = now - 10 * self._again_seconds
         self._cancelled = {one: at for one, at in self._cancelled.items() if at > since}
         return now - self._cancelled.get(reservation, float("-inf")) >= self._again_seconds
 
     async def sweep(self, reservation: str) -> None:
-        """Cancels a reservation of a cancelled request."""
+        """Cancels a listed reservation whose request is cancelled."""
         try:
             await self._cancel(reservation, "its request was cancelled")
         except Ec2Error as trouble:

@@ -1,9 +1,10 @@
 """The phases of a capacity reservation, and the answers, revocations and cancellations that follow
-from a listing of EC2. Pure; times are seconds of a monotonic clock.
+from a listing of EC2. This module is pure; times are seconds of a monotonic clock.
 
-EC2 is eventually consistent: for minutes, listings may lack a new reservation. So a reservation is
-gone only after it was not listed for long. For the same reason, listings are searched for
-reservations of a cancelled request for as long as the store has the cancellation."""
+EC2 is eventually consistent: for minutes, its listings may lack a new reservation. So a reservation
+counts as gone only after it was not listed for a long time. For the same reason, listings are
+searched for reservations of a cancelled request for as long as the store has the cancellation.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +43,9 @@ _PHASES: Final = {
 
 
 class Reservation(NamedTuple):
-    """``token``: of the reservation's request; "": the reservation is not ours. ``total``: the
-    number of instances."""
+    """``token``: the token of the reservation's request; "" if this provider did not make the
+    reservation. ``total``: the number of instances.
+    """
 
     id: str
     token: str
@@ -54,7 +56,7 @@ class Reservation(NamedTuple):
 
     @property
     def phase(self) -> ReservationPhase:
-        """The phase that the state means."""
+        """The phase that the reservation's state means."""
         return _PHASES.get(self.state, ReservationPhase.COMING)
 
     @property
@@ -65,8 +67,9 @@ class Reservation(NamedTuple):
 
 
 def reservation_of(described: Mapping[str, Any]) -> Reservation:
-    """The reservation of an entry of DescribeCapacityReservations, or of the answer of
-    CreateCapacityReservation."""
+    """The reservation described by an entry of DescribeCapacityReservations, or by the answer of
+    CreateCapacityReservation.
+    """
     tags = {tag.get("Key"): tag.get("Value", "") for tag in described.get("Tags", ())}
     return Reservation(
         id=str(described.get("CapacityReservationId", "")),
@@ -79,7 +82,9 @@ def reservation_of(described: Mapping[str, Any]) -> Reservation:
 
 
 def initial_answer(found: Reservation) -> Provisioned | Failed | None:
-    """The answer to a request that waits for the reservation; None: the request has to wait on."""
+    """The answer to a request that waits for the reservation; None if the request has to wait
+    on.
+    """
     match found.phase:
         case ReservationPhase.COMING:
             return None
@@ -97,8 +102,9 @@ def initial_answer(found: Reservation) -> Provisioned | Failed | None:
 
 
 def revocation(found: Reservation, count: int) -> CapacityRevoked | None:
-    """The revocation of a reservation that was provisioned with ``count`` instances; None: the
-    reservation is intact. Repetitions have the same message, so they are recognized."""
+    """The revocation of a reservation that was provisioned with ``count`` instances; None if the
+    reservation is intact. Repeated revocations have the same message, so that they are recognised.
+    """
     if found.phase is ReservationPhase.GONE:
         return CapacityRevoked(_gone_message(found))
     if found.total < count:
@@ -115,7 +121,9 @@ ENDED: Final = FINAL_STATUSES | {CANCELLED}
 
 
 class Booking(NamedTuple):
-    """A reservation of a request. ``instances``: the number that was promised."""
+    """The reservation made for a request. ``instances``: the number of instances that was
+    promised.
+    """
 
     request_id: str
     reservation: str
@@ -123,8 +131,9 @@ class Booking(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """The consequences of a listing, the first two by request id: answers to waiting requests,
-    revocations to report, reservations to cancel."""
+    """What follows from a listing of EC2: answers to waiting requests and revocations to report,
+    both by request id, and reservations to cancel.
+    """
 
     answers: list[tuple[str, Status]]
     revoked: list[tuple[str, CapacityRevoked]]
@@ -132,15 +141,16 @@ class Observation(NamedTuple):
 
 
 class TrackedReservations:
-    """The bookings of a class. ``unseen_seconds``: a reservation that was not listed for this long
-    is gone."""
+    """The bookings of one provisioning class. ``unseen_seconds``: a reservation that was not listed
+    for this long counts as gone.
+    """
 
     def __init__(self, unseen_seconds: float) -> None:
         self._unseen_seconds = unseen_seconds
         self.waiting: dict[str, Booking] = {}
-        """By token: bookings that are not active yet."""
+        """By token: bookings whose reservation is not active yet."""
         self.here: dict[str, Booking] = {}
-        """By token: bookings that were provisioned."""
+        """By token: bookings that were reported as provisioned."""
         self.over: set[str] = set()
         """Tokens of cancelled or failed requests."""
         self._seen_at: dict[str, float] = {}
@@ -148,20 +158,20 @@ class TrackedReservations:
         self._ended_at = float("-inf")
 
     def begin_waiting(self, booking: Booking, now: float) -> None:
-        """The reservation was made; it is not active yet."""
+        """Records that the reservation was made; it is not active yet."""
         token = token_of(booking.request_id)
         self.waiting[token] = booking
         self._seen_at[token] = now
 
     def end_waiting(self, request_id: str) -> None:
-        """The request has stopped waiting for its reservation."""
+        """Records that the request has stopped waiting for its reservation."""
         token = token_of(request_id)
         self.waiting.pop(token, None)
         if token not in self.here:
             self._seen_at.pop(token, None)
 
     def end(self, request_id: str, now: float) -> None:
-        """The request was cancelled."""
+        """Records that the request was cancelled."""
         token = token_of(request_id)
         self.end_waiting(request_id)
         self.here.pop(token, None)
@@ -170,7 +180,7 @@ class TrackedReservations:
         self._ended_at = now
 
     def status_changed(self, key: str, status: StoredStatus | None, now: float) -> None:
-        """The stored status at ``key`` changed to this; None: it was deleted."""
+        """Takes the new stored status at ``key``; None if it was deleted."""
         if status is None:
             self.over.discard(self._keys.pop(key, ""))
             return
@@ -192,7 +202,7 @@ class TrackedReservations:
         return bool(self.waiting or self.here) or now - self._ended_at < self._unseen_seconds
 
     def observe(self, listed: Iterable[Reservation], now: float) -> Observation:
-        """The consequences of a listing of EC2."""
+        """What follows from a listing of EC2."""
         found: dict[str, Reservation] = {}
         observation = Observation([], [], [])
         for one in listed:

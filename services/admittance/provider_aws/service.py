@@ -1,9 +1,10 @@
-"""Makes reservations, waits until they are active, watches them, and cancels those that are not
-needed any more.
+"""Makes reservations, waits until they are active, watches them, and cancels reservations that are
+not needed any more.
 
 A crash loses no state: tags name the request of each reservation, and the store has the cancelled
-requests. EC2 is listed every few seconds, so reservations of earlier processes are found. A call
-without an answer is repeated with the same token and creates nothing new."""
+requests. EC2's reservations are listed every few seconds, so reservations of earlier processes are
+found. A call that got no answer is repeated with the same token and creates nothing new.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +66,12 @@ log = structlog.get_logger()
 
 
 class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings from ``ADMIT_AWS_*``, besides those of every service and of boto3.
+    """Settings from ``ADMIT_AWS_*``, in addition to those of every service and of boto3.
 
-    ``poll_seconds``: between two listings while there are reservations; ``sweep_seconds``: while
-    there are none. ``unseen_seconds``: a reservation that is not listed for this long is gone; EC2
-    documents delays of up to five minutes."""
+    ``poll_seconds``: time between two listings of EC2 while there are reservations;
+    ``sweep_seconds``: while there are none. ``unseen_seconds``: a reservation that is not listed
+    for this long counts as gone; EC2 documents delays of up to five minutes.
+    """
 
     provisioning_class: str = DEFAULT_CLASS
     poll_seconds: float = 5.0
@@ -80,10 +82,11 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
     def from_env(
         cls, env: Mapping[str, str] | None = None, *, provisioning_class: str | None = None
     ) -> AwsSettings:
-        """Raises SetupError that names the wrong variable."""
+        """Raises a SetupError that names the wrong variable."""
         env = os.environ if env is None else env
         name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
-        # A ProvisioningRequestConfig accepts only such names, and EC2's filters have wildcards.
+        # A ProvisioningRequestConfig accepts only names of this form, and EC2's filters have
+        # wildcards.
         if complaint := name_error(name):
             raise SetupError(f"ADMIT_AWS_CLASS: {complaint}")
         return cls(
@@ -95,7 +98,7 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AwsReconciler:
-    """Keeps the reservations of one class equal to the requests."""
+    """Makes and cancels the reservations of one provisioning class as the requests need them."""
 
     def __init__(self, bus: Bus, settings: Settings, aws: AwsSettings, ec2: Ec2) -> None:
         self._bus = bus
@@ -121,11 +124,11 @@ class AwsReconciler:
 
     @property
     def trouble(self) -> str:
-        """Why the class is inactive; "": it is active."""
+        """Why the provisioning class is inactive; "" if it is active."""
         return "" if self._provider.active else self._provider.message
 
     async def run(self) -> None:
-        """Works until cancelled. Raises what ends one of its parts."""
+        """Works until cancelled. Raises the error that ends one of its parts."""
         async with task_group() as tasks:
             tasks.create_task(self._read_statuses(), name="statuses")
             await self._loaded.wait()
@@ -133,7 +136,7 @@ class AwsReconciler:
             tasks.create_task(self._service.run(self._stop), name="requests")
 
     async def close(self) -> None:
-        """Stops all work. Reservations stay."""
+        """Stops all work. The reservations are kept."""
         self.ready = False
         self._stop.set()
         for task in self._tasks.values():
@@ -160,7 +163,9 @@ class AwsReconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Makes a reservation and waits until it is active. Returns Failed if there is none."""
+        """Makes a reservation and waits until it is active. Returns Failed if no reservation
+        becomes active.
+        """
         try:
             outcome = await self._maker.make(request, request.parameters)
         except Ec2Error as trouble:
@@ -190,7 +195,9 @@ class AwsReconciler:
 
     async def free(self, cancellation: Cancellation) -> None:
         """Cancels the request's reservation. If another process made it and EC2 does not list it
-        yet, it is cancelled once it is listed. Raises Ec2Error; then it must be called again."""
+        yet, it is cancelled once it is listed. Raises Ec2Error if EC2 does not cancel it; then it
+        must be called again.
+        """
         self.booked.end(cancellation.id, clock.monotonic())
         await self._canceller.free(cancellation)
 
@@ -218,7 +225,7 @@ class AwsReconciler:
             else:
                 log.warning("not_listed", reason=str(trouble))
         except asyncio.CancelledError:
-            # A listing has no effect, so a cancelled listing is not waited for.
+            # A listing has no effect on EC2, so the process does not wait for a cancelled listing.
             listing.cancel()
             await asyncio.sleep(0)
             listing.cancel()
@@ -250,7 +257,7 @@ class AwsReconciler:
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
     async def _revoke(self, request_id: str, revoked: CapacityRevoked) -> None:
-        # After a failure, the next listing reports the revocation again.
+        # If the report fails, the next listing reports the revocation again.
         try:
             if await self._provider.report(request_id, revoked):
                 log.warning("revoked", id=request_id, reason=revoked.message)

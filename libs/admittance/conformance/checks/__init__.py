@@ -1,1 +1,1 @@
-"""The conformance kit for check controllers. It plays the workload-controller's part."""
+"""The conformance kit for check controllers. The kit plays the workload-controller's part."""

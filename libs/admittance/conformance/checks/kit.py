@@ -1,4 +1,4 @@
-"""The cases for a check controller."""
+"""The test cases for a check controller."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ TITLES: Final = {
     "heartbeat": "sends valid heartbeats, if any",
     "ends": "ends in order on SIGTERM",
 }
-"""Every case, in the order of the report."""
+"""The title of every test case, in the order of the report."""
 CASES: Final = CaseList(TITLES, ("json", "state", "names", "subject", "delay", "updates"))
 FLOOD: Final = 200
 
 
 class CheckKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
-    """The results of all cases. ``usual``: the controller's state for these parameters; empty if it
-    did not answer."""
+    """The results of all cases. ``usual``: the verdict state with which the controller answers
+    these parameters; empty if it did not answer.
+    """
 
     controller: str
     check: str
@@ -64,7 +65,7 @@ class CheckKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
 
 
 class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
-    """The cases for one controller."""
+    """The test cases for one check controller."""
 
     def __init__(
         self,
@@ -111,7 +112,8 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
     async def _answers(self) -> bool:
         if not await self._first_answer():
             return False
-        # Measured with a second request, because the program may have started during the first.
+        # The answer time is measured with a second request, because the program may have started
+        # during the first.
         began = clock.monotonic()
         [request] = await self._requester.send("answers.2")
         if not await self._until_answered(request):
@@ -153,8 +155,9 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         self._record_faults("twice", why)
 
     async def _withdrawn(self) -> None:
-        """Withdraws one request after its answer, and one at once, before a slow program
-        answers."""
+        """Withdraws one request after its answer, and another one at once, before a slow program
+        answers.
+        """
         answered, unanswered = await self._requester.send("withdrawn.1", "withdrawn.2")
         await self._requester.withdraw([unanswered], "Preempted")
         first_at = clock.monotonic()
@@ -162,7 +165,7 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         await self._listen_for(kit.GRACE_SECONDS)
         await self._requester.withdraw([answered], "Preempted")
         second_at = clock.monotonic()
-        # Long enough for two answers.
+        # Listens long enough for two answers.
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
         for one in self._requester.answers_to(answered, unanswered):
             since = one.at - (first_at if one.request == unanswered else second_at)
@@ -242,7 +245,9 @@ def _is_ready(message: CheckAnswer) -> bool:
 
 
 class CheckKitOptions(KitOptions, frozen=True, kw_only=True):
-    """``controller``: the controller to test. ``check`` and ``parameters``: of its requests."""
+    """``controller``: the controller to test. ``check`` and ``parameters``: the AdmissionCheck that
+    the requests name, and its parameters.
+    """
 
     controller: str
     check: str
@@ -257,7 +262,7 @@ async def run_check_kit(
     on_case: Callable[[str], None],
     on_ready: Callable[[], None],
 ) -> CheckKitReport:
-    """Tests one controller on this bus. Callbacks and exceptions as in `run_kit`."""
+    """Tests one check controller on this bus. Callbacks and exceptions are those of `run_kit`."""
     requester = CheckRequester(bus, options.controller, options.check, options.parameters)
 
     def kit_of(process: ProgramProcess | None, first_timeout: float) -> CheckKit:

@@ -26,7 +26,9 @@ FIELDS: Final = ("namespace", "name", "check", "cycle", "state")
 
 
 class CheckRequestKey(NamedTuple):
-    """Identifies a request that the test sent. ``pod_sets``: those of the workload."""
+    """Identifies a request that the test sent. ``pod_sets``: the names of the workload's pod
+    sets.
+    """
 
     controller: str
     namespace: str
@@ -38,7 +40,7 @@ class CheckRequestKey(NamedTuple):
 
 
 def verdict_subject(request: CheckRequestKey) -> str:
-    """The subject of its verdicts."""
+    """The subject on which verdicts about the request are published."""
     tail = f"{token(request.namespace)}.{token(request.name)}"
     return f"admit.check.reported.{token(request.controller)}.{tail}"
 
@@ -46,8 +48,9 @@ def verdict_subject(request: CheckRequestKey) -> str:
 def parse_verdict(
     subject: str, data: bytes, request: CheckRequestKey | None
 ) -> ParsedMessage[CheckReported]:
-    """The content and the faults of a message. ``request``: the one it is about; None if
-    unknown."""
+    """The content and the faults of a message. ``request``: the request that the message answers;
+    None if unknown.
+    """
     faults: list[Fault] = []
     found = object_of(data)
     if isinstance(found, Fault):
@@ -58,7 +61,7 @@ def parse_verdict(
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         if not faults:
             faults.append(Fault("json", f"sent {quoted(data)}: {error}"))
-        # The faults of state and delay can be found without the right types.
+        # The faults of state and delay can be found even if other fields have wrong types.
         return ParsedMessage(None, (*faults, *_state(found.get("state")), *_delay(found)))
     faults += _state(verdict.state)
     faults += _delay(found)

@@ -25,7 +25,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 
 FIRST_CYCLE: Final = 7
-"""Not 1, to detect a controller that always reports cycle 1."""
+"""The cycle of the first request: not 1, to detect a controller that always reports cycle 1."""
 
 
 CheckAnswer = ReceivedMessage[CheckRequestKey, CheckReported]
@@ -35,7 +35,7 @@ KIND: Final = ProgramKind(
 
 
 class CheckRequester(Requester[CheckRequestKey, CheckReported]):
-    """Sends requests to one controller and records its messages."""
+    """Sends requests to one check controller and records its messages."""
 
     def __init__(self, bus: Bus, controller: str, check: str, parameters: Any) -> None:
         super().__init__(bus, KIND, controller)
@@ -54,8 +54,9 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
     async def send(
         self, *names: str, cycle: int = FIRST_CYCLE, more: Mapping[str, Any] | None = None
     ) -> list[CheckRequestKey]:
-        """Sends requests for workloads with these names. ``more``: further fields of the
-        request."""
+        """Sends one request for each of these workload names. ``more``: further fields of the
+        requests.
+        """
         keys = [
             CheckRequestKey(self.program, self.namespace, name, f"uid-{name}", self.check, cycle)
             for name in names
@@ -125,7 +126,7 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
     # Answers. -----------------------------------------------------------------------------
 
     def states(self, *requests: CheckRequestKey) -> list[str]:
-        """The states sent for these requests, in order."""
+        """The verdict states that the controller sent for these requests, in order."""
         return [one.content.state for one in self.answers_to(*requests) if one.content is not None]
 
     def _parse(
@@ -134,8 +135,10 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
         return parse_verdict(subject, data, request)
 
     def _request_of(self, subject: str, data: bytes) -> CheckRequestKey | None:
-        """Found by the subject, else by the name in the message. With a cycle that was not sent,
-        the newest request of the workload."""
+        """Finds the request by the subject of the message, else by the workload's name in the
+        message. If the message has a cycle that was not sent, returns the newest request of the
+        workload.
+        """
         name, cycle = workload_in(subject), 0
         with suppress(msgspec.DecodeError, AttributeError, UnicodeDecodeError):
             content = msgspec.json.decode(data)

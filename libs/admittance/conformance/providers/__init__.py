@@ -1,1 +1,1 @@
-"""The conformance kit for providers of capacity. It plays the provisioning check's part."""
+"""The conformance kit for providers of capacity. The kit plays the provisioning check's part."""

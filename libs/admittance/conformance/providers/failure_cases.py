@@ -1,5 +1,6 @@
-"""Cases about failures around a provider: unreadable messages, many requests, a crash, a restart of
-the server."""
+"""Test cases about failures around a provider: unreadable messages, many requests, a crash, a
+restart of the server.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class FailureCases(ProviderCases):
     async def _burst(self) -> None:
         began = clock.monotonic()
         requests = await self._requester.send(*(f"burst.{number}" for number in range(BURST)))
-        # As long as twice the same requests one by one, with a limit in case some are lost.
+        # The limit is the time of twice as many requests handled one by one, but bounded, in case
+        # some are lost.
         limit = self._timeout + min(2 * BURST * self._answer_seconds, 10 * self._timeout)
         await self._until_answered(*requests, seconds=limit)
         count = len({one.request for one in self._requester.answers_to(*requests)})
@@ -68,7 +70,7 @@ class FailureCases(ProviderCases):
             return
         [before] = await self._requester.send("killed.1")
         await self._until_final(before)
-        # One request just before the crash, one while the program is down.
+        # One request is sent just before the crash, another one while the program is down.
         during = await self._send_and_wait_briefly("killed.2")
         await process.kill()
         [down] = await self._requester.send("killed.3")
@@ -114,8 +116,9 @@ class FailureCases(ProviderCases):
             self._record_faults("remembers", why or await self._leaked(room))
 
     async def _booked_twice(self, process: ProgramProcess, room: int) -> str:
-        """The fault, if any, when bookings from before and during a crash are requested again, and
-        the rest of the capacity is then booked."""
+        """Returns the fault if the provider books one request twice: requests from before and
+        during a crash are sent again, then the rest of the capacity is requested.
+        """
         held = await self._requester.send("remembers.1")
         await self._until_final(*held)
         if room > 1:
@@ -139,8 +142,9 @@ class FailureCases(ProviderCases):
         return f"{why}: it booked one twice, or has less capacity than --room"
 
     async def _forgotten(self, process: ProgramProcess, room: int) -> str:
-        """The fault, if any, when all capacity is booked and one more request comes, before and
-        after a further crash."""
+        """Returns the fault if the provider forgets a booking: all capacity is booked and one more
+        request is sent, before and after a further crash.
+        """
         for number in (1, 2):
             [beyond] = await self._requester.send(f"remembers.beyond.{number}")
             await self._until_unacknowledged(1)
@@ -155,8 +159,9 @@ class FailureCases(ProviderCases):
         return ""
 
     async def _leaked(self, room: int) -> str:
-        """The fault, if any, when all requests were cancelled and all capacity is requested
-        again."""
+        """Returns the fault if the provider does not free all capacity: all requests are cancelled
+        and all capacity is requested again.
+        """
         deadline = clock.monotonic() + self._timeout
         number = 0
         while clock.monotonic() < deadline:
@@ -183,7 +188,8 @@ class FailureCases(ProviderCases):
 
     async def _crash(self, process: ProgramProcess) -> int:
         """Kills and restarts the program. Returns the number of unacknowledged deliveries, which
-        come again later."""
+        the server repeats later.
+        """
         await process.kill()
         now = await self._requester.deliveries()
         await process.start()

@@ -1,4 +1,4 @@
-"""Runs all cases against a provider."""
+"""Runs all test cases against a provider."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from admittance.runtime.bus.bus import Bus
 
 
 class ProviderKitOptions(KitOptions, frozen=True, kw_only=True):
-    """``shape``: of the requests. ``room``: how many such requests it has capacity for; 0 if
-    unknown. ``wrong``: parameters that it must refuse, if known."""
+    """``shape``: the content of the requests. ``room``: for how many such requests the provider has
+    capacity; 0 if unknown. ``wrong``: parameters that the provider must refuse, if known.
+    """
 
     provisioning_class: str
     shape: RequestShape
@@ -39,8 +40,9 @@ async def run_provider_kit(
     on_ready: Callable[[], None],
     server: OwnServer | None = None,
 ) -> ProviderKitReport:
-    """Tests one provider on this bus. ``server``: the test's own server, which it may restart.
-    Callbacks and exceptions as in `run_kit`."""
+    """Tests one provider on this bus. ``server``: the test's own server, which the test may
+    restart. Callbacks and exceptions are those of `run_kit`.
+    """
     requester = ProviderRequester(bus, options.provisioning_class, options.shape)
 
     async def restart() -> None:
@@ -65,8 +67,9 @@ async def run_provider_kit(
 
 
 class ProviderKit(RequestCases, CancellationCases, FailureCases):
-    """All cases for one provider. Each case cancels its requests, so that the next one finds all
-    capacity free."""
+    """All test cases for one provider. Each test case cancels its requests, so that the next test
+    case finds all capacity free.
+    """
 
     async def _first_request(self, number: int) -> CapacityRequestKey:
         [request] = await self._requester.send("answers.1", attempt=1 + number)
@@ -79,7 +82,8 @@ class ProviderKit(RequestCases, CancellationCases, FailureCases):
     async def _answers(self) -> bool:
         if not await self._first_answer():
             return False
-        # Measured with a second request, because the program may have started during the first.
+        # The answer time is measured with a second request, because the program may have started
+        # during the first.
         await self._clear()
         began = clock.monotonic()
         [request] = await self._requester.send("answers.2")

@@ -1,4 +1,6 @@
-"""Checks a single status of a provider, also against its earlier statuses. Pure."""
+"""Checks a single status of a provider, also against the provider's earlier statuses of the
+request. Pure.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ FIELDS: Final = ("namespace", "name", "id")
 
 
 class CapacityRequestKey(NamedTuple):
-    """Identifies a request that the test sent. ``pod_sets``: those of the workload."""
+    """Identifies a request that the test sent. ``pod_sets``: the names of the workload's pod
+    sets.
+    """
 
     provisioning_class: str
     namespace: str
@@ -55,14 +59,16 @@ class CapacityRequestKey(NamedTuple):
 
 
 class StatusMessage(NamedTuple):
-    """A status. ``word``: the status in its subject, such as provisioned."""
+    """A status that a provider published. ``word``: the word for the status in its subject, such as
+    provisioned.
+    """
 
     word: str
     fact: ProvisioningStatus
 
 
 def subject_for(request: CapacityRequestKey, word: str) -> str:
-    """The subject of a status, or of the request itself."""
+    """The subject of a status of the request, or of the request itself."""
     tail = f"{token(request.namespace)}.{token(request.name)}"
     return f"admit.provisioning.{word}.{token(request.provisioning_class)}.{tail}"
 
@@ -70,8 +76,9 @@ def subject_for(request: CapacityRequestKey, word: str) -> str:
 def parse_status(
     subject: str, data: bytes, request: CapacityRequestKey | None
 ) -> ParsedMessage[StatusMessage]:
-    """The content and the faults of a message. ``request``: the request it is about; None if
-    unknown."""
+    """The content and the faults of a message. ``request``: the request that the message is about;
+    None if unknown.
+    """
     found = object_of(data)
     if isinstance(found, Fault):
         return ParsedMessage(None, (found,))
@@ -166,8 +173,9 @@ class History:
         )
 
     def add(self, status: StatusMessage, now: datetime) -> tuple[Fault, ...]:
-        """The fault of a status that the provisioning check would ignore. A repeat is not a
-        fault."""
+        """Adds a status; returns its fault if the provisioning check would ignore it. A repeated
+        status is not a fault.
+        """
         fact = status.fact
         content = (status.word, fact.seq, content_of(status))
         if fact.id != self._asked.id or content in self._said:
@@ -182,7 +190,7 @@ class History:
             why = f"sent {status.word} with seq {fact.seq} after {before}: {taken.ignored}"
             return (Fault("seq", why),)
         if _too_much(fact):
-            return ()  # `parse_status` reports it
+            return ()  # `parse_status` reports this fault
         return (Fault("order", f"sent {status.word} after {before}: it is ignored"),)
 
 
@@ -204,8 +212,9 @@ def content_of(status: StatusMessage) -> tuple[Any, ...]:
 def reply_faults(
     request_id: str, data: bytes | None, expected: Collection[str], *, known: bool = True
 ) -> list[str]:
-    """What is wrong with a reply to a query. ``expected``: the valid statuses. ``known`` False: the
-    provider cannot know the request."""
+    """What is wrong with a reply to a query. ``expected``: the statuses that are valid in the
+    reply. ``known`` False: the provider cannot know the request.
+    """
     query = f"to the query about {request_id} it replied"
     if data is None:
         return [f"{query} nothing, although it replied before"]

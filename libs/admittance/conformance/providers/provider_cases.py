@@ -47,31 +47,34 @@ TITLES: Final = {
     "heartbeat": "sends valid heartbeats, if any",
     "ends": "ends in order on SIGTERM",
 }
-"""Every case, in the order of the report."""
+"""The title of every test case, in the order of the report."""
 CASES: Final = CaseList(
     TITLES, ("json", "names", "subject", "delay", "details", "updates", "order", "seq")
 )
 CLEAR_SECONDS: Final = 5.0
-"""How long the cancellations after a case may take."""
+"""How long the cancellations after a test case may take."""
 FINAL: Final = frozenset({"provisioned", "failed"})
 
 
 class ProviderKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
-    """The results of all cases. ``usual``: how the first request ended, provisioned or failed;
-    empty without an answer."""
+    """The results of all test cases for a provider. ``usual``: how the first request ended,
+    provisioned or failed; empty if it got no answer.
+    """
 
     provisioning_class: str
 
     @property
     def program(self) -> str:
-        """The provider's class."""
+        """The name of the provider's provisioning class."""
         return self.provisioning_class
 
 
 class ProviderUnderTest(NamedTuple):
-    """What the test knows of a provider. ``process``: if the test started it. ``restart``: restarts
-    the test's own server. ``room``: the requests it has capacity for; 0 if unknown. ``wrong``:
-    parameters that it must refuse, if known."""
+    """What the test knows about the tested provider. ``process``: the provider's process, if the
+    test started it. ``restart``: restarts the test's own server. ``room``: for how many requests
+    the provider has capacity; 0 if unknown. ``wrong``: parameters that the provider must refuse, if
+    known.
+    """
 
     process: ProgramProcess | None = None
     restart: Callable[[], Awaitable[None]] | None = None
@@ -80,7 +83,7 @@ class ProviderUnderTest(NamedTuple):
 
 
 class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
-    """The base of all groups of cases for one provider."""
+    """The base class of all groups of test cases for one provider."""
 
     def __init__(
         self,
@@ -124,13 +127,16 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return run
 
     async def _clear(self, seconds: float = 0.0) -> bool:
-        """Cancels all requests. Returns whether the cancellations were acknowledged in time."""
+        """Cancels all requests of the test. Returns whether the cancellations were acknowledged in
+        time.
+        """
         await self._requester.withdraw_all()
         return await self._until_acknowledged(seconds or CLEAR_SECONDS)
 
     async def _until_acknowledged(self, seconds: float = 0.0) -> bool:
-        """Waits until all deliveries are acknowledged. False: not in time. For a plain subscription
-        it waits as long as an answer takes."""
+        """Waits until all deliveries are acknowledged. Returns False if they are not acknowledged
+        in time. If the provider uses a plain subscription, waits as long as an answer takes.
+        """
         now = await self._requester.deliveries()
         if now is not None and not self._requester.has_delivered(now):
             await self._listen_for(kit.GRACE_SECONDS + self._answer_seconds)
@@ -146,7 +152,9 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
     # The final status of a request. -------------------------------------------------------
 
     async def _until_final(self, *requests: CapacityRequestKey, seconds: float = 0.0) -> bool:
-        """Waits until each request is provisioned or failed. False: not in time."""
+        """Waits until each request is provisioned or failed. Returns False if a request is not
+        final in time.
+        """
 
         def all_final() -> bool:
             return all(FINAL & set(self._requester.words(one)) for one in requests)
@@ -182,8 +190,9 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return ""
 
     async def _still_answers(self, case: str, after: str, seconds: float = 0.0) -> bool:
-        """Whether it answers one more request; records the fault if not. ``seconds``: time to
-        cancel the requests before, if they are many."""
+        """Whether the provider answers one more request; records the fault if not. ``seconds``:
+        time allowed for cancelling the earlier requests, if they are many.
+        """
         await self._clear(seconds)
         [request] = await self._requester.send(f"{case}.after")
         if await self._until_answered(request):

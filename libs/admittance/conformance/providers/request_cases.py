@@ -1,4 +1,4 @@
-"""Cases about requests and cancellations."""
+"""Test cases about requests and cancellations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ RETRYABLE: str = "sent failed without retryable: false, so it will get the same 
 
 
 class RequestCases(ProviderCases):
-    """Requests: delivered again, in another attempt, with unknown or wrong content."""
+    """Test cases in which requests are delivered again, sent in another attempt, or have unknown or
+    wrong content.
+    """
 
     def _request_cases(self) -> Mapping[str, Attempt]:
         return {
@@ -129,7 +131,7 @@ class RequestCases(ProviderCases):
 
 
 class CancellationCases(ProviderCases):
-    """Cancellations: nothing more is provisioned, and bookings are freed."""
+    """Test cases for cancellations: nothing more is provisioned, and bookings are freed."""
 
     def _cancellation_cases(self) -> Mapping[str, Attempt]:
         return {
@@ -151,7 +153,9 @@ class CancellationCases(ProviderCases):
         self._record_faults("unknown-id", why)
 
     async def _cancelled(self) -> None:
-        """Cancels one request after its answer, and one at once, before a slow program answers."""
+        """Cancels one request after its answer, and another one at once, before a slow program
+        answers.
+        """
         answered, unanswered = await self._requester.send("cancelled.1", "cancelled.2")
         limit = self._timeout + 2 * self._answer_seconds
         known: dict[CapacityRequestKey | None, float] = {}
@@ -159,7 +163,8 @@ class CancellationCases(ProviderCases):
             if one == answered:
                 await self._until_answered(answered)
             await self._requester.cancel(one, reason="Preempted")
-            # Only then it knows: a program that handles one message at a time may have been busy.
+            # Only after the acknowledgement the provider knows of the cancellation: a program that
+            # handles one message at a time may have been busy.
             await self._until_acknowledged(limit)
             known[one] = clock.monotonic()
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
@@ -173,15 +178,16 @@ class CancellationCases(ProviderCases):
         self._record("cancelled", PASSED)
 
     async def _overtaken(self) -> None:
-        """As if the replica with the request crashed, and the next replica gets the cancellation
-        first."""
+        """Sends a cancellation before its request, as if the replica with the request had crashed
+        and the next replica got the cancellation first.
+        """
         request = await self._requester.cancel_unknown("overtaken.1")
         await self._until_acknowledged()
         await self._requester.send_again(request)
         await self._until_acknowledged(self._timeout)
         await self._until_quiet()
         if "provisioned" in self._requester.words(request):
-            # Frees its booking.
+            # The cancellation frees the booking of the request.
             await self._requester.cancel(request, reason="Preempted")
             why = "sent provisioned for a request that was already cancelled: it is never freed"
             self._record("overtaken", FAILED, why)

@@ -45,7 +45,9 @@ KIND: Final = ProgramKind(
 
 
 class RequestShape(NamedTuple):
-    """The content of all requests. ``requests``: the quantities by resource of each pod."""
+    """The content that all requests of the test share. ``requests``: the quantities by resource of
+    each pod.
+    """
 
     pods: int = 1
     requests: Mapping[str, str] = {"cpu": "1"}
@@ -78,8 +80,9 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         parameters: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> list[CapacityRequestKey]:
-        """Sends requests for workloads with these names. ``parameters``: instead of the usual ones.
-        ``more``: further fields of the request."""
+        """Sends requests for workloads with these names. ``parameters``: replace the parameters of
+        the shape. ``more``: further fields of the requests.
+        """
         keys = [self._add(name, attempt) for name in names]
         for one in keys:
             given = self.shape.parameters if parameters is None else parameters
@@ -111,7 +114,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         await self.publish((subject, data) for data in messages)
 
     async def query(self, request_id: str) -> bytes | None:
-        """The answer to a query about a request; None without a responder."""
+        """The reply to a query about a request; None if nothing replies."""
         subject = f"admit.api.provider.{token(self.program)}"
         try:
             return await self._bus.request(
@@ -178,11 +181,13 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
     # Answers. -----------------------------------------------------------------------------
 
     def words(self, *requests: CapacityRequestKey) -> list[str]:
-        """The statuses sent for these requests, in order."""
+        """The status words that the provider sent for these requests, in order."""
         return [one.content.word for one in self.answers_to(*requests) if one.content is not None]
 
     def concerns_test(self, subject: str, data: bytes) -> bool:
-        """Also False for messages of the test itself."""
+        """Whether a message is about this test; also False for messages that the test itself
+        sent.
+        """
         return not subject.startswith(OWN) and super().concerns_test(subject, data)
 
     def _parse(
@@ -194,7 +199,9 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         return ParsedMessage(content, faults)
 
     def _request_of(self, subject: str, data: bytes) -> CapacityRequestKey | None:
-        """Found by its id, else by the workload in the subject or in the message."""
+        """Finds the request by the id in the message, else by the workload in the subject or in the
+        message.
+        """
         content: Any = {}
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             content = msgspec.json.decode(data)

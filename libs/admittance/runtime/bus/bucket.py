@@ -1,6 +1,5 @@
-"""The bucket: current objects by key, written with an expected revision, read with a consumer.
-
-nats-py's `KeyValue` is not used: its ``put`` checks no revision, ``update(last=None)`` creates, its
+"""The bucket: current objects by key, written with an expected revision, read with a consumer. Does
+not use nats-py's `KeyValue`: its ``put`` checks no revision, ``update(last=None)`` creates, its
 ``get`` may be stale on replicas, and its ``watch`` recovers only 17 s after a server restart.
 """
 
@@ -28,7 +27,9 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class Entry(NamedTuple):
-    """The value of a key since ``revision``. ``value`` None: deleted, purged or expired."""
+    """The value that a key has since ``revision``. ``value`` None: the key was deleted or purged,
+    or its value expired.
+    """
 
     key: str
     value: bytes | None
@@ -45,10 +46,12 @@ def put_message(
     ttl_seconds: float | None = None,
     bucket: str = subjects.BUCKET,
 ) -> Outgoing:
-    """A put, refused unless the key's last revision is ``expected``; 0: never written.
+    """The message of a put, which the server refuses unless the key's last revision is ``expected``
+    (0 if the key was never written).
 
-    A deleted key has the revision of its marker. ``expected`` None checks nothing, for keys with
-    one writer. ``ttl_seconds`` holds for this put only.
+    For a deleted key, ``expected`` is the revision of the delete marker. With ``expected`` None the
+    server checks no revision, for keys with one writer. ``ttl_seconds``: how long the value of this
+    put stays.
     """
     return Outgoing(
         f"$KV.{bucket}.{key}", value, _put_headers(expected, headers, ttl_seconds) or None
@@ -63,7 +66,9 @@ def delete_message(
     ttl_seconds: float | None = None,
     bucket: str = subjects.BUCKET,
 ) -> Outgoing:
-    """A deletion. It leaves a marker, so that a stale writer is refused afterwards."""
+    """The message of a deletion. A deletion leaves a marker, so that a stale writer is refused
+    afterwards.
+    """
     made = _put_headers(expected, headers, ttl_seconds)
     made[OPERATION] = "DEL"
     return Outgoing(f"$KV.{bucket}.{key}", b"", made)
@@ -76,13 +81,13 @@ def _put_headers(
     if expected is not None:
         made[EXPECTED] = str(expected)
     if ttl_seconds is not None:
-        # Whole seconds, at least one: the server refuses less.
+        # The time to live in whole seconds, at least one: the server refuses a shorter one.
         made[TTL] = f"{max(1, round(ttl_seconds))}s"
     return made
 
 
 async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | None:
-    """The current entry of a key, from the leader of its stream; None: never written.
+    """The current entry of a key, from the leader of its stream; None if the key was never written.
 
     The entry of a deleted key has no value; the next put must expect its revision.
     """
@@ -102,7 +107,7 @@ async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | N
 async def read_all(
     bus: Bus, pattern: str = "workload.>", *, bucket: str = subjects.BUCKET
 ) -> list[Entry]:
-    """All entries under the pattern at one moment, without deleted ones."""
+    """All entries under the pattern at one moment, without deleted keys."""
     found: dict[str, Entry] = {}
     reader = BucketReader(bus, (pattern,), bucket=bucket)
     try:
@@ -117,11 +122,12 @@ async def read_all(
 
 
 class BucketReader:
-    """The current entries under some patterns, then every change, in the order of revisions.
+    """Reads the current entries under some patterns, then every change, in the order of revisions.
 
-    After a restart of the server it continues after the last revision that it read. ``loaded`` is
-    set just before `batches` yields the batch that completes the entries present at the start, so
-    the loop's body can check it. ``last`` is the newest revision yielded.
+    After a restart of the server the reader continues after the last revision that it read.
+    ``loaded`` is set just before `batches` yields the batch that completes the entries present at
+    the start, so the body of a loop over `batches` can check it. ``last`` is the newest revision
+    yielded.
     """
 
     def __init__(
@@ -146,9 +152,10 @@ class BucketReader:
         self._pull: PullConsumer | None = None
 
     async def batches(self) -> AsyncIterator[list[Entry]]:
-        """Entries as they arrive, in batches. The first batch is empty if no key matches. Raises
-        BucketReplaced if the bucket's last revision is older than what was read: then everything
-        must be read again."""
+        """Yields entries as they arrive, in batches. The first batch is empty if no key matches the
+        patterns. Raises BucketReplaced if the bucket's last revision is older than a revision that
+        was read: then everything must be read again.
+        """
         pull = self._pull = PullConsumer(
             self._bus, self._stream, self._make, self._on_raw, batch=self._batch
         )
@@ -174,7 +181,7 @@ class BucketReader:
             await self.close()
 
     async def close(self) -> None:
-        """Stops reading. The server removes the consumer after a while."""
+        """Stops reading. The server removes the reader's consumer after a while."""
         pull, self._pull = self._pull, None
         if pull is not None:
             await pull.stop()
@@ -216,8 +223,9 @@ class BucketReader:
         self._read = raw.sequence
         self._buffer.append(raw)
         if not raw.pending:
-            # When the server sent this, no other message was left: all entries are here. (Counting
-            # entries would be wrong: a key overwritten meanwhile comes later, after new keys.)
+            # When the server sent this message, no other message was left, so all entries have been
+            # received. (Counting entries would be wrong: a key overwritten meanwhile comes later,
+            # after new keys.)
             self._complete = True
         self._ready.set()
 
@@ -240,9 +248,9 @@ async def follow_bucket(
 ) -> None:
     """Loads the entries under some patterns, then follows every change, until cancelled.
 
-    ``apply`` gets the entries in batches. ``on_loaded`` is called once, after the batch that
-    completes the entries of the start, with the newest revision. Raises what they raise, and
-    BucketReplaced.
+    ``apply`` gets the entries in batches. ``on_loaded`` is called once with the newest revision,
+    after the batch that completes the entries present at the start. Raises what ``apply`` and
+    ``on_loaded`` raise, and BucketReplaced.
     """
     reader = BucketReader(bus, patterns, bucket=bucket)
     loaded = False
@@ -267,20 +275,21 @@ def apply_each(
     *,
     bucket: str = subjects.BUCKET,
 ) -> None:
-    """Applies entries one by one. One that cannot be decoded is logged as set aside and passed to
-    ``on_broken``, so that it does not stop the others."""
+    """Applies entries one by one. An entry that cannot be decoded is logged as set aside and passed
+    to ``on_broken``, so that it does not stop the others.
+    """
     for entry in entries:
         try:
             apply(entry)
         except BROKEN as error:
-            # Not written by Admittance; the workload-controller ignores it, too.
+            # The entry was not written by Admittance; the workload-controller ignores it, too.
             log_set_aside(SetAside(f"KV_{bucket}", entry.key, entry.revision, reason_of(error)))
             with suppress(*BROKEN):
                 on_broken(entry)
 
 
 class BucketReplaced(AdmittanceError):
-    """The bucket has lost revisions that were read: read everything again."""
+    """The bucket no longer has revisions that were read from it: read everything again."""
 
 
 def _is_gone(headers: Mapping[str, str]) -> bool:

@@ -1,9 +1,9 @@
-"""The bus: pipelined publishing with an outcome per message, atomic batches, requests.
+"""The bus: pipelined publishing with an outcome for each message, atomic batches, requests.
 
 `publish_all` sends all messages, then waits for all acknowledgements. Never await one
 acknowledgement before sending the next message. Measured (two busy cores, 600 bytes, message id and
-trace header, best of three): 52,200 messages a second with 7 µs of our CPU each; nats-py's
-`publish_async` 27,400 with 23 µs.
+trace header, best of three): `publish_all` sends 52,200 messages a second with 7 µs of this
+process's CPU each; nats-py's `publish_async` 27,400 with 23 µs.
 """
 
 from __future__ import annotations
@@ -38,21 +38,25 @@ FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 MESSAGE_ID: Final = "Nats-Msg-Id"
 
 BATCH_MAX: Final = 1000
-"""Messages in one atomic batch; the server's limit."""
+"""The most messages in one atomic batch; the server's limit."""
 WINDOW: Final = 1000
-"""Messages of one call in flight at once. More is not faster, and the server's queue per stream
-holds 10,000 messages of all clients together."""
+"""The most messages of one `publish_all` that are in flight at once. More messages in flight are
+not faster, and the server's queue per stream holds 10,000 messages of all clients together.
+"""
 RESEND_SECONDS: Final = 2.0
 """Longest wait for an acknowledgement before a message is sent again. A message on its way to a
-server that dies is never acknowledged; the next leader of the stream, 5 to 8 s later, answers."""
+server that dies is never acknowledged; the next leader of the stream answers 5 to 8 s later.
+"""
 NOT_PERMITTED: Final = 403
 """The code of a refusal that the server reports to the connection instead of in an answer."""
 HEARTBEAT_SECONDS: Final = 0.3
-"""How often the server sends a heartbeat for an open pull request. After 2.5 times this without a
-message, the reader checks the request."""
+"""How often the server sends a heartbeat for an open pull request. If no message or heartbeat
+arrives for 2.5 times this time, the reader checks the request.
+"""
 BATCHES_IN_FLIGHT: Final = 16
-"""Atomic batches of one process at once. The server accepts 50 per stream from all clients
-together."""
+"""The most atomic batches that one process has in flight at once. The server accepts 50 atomic
+batches per stream from all clients together.
+"""
 
 log = logger()
 
@@ -83,14 +87,15 @@ _ack = msgspec.json.Decoder(Ack)
 _json = msgspec.json.Encoder()
 _NO_RESPONDERS: Final = refusal(NO_ANSWER, "no stream takes this subject")
 _OUTCOME_UNKNOWN: Final = frozenset({NO_ANSWER, IN_PROCESS})
-"""Codes of Busy after which the message may be stored all the same: after the last attempt the
-outcome is unknown."""
+"""Codes of Busy after which the server may have stored the message all the same: after the last
+attempt the outcome is unknown.
+"""
 
 
 class Bus:
     """One connection to the bus, made by `connect`.
 
-    The functions in ``reconnected`` are called, synchronously, after each reconnect.
+    The bus calls the functions in ``reconnected``, synchronously, after each reconnect.
     """
 
     nc: Connection
@@ -117,9 +122,10 @@ class Bus:
         opening: Opening | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> Bus:
-        """Connects. Reconnects after every later loss of the connection, without limit.
+        """Connects. After every later loss of the connection the bus reconnects, without limit.
 
-        ``opening`` makes the connection, in place of `open_connection`. Raises what that raises.
+        ``opening`` makes the connection instead of `open_connection`. Raises what ``opening``
+        raises.
         """
         bus = cls()
         bus.heartbeat_seconds = heartbeat_seconds
@@ -141,7 +147,7 @@ class Bus:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
             return
-        # Each attempt to reconnect may fail with the same error.
+        # Each attempt to reconnect may fail with the same error, which is logged once.
         text = repr(error)
         if self._throttles.setdefault(text, LogThrottle()).due(clock.monotonic()):
             event = "permission_denied" if isinstance(error, PermissionDenied) else "bus_error"
@@ -153,7 +159,7 @@ class Bus:
         waiting, self._waiting = self._waiting, {}
         for acks, _ in waiting.values():
             acks.lost()
-        # Before the first connection, `connect` raises the error.
+        # If the first connection fails, `connect` raises the error.
         if was_up and not self._closing:
             log.warning("bus_disconnected")
 
@@ -181,7 +187,7 @@ class Bus:
                 acks.settle(index, Refused(NOT_PERMITTED, self.nc.denied))
 
     async def connected(self, timeout: float = 10.0) -> None:
-        """Waits for the connection. Raises Unavailable."""
+        """Waits for the connection. Raises Unavailable if there is none within ``timeout``."""
         if not self._up.is_set():
             try:
                 async with asyncio.timeout(timeout):
@@ -192,18 +198,19 @@ class Bus:
     async def publish_all(
         self, messages: Sequence[Outgoing], *, timeout: float = 10.0, repeat_puts: bool = False
     ) -> list[int | Refused]:
-        """Publishes in order, pipelined. Returns the sequence of each message, or its refusal.
+        """Publishes the messages in order, pipelined. Returns for each message its sequence in the
+        stream, or its refusal.
 
-        A repeated message id gets the sequence of the first message. A message refused as Busy, or
-        because no stream listens yet, is sent again until ``timeout``, so it may come behind later
-        messages of this call. When the connection breaks, messages with a message id are sent
-        again, except those that expect a revision: a repeated put would be refused as stale.
-        Raises Unavailable if such a message was in flight: its outcome is unknown. When all
-        messages of the call may be repeated, those without an answer are sent again every
-        `RESEND_SECONDS`.
+        A message with a message id that is in the stream already gets the sequence of that first
+        message. A message refused as Busy, or because no stream listens yet, is sent again until
+        ``timeout``, so it may come behind later messages of the same call. When the connection
+        breaks, messages with a message id are sent again, except those that expect a revision: a
+        repeated put would be refused as stale. Raises Unavailable if a message that cannot be sent
+        again was in flight: its outcome is unknown. When all messages of the call may be repeated,
+        messages without an answer are sent again every `RESEND_SECONDS`.
 
-        ``repeat_puts``: puts may be repeated. A StaleRevision can then mean that the first copy of
-        this put was stored, so the caller must read the key.
+        ``repeat_puts``: messages that expect a revision may be repeated too. A StaleRevision can
+        then mean that the first copy of this put was stored, so the caller must read the key.
         """
         outcomes: list[int | Refused] = [0] * len(messages)
         todo = list(range(len(messages)))
@@ -239,17 +246,19 @@ class Bus:
         return outcomes
 
     async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
-        """Publishes one message. Returns its sequence. Raises Refused or Unavailable."""
+        """Publishes one message. Returns its sequence in the stream. Raises Refused or
+        Unavailable.
+        """
         outcome = (await self.publish_all([message], timeout=timeout))[0]
         if isinstance(outcome, Refused):
             raise outcome
         return outcome
 
     async def atomic(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> int:
-        """Publishes all messages or none, to one stream. Returns the sequence of the last.
+        """Publishes all messages or none, to one stream. Returns the sequence of the last message.
 
-        Every message may expect its own revision; a StaleRevision does not say which one was wrong.
-        At most `BATCH_MAX` messages. Raises Refused or Unavailable.
+        Every message may expect its own revision; a StaleRevision does not say which revision was
+        wrong. A batch may have at most `BATCH_MAX` messages. Raises Refused or Unavailable.
         """
         if not messages:
             raise ValueError("an empty batch")
@@ -257,7 +266,7 @@ class Bus:
             return await self.publish(messages[0], timeout=timeout)
         expecting = [m.subject for m in messages if m.headers and EXPECTED in m.headers]
         if len(expecting) != len(set(expecting)) and not _only_fences(messages):
-            # The server would refuse it as busy (10164) at every attempt.
+            # The server would refuse such a batch as busy (10164) at every attempt.
             raise ValueError("a batch expects two revisions of one key")
         if len(messages) > BATCH_MAX:
             raise TooBig(0, f"{len(messages)} messages in one batch, {BATCH_MAX} are allowed")
@@ -306,7 +315,7 @@ class Bus:
             headers["Nats-Batch-Id"] = batch
             headers["Nats-Batch-Sequence"] = str(number)
             if number < len(messages):
-                # Without a reply subject: the answer to the commit reports its errors.
+                # The messages have no reply subject: the answer to the commit reports their errors.
                 blob = frame(message.subject, "", message.data, headers)
                 if len(blob) > limit:
                     return TooBig(10054, f"{message.subject} is {len(blob)} bytes long")
@@ -329,7 +338,7 @@ class Bus:
         number = str(self._next)
         blob = frame(message.subject, self._inbox + number, message.data, headers)
         if len(blob) > self.nc.max_payload:
-            # The server would close the connection for all callers.
+            # A longer message would make the server close the connection for all callers.
             acks.settle(index, TooBig(10054, f"{message.subject} is {len(blob)} bytes long"))
             return b""
         key = number.encode()
@@ -360,14 +369,17 @@ class Bus:
         return acks.outcomes
 
     async def publish_unacknowledged(self, *messages: tuple[str, bytes]) -> None:
-        """Publishes messages (subject and bytes) without acknowledgement, in one write. They are
-        lost if the connection breaks."""
+        """Publishes messages (subject and bytes) without acknowledgement, in one write. The
+        messages are lost if the connection breaks.
+        """
         blobs = [frame(subject, "", data, None) for subject, data in messages]
         with suppress(nats.errors.Error, OSError):
             await self.nc.send(b"".join(blobs))
 
     async def request(self, subject: str, data: bytes, timeout: float = 5.0) -> bytes:
-        """Sends a request. Raises Unavailable without a responder or without an answer in time."""
+        """Sends a request and returns the answer. Raises Unavailable if nothing responds or no
+        answer comes in time.
+        """
         try:
             message = await self.nc.request(subject, data, timeout=timeout)
         except nats.errors.NoRespondersError:
@@ -402,8 +414,9 @@ class Bus:
 
 
 class _PendingAcks:
-    """The acknowledgements that one call waits for. An outcome stays None if the connection broke
-    before the answer, or if there was no answer before ``give_up_at`` (monotonic seconds)."""
+    """The acknowledgements for which one call waits. An outcome stays None if the connection broke
+    before the answer, or if there was no answer before ``give_up_at`` (monotonic seconds).
+    """
 
     __slots__ = ("done", "fenced", "give_up_at", "keys", "left", "messages", "outcomes")
 
@@ -448,7 +461,8 @@ def _is_unknown(outcome: int | Refused) -> bool:
 
 def _repeatable(message: Outgoing) -> bool:
     # The server checks expected revisions before message ids (measured on 2.15.1): a put that was
-    # stored and is sent again is refused as stale. A fence stays the same when a message is stored.
+    # stored and is sent again is refused as stale. A fence stays the same when a message is stored,
+    # so a message with a fence can be sent again.
     headers = message.headers
     return (
         headers is not None
@@ -458,6 +472,8 @@ def _repeatable(message: Outgoing) -> bool:
 
 
 def _only_fences(messages: Sequence[Outgoing]) -> bool:
-    """Whether these messages expect fences only: then a wrong sequence means a stale fence."""
+    """Whether these messages expect no revisions but fences: then a wrong sequence means a stale
+    fence.
+    """
     expecting = [m.headers for m in messages if m.headers and EXPECTED in m.headers]
     return bool(expecting) and all(FENCE in headers for headers in expecting)

@@ -34,10 +34,11 @@ async def list_consumers(bus: Bus, stream: str) -> list[dict[str, Any]]:
 
 
 class Consumers:
-    """The consumers of one reader: one durable ``name``, or several ``<name>-<generation>-<n>``.
+    """The consumers of one reader: either one durable ``name``, or several consumers
+    ``<name>-<generation>-<n>``.
 
-    ``filters``: the subjects they read. ``ack_wait``: seconds until an unacknowledged delivery is
-    redelivered.
+    ``filters``: the subjects that the consumers read. ``ack_wait``: seconds until an unacknowledged
+    delivery is redelivered.
     """
 
     def __init__(
@@ -49,12 +50,15 @@ class Consumers:
         self._filters = list(filters)
         self._ack_wait = ack_wait
         self.foreign: set[str] = set()
-        """Names of consumers with such a name that a foreign program created."""
+        """Names of consumers of the form ``<name>-<generation>-<n>`` that a foreign program
+        created.
+        """
 
     async def ensure_durable(self, start_at: int) -> int:
-        """Creates the durable or updates its settings. Returns how many facts it has to deliver. A
-        new durable starts at ``start_at``; 0: at the first fact. Raises Refused, and SetupError if
-        the stream is missing."""
+        """Creates the durable or updates its settings. Returns how many facts the durable has to
+        deliver. A new durable starts at the sequence ``start_at``, or at the first fact if it is 0.
+        Raises Refused, and SetupError if the stream is missing.
+        """
         start: dict[str, Any] = {"deliver_policy": "all"}
         if start_at:
             start = {"deliver_policy": "by_start_sequence", "opt_start_seq": start_at}
@@ -68,8 +72,9 @@ class Consumers:
         return await self.create(self._name, {"ack_policy": "explicit", **start})
 
     async def create(self, name: str, settings: Mapping[str, Any]) -> int:
-        """Creates a consumer. Returns how many facts it has to deliver. Raises as
-        `ensure_durable`."""
+        """Creates a consumer. Returns how many facts the consumer has to deliver. Raises what
+        `ensure_durable` raises.
+        """
         config = {
             "durable_name": name,
             "name": name,
@@ -92,14 +97,16 @@ class Consumers:
         return int(info.get("num_pending", 0))
 
     async def delete(self, name: str) -> None:
-        """Deletes a consumer. Raises Refused."""
+        """Deletes a consumer. Raises Refused if the server does not delete it."""
         await self._bus.api(f"CONSUMER.DELETE.{self._stream}.{name}")
 
     async def generations(self) -> list[tuple[int, int, str, int]]:
-        """Generation, number, name and acknowledged sequence of every consumer
+        """Returns generation, number, name and acknowledged sequence of every consumer
         ``<name>-<generation>-<n>``.
 
-        Leaves out, and logs, consumers that no reader can have created (`foreign_reason`)."""
+        Leaves out, and logs, consumers that no reader of Admittance can have created
+        (`foreign_reason`).
+        """
         found: list[tuple[int, int, str, int]] = []
         end = -1
         for info in await list_consumers(self._bus, self._stream):
@@ -108,7 +115,8 @@ class Consumers:
             made, turn = number(generation), number(tail)
             if stem != self._name or made is None or turn is None:
                 continue
-            # Before the first acknowledgement, everything before its start counts as done.
+            # Before a consumer's first acknowledgement, everything before its start position counts
+            # as acknowledged.
             floor = max(info["ack_floor"]["stream_seq"], info["config"].get("opt_start_seq", 1) - 1)
             if end < 0:
                 end = await self._end()
@@ -125,8 +133,9 @@ class Consumers:
 
 
 def foreign_reason(config: Mapping[str, Any], generation: int, floor: int, end: int) -> str:
-    """Why a consumer cannot be one of Admittance; empty if it can. ``end``: the stream's last
-    sequence."""
+    """Why Admittance cannot have created a consumer with this configuration; empty if it can.
+    ``end``: the stream's last sequence.
+    """
     if config.get("ack_policy") != "all" or config.get("deliver_subject"):
         why = "its acknowledgement or delivery policy differs"
     elif generation > end or floor > end:
@@ -141,13 +150,15 @@ ACK_WAIT_SECONDS: Final = 30
 
 
 class ProgramDurables:
-    """The durables of all check controllers, or of all providers. ``prefix``: of their names.
-    ``filters``: the subjects of a program's durable. ``ack_wait``: seconds until an unacknowledged
-    request is redelivered."""
+    """The durables of all check controllers, or of all providers. ``prefix``: the first part of the
+    durables' names. ``filters``: the subjects of a program's durable. ``ack_wait``: seconds until
+    an unacknowledged request is redelivered.
+    """
 
     MAX_ACK_PENDING: Final = 5000
     """The most unacknowledged requests of one program. A program that never acknowledges gets these
-    again every ``ack_wait``, and no others."""
+    requests again every ``ack_wait``, and no others.
+    """
 
     def __init__(
         self,
@@ -180,8 +191,9 @@ class ProgramDurables:
         }
 
     async def make(self, bus: Bus, name: str) -> None:
-        """Creates the program's durable, or corrects its settings; then it keeps its position in
-        the log. Raises Refused or Unavailable."""
+        """Creates the program's durable, or corrects its settings; a corrected durable keeps its
+        position in the log. Raises Refused or Unavailable.
+        """
         wanted = self.settings(name)
         durable = wanted["name"]
         try:
@@ -211,8 +223,10 @@ class ProgramDurables:
                 raise
 
     async def existing(self, bus: Bus) -> dict[str, dict[str, Any]]:
-        """By program, the server's information about its durable (``num_pending``,
-        ``num_ack_pending``, …). Leaves out consumers with other filters."""
+        """Returns for each program the server's information about its durable (``num_pending``,
+        ``num_ack_pending``, …). Leaves out consumers whose filters are not those of a program's
+        durable.
+        """
         consumers = await list_consumers(bus, STREAM)
         programs = [(self._program_of(info), info) for info in consumers]
         return {name: info for name, info in programs if name is not None}
@@ -230,7 +244,8 @@ class ProgramDurables:
 
 
 check_durables: Final = ProgramDurables(CHECK_DURABLE, check_filters)
-"""Of check controllers, by their names."""
+"""The durables of check controllers, by controller name."""
 provider_durables: Final = ProgramDurables(PROVIDER_DURABLE, provider_filters, ack_wait=6)
-"""Of providers, by provisioning class. The wait is short because capacity of a cancelled request
-must be freed soon, also if the replica that got the cancellation was killed."""
+"""The durables of providers, by provisioning class. The ``ack_wait`` is short because capacity of a
+cancelled request must be freed soon, also if the replica that got the cancellation was killed.
+"""

@@ -19,12 +19,12 @@ from admittance.runtime.errors import Refused, Unavailable
 
 _encode = msgspec.json.Encoder().encode
 PAGE: Final = 500
-"""Messages of one request."""
+"""How many messages one request to the server returns."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class StoredMessage(NamedTuple):
-    """A message of the log."""
+    """A message that is stored on the log."""
 
     sequence: int
     time: datetime
@@ -44,7 +44,7 @@ async def read_messages(
 ) -> list[StoredMessage]:
     """The first ``limit`` messages of these subjects after the sequence ``after``, in order.
 
-    ``since`` counts only if ``after`` is 0. Raises Unavailable.
+    ``since`` counts only if ``after`` is 0. Raises Unavailable if the log does not answer.
     """
     pages = await asyncio.gather(
         *(_page(bus, stream, subject, after, since, limit) for subject in filters)
@@ -88,7 +88,9 @@ async def _page(
 
 
 def time_of(stamp: str) -> datetime:
-    """The time of a message, rounded as `clock` rounds: a workload's uid is derived from it."""
+    """The time of a message, rounded as `clock` rounds it: a workload's uid is derived from this
+    time.
+    """
     whole, _, fraction = stamp.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
     return clock.from_nanoseconds(seconds * 1_000_000_000 + int(fraction.ljust(9, "0") or 0))

@@ -35,8 +35,9 @@ SECRET_KEY: Final = "_admittance.secret"
 
 
 async def deployment_secret(bus: Bus) -> bytes:
-    """The secret of this deployment, created at first use. It is kept in the bucket, which users
-    may not read."""
+    """The secret of this deployment, created at first use. The secret is kept in the bucket, which
+    users may not read.
+    """
     while True:
         entry = await get(bus, SECRET_KEY)
         if entry is not None and entry.value:
@@ -52,15 +53,17 @@ async def deployment_secret(bus: Bus) -> bytes:
 
 
 def message_id(secret: bytes, *parts: str | int) -> str:
-    """The id for these parts: equal parts have equal ids. Without the secret an id cannot be
-    guessed: a foreign message with the same id would suppress ours."""
+    """The message id for these parts: equal parts have equal ids. Without the secret an id cannot
+    be guessed: a foreign message with the same id would suppress a message of Admittance.
+    """
     text = "\x00".join(map(str, parts)).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, key=secret[:64], digest_size=16).hexdigest()
 
 
 PAYLOAD_MAX: Final = 256 * 1024
-"""Bytes of a payload that a dead letter keeps. One byte takes up to six in JSON and 1.33 in base64,
-and the whole message must fit into the server's 1 MiB."""
+"""How many bytes of a payload a dead letter keeps. One byte takes up to six bytes in JSON and 1.33
+in base64, and the whole message must fit into the server's 1 MiB.
+"""
 HEADERS_MAX: Final = 8 * 1024
 ATTEMPTS: Final = 8
 
@@ -70,7 +73,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UnusableDelivery(NamedTuple):
-    """A delivery that no instance can handle, and the reason."""
+    """A delivery that no instance of the service can handle, and the reason."""
 
     delivery: Delivery
     reason: str
@@ -79,7 +82,8 @@ class UnusableDelivery(NamedTuple):
 async def publish_dead_letters(bus: Bus, service: str, bad: Sequence[UnusableDelivery]) -> None:
     """Publishes a dead letter on ``admit.deadletter.<service>`` for each delivery.
 
-    A repeat within the dedupe window has no effect; a later repeat publishes a second dead letter.
+    Publishing the same dead letter again within the dedupe window has no effect; later it publishes
+    a second dead letter.
     """
     if not bad:
         return
@@ -98,12 +102,14 @@ async def publish_dead_letters(bus: Bus, service: str, bad: Sequence[UnusableDel
 
 
 def dead_letter(service: str, delivery: Delivery, reason: str) -> Outgoing:
-    """The dead letter of one delivery. ``truncated`` in it: payload or headers were too long."""
+    """The dead letter of one delivery. ``truncated`` in the dead letter: payload or headers were
+    too long.
+    """
     data = delivery.data[:PAYLOAD_MAX]
     text: str | None
     try:
         text = data.decode()
-        # JSON writes a control character as six bytes: then base64 is shorter.
+        # JSON writes a control character as six bytes: then base64 is shorter than JSON.
         if len(_encode(text)) > 2 * PAYLOAD_MAX:
             text = None
     except UnicodeDecodeError:
@@ -138,10 +144,11 @@ def _encoded(letter: DeadLetter) -> bytes:
 
 
 async def with_retries(handle: Callable[[], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
-    """Calls ``handle`` until it succeeds. It must load, decide and commit anew at each call.
+    """Calls ``handle`` until it succeeds. ``handle`` must load, decide and commit anew at each
+    call.
 
-    Retries after StaleRevision, Unavailable and Busy; raises any other exception at once, and these
-    after ``attempts`` calls.
+    Repeats the call after StaleRevision, Unavailable and Busy, and raises the error after
+    ``attempts`` calls; raises any other exception at once.
     """
     pause = 0.01
     for left in range(attempts - 1, -1, -1):

@@ -24,21 +24,24 @@ from admittance.runtime.errors import AdmittanceError, Unavailable
 
 
 class Parts(NamedTuple):
-    """An answer of several messages, for a client with its own inbox. A client that waits for one
-    message gets the first."""
+    """An answer of several messages, for a client with its own inbox. A client that waits for only
+    one message gets the first one.
+    """
 
     messages: tuple[msgspec.Struct | msgspec.Raw, ...]
 
 
 Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct | Parts]]
-"""Gets the bytes and the subject of a request. Its exception becomes the error of the answer:
-`msgspec.MsgspecError` or ValueError is an error of the request (400), Unavailable is ours (503)."""
+"""A function that gets the bytes and the subject of a request and returns the answer. An exception
+of the function becomes the error of the answer: `msgspec.MsgspecError` or ValueError is an error of
+the request (400), Unavailable is an error of the service (503).
+"""
 
 CONCURRENT_MAX: Final = 1000
-"""Requests of one endpoint that are answered at the same time; further ones wait."""
+"""How many requests one endpoint answers at the same time; further requests wait."""
 
 STOP_SECONDS: Final = 1.0
-"""How long `stop` waits for the server's confirmation."""
+"""How long `stop` waits until the server confirms the end of the endpoints."""
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
@@ -52,8 +55,11 @@ class Serving:
         self._service = service
 
     async def stop(self) -> None:
-        """Ends the endpoints. Harmless if the connection is lost or the server does not answer."""
-        # In its own task, because nats-py loses a cancellation while it waits for the server.
+        """Ends the endpoints. Does no harm if the connection is lost or the server does not
+        answer.
+        """
+        # The end runs in its own task, because nats-py loses a cancellation while it waits for the
+        # server.
         stopping = asyncio.create_task(self._end(), name="endpoints end")
         await asyncio.wait([stopping], timeout=STOP_SECONDS)
         if not stopping.done():
@@ -76,8 +82,8 @@ async def serve(
     """Answers requests by subject (with wildcards for the namespace) until the returned `Serving`
     is stopped or the bus is closed.
 
-    One instance of the service answers each request to ``endpoints``; all instances answer
-    requests to ``every_instance``.
+    ``endpoints``: one instance of the service answers each request; ``every_instance``: all
+    instances answer each request.
     """
     added = await nats.micro.add_service(
         bus.nc,
@@ -106,8 +112,8 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
     room = asyncio.Semaphore(CONCURRENT_MAX)
 
     async def begin(request: Request) -> None:
-        # The library handles one request after another, so a request that waits would delay all
-        # later ones.
+        # nats-py handles one request after another, so a request that waits would delay all later
+        # requests.
         await room.acquire()
         task = asyncio.create_task(answer(request))
         running.add(task)
@@ -149,7 +155,7 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
 
 
 def bus_limit(request: Request) -> int:
-    """The most bytes of an answer."""
+    """The most bytes that an answer to the request may have."""
     limit: int = request._msg._client.max_payload
     return limit - 1024
 
@@ -163,7 +169,7 @@ def _failure(code: str, sentence: str) -> tuple[bytes, dict[str, str]]:
 
 
 def _name(subject: str) -> str:
-    """``admit.api.explain.*`` → ``explain-ns``."""
+    """The name of the endpoint: ``admit.api.explain.*`` becomes ``explain-ns``."""
     tail = subject.removeprefix("admit.api.").replace("*", "ns").replace(">", "all")
     return _UNNAMEABLE.sub("-", tail)
 

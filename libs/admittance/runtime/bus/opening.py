@@ -25,20 +25,23 @@ from admittance.runtime.server_url import BadUrl, Login, ServerUrl, read_urls, s
 OLDEST_SERVER: Final = (2, 12)
 PING_SECONDS: Final = 3
 PINGS_UNANSWERED: Final = 3
-"""If a server does not answer for 9 to 12 s, the client reconnects. After a shorter pause of the
-server, all requests get their answers late."""
+"""The most pings without an answer: if a server does not answer for 9 to 12 s, the client
+reconnects. After a shorter pause of the server, all requests get their answers late.
+"""
 CONNECT_SECONDS: Final = 2.0
-"""Time limit for one server."""
+"""Time limit for connecting to one server."""
 CONNECT_ALL_SECONDS: Final = 3.0
-"""Time limit for all servers together."""
+"""Time limit for connecting to any of the servers."""
 JETSTREAM_SECONDS: Final = 1.8
 """Time limit for the first answer of JetStream on a new connection."""
 UNAVAILABLE: Final = 10008
-"""The server's error code for a cluster without a leader. It shows that JetStream is enabled."""
+"""The server's error code for a cluster without a leader. This code shows that JetStream is
+enabled.
+"""
 
 
 class Opening(Protocol):
-    """Makes a connection, as `open_connection` does."""
+    """Makes a connection to the bus, as `open_connection` does."""
 
     async def __call__(
         self,
@@ -61,7 +64,7 @@ class _Info(msgspec.Struct, frozen=True):
 
 
 class _Target(NamedTuple):
-    """Server and credentials of a connection. ``shown``: the address without secrets."""
+    """Server and credentials with which to connect. ``shown``: the address without secrets."""
 
     shown: str
     login: Login | None
@@ -77,13 +80,13 @@ async def open_connection(
     on_lost: Callable[[], Awaitable[None]],
     on_back: Callable[[], Awaitable[None]],
 ) -> Connection:
-    """A connection to the first usable server of ``url``. After a loss it tries all of them every
-    0.2 s until one accepts.
+    """Returns a connection to the first usable server of ``url``. After a loss the connection tries
+    all these servers every 0.2 s until one accepts.
 
     Raises NoServer if no server answers, AccessDenied if the server refuses credentials,
     certificate or permissions, Unavailable if JetStream has no leader, and SetupError if a person
     must change something: the address, the credentials file, a server without JetStream or older
-    than 2.12. Takes at most about 5 s.
+    than 2.12. Raises one of these errors within about 5 s.
     """
     try:
         servers = read_urls(url)
@@ -92,7 +95,7 @@ async def open_connection(
     if creds:
         _check_file(creds)
     logins = {one.address: one.login for one in servers if one.login is not None}
-    # In random order, so that the clients of a cluster spread over its servers.
+    # Servers are tried in random order, so that the clients of a cluster spread over its servers.
     order = chance.shuffled(servers)
     deadline = clock.monotonic() + CONNECT_ALL_SECONDS
     failures: list[AdmittanceError] = []
@@ -119,7 +122,7 @@ async def open_connection(
             nc._disconnected_cb = on_lost
             nc._reconnected_cb = on_back
             return nc
-    # Prefer an error that a person can fix to a server that does not answer.
+    # Raise an error that a person can fix rather than the error that a server does not answer.
     raise min(failures, key=lambda failure: isinstance(failure, NoServer))
 
 
@@ -132,8 +135,8 @@ async def _connect(
             await nc.connect(
                 [server.address],
                 name=name,
-                # Set to True after the first connection, then without limit; nats-py's default is
-                # to give up after 60 attempts.
+                # Reconnecting is allowed after the first connection, then without limit; nats-py's
+                # default is to give up after 60 attempts.
                 allow_reconnect=False,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=cast(int, 0.2),
@@ -182,7 +185,7 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
         return AccessDenied(f"no TLS connection to {at} ({error.reason or error}): check its TLS")
     if isinstance(error, nats.errors.SecureConnWantedError):
         return AccessDenied(f"{at} has no TLS: use nats:// instead of tls://, or enable TLS there")
-    # A server may close the connection before its reason for it arrives.
+    # A server may close the connection before the client reads the server's reason.
     refused = "authorization" in text or "authentication" in text
     if refused or (info.get("auth_required") and isinstance(error, ConnectionError)):
         return AccessDenied(_refusal(target, operator="nonce" in info))

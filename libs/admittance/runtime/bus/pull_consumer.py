@@ -1,9 +1,9 @@
-"""A pull consumer with a request that is always open, so that messages arrive at once.
+"""A pull consumer that always has an open pull request, so that messages arrive at once.
 
-The request is renewed when half of it is used, so no timer and no round trip delays a message. A
-pull subscription can go silent after a restart of the server, so the server sends heartbeats. When
-they stop, after a reconnect, and when the consumer is missing, this recreates inbox, consumer and
-request.
+The pull request is renewed when half of it is used, so no timer and no round trip delays a message.
+A pull subscription can go silent after a restart of the server, so the server sends heartbeats.
+When the heartbeats stop, after a reconnect, and when the consumer is missing, this module creates
+inbox, consumer and request again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.logger import logger
 
 SILENCE: Final = 2.5
-"""Heartbeats of the server: so long without a message means that the consumer may be gone."""
+"""After this number of heartbeat intervals without a message, the consumer may be gone."""
 EXPIRES: Final = 30.0
-"""Seconds that one request stays open."""
+"""How many seconds one pull request stays open."""
 
 log = logger()
 _encode = msgspec.json.Encoder().encode
 
 
 class RawMessage(NamedTuple):
-    """A message of a consumer. ``consumed``: the consumer's count of deliveries."""
+    """A message that a consumer delivered. ``consumed``: the consumer's count of deliveries."""
 
     subject: bytes
     reply: bytes
@@ -48,9 +48,11 @@ class RawMessage(NamedTuple):
 
 
 def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
-    """Deliveries, sequence, consumer sequence, nanoseconds and pending of a ``$JS.ACK.…`` subject.
+    """Returns deliveries, sequence, consumer sequence, nanoseconds and pending count of a
+    ``$JS.ACK.…`` reply subject.
 
-    It has 9 tokens, or more in the newer form with domain and account before the stream.
+    The reply subject has 9 tokens, or more in the newer form with domain and account before the
+    stream.
     """
     parts = reply.split(b".")
     at = 4 if len(parts) == 9 else 6
@@ -64,10 +66,10 @@ def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
 
 
 class PullConsumer:
-    """Keeps requests for up to ``batch`` messages open.
+    """Keeps pull requests for up to ``batch`` messages open.
 
-    ``make`` creates or finds the consumer and returns its name; each renewal calls it.
-    ``receive`` gets each message, in order, and must not block.
+    ``make`` creates or finds the consumer and returns its name; it is called at each renewal.
+    ``receive`` is called with each message, in order, and must not block.
     """
 
     def __init__(
@@ -86,9 +88,9 @@ class PullConsumer:
         self._batch = batch
         self.consumer = ""
         self.missing_count = 0
-        """Requests in a row for which the server had no such consumer."""
+        """The number of pull requests in a row for which the server had no such consumer."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Gets the error when the consumer cannot be recreated."""
+        """A future that gets the error when the consumer cannot be created again."""
         self._inbox: Subscription | None = None
         self._subject = ""
         self._open = 0
@@ -100,33 +102,38 @@ class PullConsumer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Creates the consumer and opens the request. Raises what ``make`` raises."""
+        """Creates the consumer and opens the pull request. Raises what ``make`` raises."""
         await self._recreate()
         self._bus.reconnected.append(self.renew)
         self._task = asyncio.create_task(self._run(), name=f"pull-{self._stream}")
 
     def renew(self) -> None:
-        """Causes inbox, consumer and request to be recreated soon."""
+        """Causes inbox, consumer and pull request to be created again soon."""
         self._renew = True
         self._wake.set()
 
     def taken(self, count: int) -> None:
-        """Records that the reader handled ``count`` messages, so that more may come."""
+        """Records that the reader handled ``count`` messages, so that the server may send as many
+        more.
+        """
         self._held -= count
         if self._open + self._held <= self._batch // 2:
             self._wake.set()
 
     async def drain(self) -> None:
-        """Ends the request. Messages in flight are still received. Call `stop` afterwards."""
+        """Ends the pull request. Messages that the server has already sent are still received. Call
+        `stop` afterwards.
+        """
         await self._end()
         if self._inbox is not None and self._bus.nc.is_connected:
             with suppress(nats.errors.Error, TimeoutError, asyncio.TimeoutError):
-                # The server stops sending when it has read this, and then answers the ping.
+                # The server stops sending when it has read the unsubscription, and then answers the
+                # ping.
                 await self._inbox.unsubscribe()
                 await self._bus.nc.flush(timeout=2)
 
     async def stop(self) -> None:
-        """Ends the request; the consumer stays."""
+        """Ends the pull request; the consumer stays."""
         await self._end()
         if self._inbox is not None:
             with suppress(nats.errors.Error):
@@ -139,7 +146,7 @@ class PullConsumer:
         with suppress(ValueError):
             self._bus.reconnected.remove(self.renew)
         if self._task is not None:
-            # nats-py swallows a cancellation while it flushes, so the flag decides.
+            # nats-py swallows a cancellation while it flushes, so the flag ends the loop.
             self._task.cancel()
             await asyncio.wait([self._task])
 
@@ -154,12 +161,13 @@ class PullConsumer:
                     await self._request_more()
             except Exception as error:
                 if is_temporary(error) or isinstance(error, nats.errors.Error):
-                    # The server is not available or still reads its store: retry soon.
+                    # The server is not available or still reads its store: renew soon.
                     self._renew = True
                     await asyncio.sleep(0.05)
                     self._wake.set()
                     continue
-                # Report bugs too: otherwise the reader would wait without end and seem healthy.
+                # Report bugs to the reader too: otherwise it would wait without end and seem
+                # healthy.
                 if not self.failed.done():
                     self.failed.set_exception(error)
                     # Marks the exception as retrieved: a reader that has ended does not read it.
@@ -172,12 +180,12 @@ class PullConsumer:
             return False
         if not self._bus.nc.is_connected:
             return False
-        # This process may have been busy: first read the messages that have arrived.
+        # This process may have been busy, so it first reads the messages that have arrived.
         try:
             await self._bus.nc.flush(timeout=1)
         except (nats.errors.Error, TimeoutError):
-            # The server does not answer. The request stays open there until the server continues;
-            # the client's pings notice a lost connection.
+            # The server does not answer. The pull request stays open at the server until the server
+            # continues; the client's pings notice a lost connection.
             return False
         return clock.monotonic() - self._heard >= silence
 
@@ -202,7 +210,8 @@ class PullConsumer:
         if count <= 0:
             return
         if not self._bus.nc.is_connected:
-            # The client would send it later, when this inbox is no longer used.
+            # Without a connection the client would send the pull request later, when this inbox is
+            # no longer used.
             self._renew = True
             return
         request = {
@@ -249,14 +258,15 @@ class PullConsumer:
                 self.missing_count = 0
                 return
             case "408" | "404":
-                # The request expired.
+                # The pull request expired.
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if "complet" in description(headers).lower():
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if "exceed" in description(headers).lower():
                 self._open = 0
             case found:
-                # Consumer deleted, leader changed, server shutting down, or no responders.
+                # The consumer was deleted, its leader changed, the server is shutting down, or
+                # nothing responds.
                 self.missing_count += found == "503"
                 self._renew = True
         self._wake.set()

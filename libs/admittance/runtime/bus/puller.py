@@ -1,14 +1,15 @@
 """Reads the log: deliveries in batches, in the order of the stream, across restarts.
 
-With ``ack="all"``, for services that apply facts in order, one acknowledgement covers everything
-before it. Redelivery would break the order: messages sent to a broken connection arrive again only
-after ``ack_wait``, behind newer facts. So each renewal creates a new consumer that starts after the
-last acknowledged fact, skips facts that were returned before, and then deletes the old consumer. A
-crash between these steps leaves at least one consumer with a correct acknowledged sequence, and the
-next renewal starts from the newest of them.
+With ``ack="all"``, for services that apply facts in order, one acknowledgement covers a fact and
+everything before it. A redelivery would break the order: messages sent to a broken connection
+arrive again only after ``ack_wait``, behind newer facts. So each renewal creates a new consumer
+that starts after the last acknowledged fact, skips facts that were returned before, and then
+deletes the old consumer. A crash between these steps leaves at least one consumer with a correct
+acknowledged sequence, and the next renewal starts from the newest of them.
 
 With ``ack="explicit"``, for workers that share work, there is one durable consumer. Each delivery
-is acknowledged separately, and redelivered to any worker after ``ack_wait``.
+is acknowledged separately; without an acknowledgement it is redelivered to any worker after
+``ack_wait``.
 """
 
 from __future__ import annotations
@@ -29,22 +30,23 @@ from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.errors import Refused, Superseded
 
 CALM_RATE: Final = 300.0
-"""Facts per second up to which batches have no pause."""
+"""Up to this number of facts per second there is no pause before a batch."""
 CROWDED_RATE: Final = 600.0
-"""Facts per second from which on the pause is `CROWDED_PAUSE`."""
+"""From this number of facts per second on the pause is `CROWDED_PAUSE`."""
 CROWDED_PAUSE: Final = 0.003
-"""Seconds. The start of a workload waits for two pauses, and its quota is unused meanwhile: longer
-pauses would cost more than they save."""
+"""Seconds. The start of a workload waits for two pauses, and meanwhile its quota is unused: longer
+pauses would cost more than they save.
+"""
 RATE_MEMORY: Final = 0.3
-"""Seconds after which a fact counts one third."""
+"""Seconds after which a fact counts one third in the measured rate."""
 
 
 class Pace:
     """Computes how long to collect facts before a batch, from the rate at which they arrive.
 
     Each batch has a fixed cost: three round trips and several task switches. At a low rate each
-    fact is handled at once. At hundreds per second the fixed cost would dominate; then a pause of a
-    few milliseconds makes all facts faster.
+    fact is handled without a pause. At hundreds per second the fixed cost would dominate; then a
+    pause of a few milliseconds makes all facts faster.
     """
 
     def __init__(self) -> None:
@@ -57,7 +59,7 @@ class Pace:
         self._at = now
 
     def pause(self, now: float) -> float:
-        """Seconds to wait for more facts before the next batch; often 0."""
+        """The seconds to wait for more facts before the next batch; often 0."""
         rate = self._level * exp((self._at - now) / RATE_MEMORY) / RATE_MEMORY
         return CROWDED_PAUSE * min(1.0, max(0.0, (rate - CALM_RATE) / (CROWDED_RATE - CALM_RATE)))
 
@@ -67,7 +69,9 @@ ACK_SOON_SECONDS: Final = 0.05
 
 
 class Delivery(NamedTuple):
-    """One message of the log. ``deliveries``: how often it was delivered, with this delivery."""
+    """One delivery of a message of the log. ``deliveries``: how often the message was delivered,
+    this delivery included.
+    """
 
     subject: str
     data: bytes
@@ -79,17 +83,19 @@ class Delivery(NamedTuple):
 
     @property
     def time(self) -> datetime:
-        """When the server stored it."""
+        """When the server stored the message."""
         return clock.from_nanoseconds(self.nanoseconds)
 
 
 class Puller:
-    """Reads the facts under ``filters``; the module's docstring describes the two ways.
+    """Reads the facts under ``filters``; the module's docstring describes the two kinds of
+    acknowledgement.
 
-    ``name``: of the durable. With "all", the consumers are named ``<name>-<generation>-<n>``, where
-    ``generation`` is the epoch of the lease. Each continues from the newest consumer before it, and
-    a reader of an older generation gets Superseded. ``start_at``: the first sequence to read
-    without an earlier consumer; 0: the first fact on the log.
+    ``name``: the name of the durable. With ``ack="all"``, the consumers are named
+    ``<name>-<generation>-<n>``, where ``generation`` is the epoch of the lease. Each consumer
+    continues where the newest consumer before it stopped, and a reader of an older generation gets
+    Superseded. ``start_at``: the sequence at which to start if there is no earlier consumer; 0
+    means the first fact on the log.
     """
 
     def __init__(
@@ -118,7 +124,7 @@ class Puller:
         self.last = 0
         """The newest sequence returned by `batch`."""
         self.pending = 0
-        """Facts on the log after the newest received one: the lag."""
+        """The lag: how many facts are on the log after the newest received one."""
         self._round = 0
         self._consumed = 0
         self._newest = 0
@@ -137,11 +143,13 @@ class Puller:
 
     @property
     def idle(self) -> bool:
-        """Whether, as far as we know, `batch` has returned all facts of the log."""
+        """Whether `batch` has returned all facts of the log, as far as this process knows."""
         return not self.pending and not self._buffer
 
     async def start(self) -> None:
-        """Creates the consumer. `batch` does so too, if needed. Raises Superseded."""
+        """Creates the consumer. `batch` creates it too, if needed. Raises Superseded if a newer
+        generation has taken over.
+        """
         if self._pull is not None:
             return
         make = self._create_generation if self._ack_all else self._ensure_durable
@@ -155,8 +163,8 @@ class Puller:
         pull.failed.add_done_callback(lambda _: self._ready.set())
 
     async def batch(self) -> list[Delivery]:
-        """The deliveries received since the last call: at least one, at most a batch. Waits for the
-        first without limit, and at a high rate a little longer for more.
+        """The deliveries received since the last call: at least one, at most a batch. Waits without
+        limit for the first delivery, and at a high rate a little longer for more.
 
         Raises Superseded if a newer generation has taken over.
         """
@@ -181,21 +189,25 @@ class Puller:
         return deliveries
 
     async def ack(self, delivery: Delivery) -> None:
-        """Acknowledges the delivery (with "all", also everything before it), and waits for the
-        server's confirmation. Raises Unavailable: then it may be delivered again."""
+        """Acknowledges the delivery (with ``ack="all"``, also everything before it), and waits for
+        the server's confirmation. Raises Unavailable without a confirmation: then the message may
+        be delivered again.
+        """
         if self._ack_all:
             self.floor = max(self.floor, delivery.sequence)
             if not self._is_current(delivery.reply):
-                # The consumer was replaced: it delivers the same fact again, which is skipped and
-                # acknowledged (`_on_raw`). The next acknowledgement covers it at the latest.
+                # The consumer was replaced: the new one delivers the same fact again, which is
+                # skipped and acknowledged (`_on_raw`). At the latest, the next acknowledgement
+                # covers the fact.
                 self._ack_late()
                 return
         await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
 
     def ack_soon(self, delivery: Delivery) -> None:
-        """Only for "all": acknowledges everything up to the delivery within `ACK_SOON_SECONDS`,
-        without confirmation. If that is lost, the next leader reads some facts again and skips
-        them, because they are applied."""
+        """Acknowledges, within `ACK_SOON_SECONDS` and without confirmation, everything up to the
+        delivery; only with ``ack="all"``. If the acknowledgement is lost, the next leader reads
+        some facts again and skips them, because they are applied.
+        """
         self.floor = max(self.floor, delivery.sequence)
         self._soon_reply = delivery.reply
         if self._soon_timer is None:
@@ -209,18 +221,20 @@ class Puller:
         self._ack_late()
 
     async def again(self, delivery: Delivery, delay_seconds: float) -> None:
-        """Only for "explicit": asks for a redelivery after the delay, of seconds, not minutes."""
+        """Asks for a redelivery after the delay, of seconds, not minutes; only with
+        ``ack="explicit"``.
+        """
         if self._ack_all:
             raise ValueError("redelivery with ack=all would break the order")
         nak = b'-NAK {"delay": %d}' % int(delay_seconds * 1e9)
         await self._bus.nc.publish(delivery.reply, nak)
 
     async def working(self, delivery: Delivery) -> None:
-        """Only for "explicit": restarts the delivery's ``ack_wait``."""
+        """Restarts the delivery's ``ack_wait``; only with ``ack="explicit"``."""
         await self._bus.nc.publish(delivery.reply, b"+WPI")
 
     async def close(self) -> None:
-        """Stops reading. The consumer stays for the next leader."""
+        """Stops reading. The consumer stays on the server for the next leader."""
         if self._soon_timer is not None:
             self._soon_timer.cancel()
             self._ack_now()
@@ -267,13 +281,14 @@ class Puller:
     # Consumers. -------------------------------------------------------------------------
 
     async def _create_generation(self) -> str:
-        """Replaces all older consumers by one that starts after the acknowledged sequence."""
+        """Replaces all older consumers by a new one that starts after the acknowledged sequence."""
         found = await self._consumers.generations()
         newer = [name for generation, _, name, _ in found if generation > self._generation]
         if newer:
             raise Superseded(f"{newer[0]} reads in place of generation {self._generation}")
         if found and not self._round:
-            # Of the newest consumer: an older one, of a paused leader, may have a lower floor.
+            # The sequence is that of the newest consumer: an older consumer, of a paused leader,
+            # may have acknowledged less.
             generation, number, _, floor = max(found)
             self.floor = max(self.floor, floor)
             if generation == self._generation:
@@ -282,7 +297,7 @@ class Puller:
         while not name or name in self._consumers.foreign:
             self._round += 1
             name = f"{self._name}-{self._generation}-{self._round}"
-        # Received messages that were not returned yet stay valid: they are in order, and their
+        # Messages that were received but not returned yet stay valid: they are in order, and their
         # repeats are skipped.
         self._consumed = 0
         self._late = []

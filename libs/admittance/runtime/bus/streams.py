@@ -1,6 +1,6 @@
 """Creates the streams and buckets with the right settings, and checks them at every start.
 
-Uses the JetStream API directly: settings have the server's names here.
+Uses the JetStream API directly, so settings have the server's names here.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
 """Seconds that the marker of an expired key stays visible to readers that were not connected."""
 EXPIRY_MARKERS: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
-"""For buckets with values that may expire. Without markers, if the server is killed after an
-expiry, the value before the expired one comes back (measured on 2.15.1): a finished job would run
-again, and released capacity would count as booked."""
+"""Settings of buckets with values that may expire. Without markers, if the server is killed after a
+value expired, the value before the expired one comes back (measured on 2.15.1): a finished job
+would run again, and released capacity would count as booked.
+"""
 
 KV_LOG: Final = f"KV_{subjects.BUCKET}"
 KV_PROVIDERS: Final = f"KV_{subjects.PROVIDERS}"
@@ -40,8 +41,9 @@ KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
 
 
 class Stream(NamedTuple):
-    """``required``: an existing stream with other values is a SetupError. ``adjustable``: set at
-    creation, and corrected in an existing stream, which is harmless."""
+    """``required``: if an existing stream has other values, a SetupError is raised. ``adjustable``:
+    settings that are set at creation and corrected in an existing stream, which is harmless.
+    """
 
     name: str
     required: Mapping[str, Any]
@@ -49,7 +51,7 @@ class Stream(NamedTuple):
 
 
 def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
-    """All streams, in the order of creation: the log sources the timers."""
+    """All streams, in the order of creation: the log sources the timers stream."""
     common = {"retention": "limits", "storage": "file"}
     unlimited = {"max_msgs": -1, "max_bytes": -1, "max_age": 0}
     bucket = {
@@ -69,7 +71,8 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
                 "subjects": ["admit.timer.>"],
                 "allow_msg_schedules": True,
                 "max_msgs_per_subject": 1,
-                # Scheduling is refused with discard new; without limits nothing is discarded.
+                # The server refuses schedules in a stream with discard policy "new"; without limits
+                # nothing is discarded.
                 **unlimited,
             },
             {"num_replicas": replicas, "duplicate_window": DEDUPE},
@@ -88,8 +91,8 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
                 ],
                 "discard": "new",
                 "allow_atomic": True,
-                # With either of them, a client that may publish on one subject could empty the log
-                # with one header.
+                # With either of these settings, a client that may publish on one subject could
+                # empty the log with one header.
                 "allow_msg_schedules": False,
                 "allow_rollup_hdrs": False,
                 "sources": [{"name": subjects.TIMERS, "filter_subject": f"{subjects.TIMER_DUE}>"}],
@@ -106,7 +109,7 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
             {
                 **common,
                 "subjects": ["admit.checkpoint.>"],
-                # Checkpoints are only looked up, never needed: the oldest is deleted first.
+                # Checkpoints only save time and are never needed, so the oldest is deleted first.
                 "discard": "old",
                 "allow_rollup_hdrs": False,
             },
@@ -122,7 +125,7 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
             KV_LOG,
             {**common, **bucket, "subjects": [f"$KV.{subjects.BUCKET}.>"], "allow_atomic": True},
             {
-                # Finished workloads and the markers of deleted ones expire.
+                # The entries of finished workloads and the markers of deleted workloads expire.
                 "allow_msg_ttl": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
@@ -161,7 +164,7 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
     """Creates missing streams and corrects adjustable settings.
 
     Raises SetupError with stream, setting and both values for a wrong required setting, and
-    Unavailable, Busy or Full if the servers cannot do it now.
+    Unavailable, Busy or Full if the servers cannot create or correct a stream now.
     """
     for stream in all_streams(replicas):
         found = await _config(bus, stream.name)
@@ -172,10 +175,10 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
             except Refused as error:
                 if error.meaning is not Meaning.TAKEN:
                     raise _creation_error(stream.name, error) from None
-                # Another service created it at the same moment: check its settings.
+                # Another service created the stream at the same moment: check its settings.
             found = await _config(bus, stream.name)
             if found is None:
-                # The servers of a cluster need a moment until all know the stream.
+                # The servers of a cluster need a moment until all of them know a new stream.
                 raise Unavailable(f"stream {stream.name} is being created")
         wrong = _differences(stream.required, found)
         if wrong:
@@ -189,13 +192,15 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
 
 
 async def check(bus: Bus) -> list[str]:
-    """The differences from the right settings, a sentence each."""
+    """The settings of existing streams that differ from the right ones, a sentence for each."""
     return problems({stream.name: await _config(bus, stream.name) for stream in all_streams()})
 
 
 def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """The differences from the right settings, a sentence each. ``found``: settings by stream; None
-    for a missing stream. Every stream needs as many replicas as the stream with the most."""
+    """The settings that differ from the right ones, a sentence for each. ``found``: the settings of
+    each stream; None for a missing stream. Every stream needs as many replicas as the stream with
+    the most replicas.
+    """
     replicas = max([config.get("num_replicas", 1) for config in found.values() if config] or [1])
     sentences: list[str] = []
     for stream in all_streams(replicas):
@@ -241,7 +246,7 @@ def _same(wanted: Any, found: Any) -> bool:
             all(theirs.get(key) == value for key, value in ours.items())
             for ours, theirs in zip(wanted, found, strict=True)
         )
-    # The server leaves out settings that are false or zero.
+    # The server leaves out settings that are false or zero, so these count as equal.
     return bool(wanted == found or (not wanted and not found))
 
 
@@ -259,7 +264,7 @@ def _creation_error(name: str, error: Refused) -> SetupError:
 
 
 PROBE_SECONDS: Final = 3.0
-"""Longest wait for the acknowledgement of a probe, and for its purge."""
+"""Longest wait for the acknowledgement of a probe, and for the purge of the probe."""
 
 PROBES: Final = {
     subjects.STREAM: "admit.lease.probe",
@@ -269,16 +274,16 @@ PROBES: Final = {
     KV_CLAIMS: f"$KV.{subjects.CLAIMS}._admittance.probe",
     KV_PROVIDERS: f"$KV.{subjects.PROVIDERS}._admittance.probe",
 }
-"""By stream, a subject that no service reads."""
+"""For each stream, a subject that no service reads."""
 
 
 async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[str, AdmittanceError]:
-    """Why streams do not store messages, by stream; empty if all do. Unavailable: the server did
-    not acknowledge.
+    """For each stream that does not store messages the reason; empty if all streams store messages.
+    The reason Unavailable: the server did not acknowledge.
 
-    Publishes a message to each stream and purges it. After its disk was full, a nats-server answers
-    every request but acknowledges no write to that stream until it is restarted, even with free
-    space again (2.15.1, measured). Only a write shows that.
+    Publishes a message to each stream and then purges it. After its disk was full, a nats-server
+    answers every request but acknowledges no write to that stream until it is restarted, even with
+    free space again (2.15.1, measured). Only a write shows that the server is in this state.
     """
     errors = await asyncio.gather(*(_refusal(bus, name, seconds) for name in PROBES))
     return {name: error for name, error in zip(PROBES, errors, strict=True) if error is not None}

@@ -1,8 +1,9 @@
-"""Timers: schedules on the timers stream that the server turns into facts on the log when due.
+"""Timers: schedules on the timers stream, each of which the server turns into a fact on the log
+when due.
 
-A schedule is stored and replicated like any message, so it survives restarts; an overdue one fires
-when the server is back. It fires up to 80 ms late (250 ms with many at once), and never early by
-the server's clock.
+A schedule is stored and replicated like any message, so it survives restarts; an overdue schedule
+fires when the server is back. A schedule fires up to 80 ms late (250 ms if many fire at once), and
+never early by the server's clock.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.tasks import set_within
 
 PAGE: Final = 2000
-"""Messages of one request."""
+"""How many messages one request to the server returns."""
 SILENCE_SECONDS: Final = 5.0
 NOTHING_LEFT: Final = ("404", "408")
 
@@ -36,7 +37,9 @@ _encode = msgspec.json.Encoder().encode
 async def headers_of(
     bus: Bus, stream: str, pattern: str
 ) -> AsyncIterator[tuple[str, Mapping[str, str]]]:
-    """Subject and headers of each message of the stream under the pattern. Raises Unavailable."""
+    """Returns subject and headers of each message of the stream under the pattern. Raises
+    Unavailable if the stream cannot be read completely.
+    """
     made = await bus.api(
         f"CONSUMER.CREATE.{stream}",
         {
@@ -61,13 +64,13 @@ async def headers_of(
                 yield subject, Headers(raw)
             more = len(page) == PAGE
     finally:
-        # If this fails, the server removes the consumer a little later.
+        # If the deletion fails, the server removes the consumer a little later.
         with suppress(Refused, Unavailable):
             await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
 
 
 async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]:
-    """The next messages; fewer than `PAGE` if they are the last."""
+    """The next messages of the stream; fewer than `PAGE` if they are the last ones."""
     found: list[tuple[str, bytes]] = []
     moved, over = asyncio.Event(), asyncio.Event()
     errors: list[str] = []
@@ -110,16 +113,18 @@ SCHEDULE: Final = "Nats-Schedule"
 TARGET: Final = "Nats-Schedule-Target"
 SOURCE: Final = "Nats-Stream-Source"
 UID: Final = "Admit-Uid"
-"""Header: the uid of the waiting workload, so that a list of schedules need not read bodies."""
+"""Header with the uid of the waiting workload, so that a list of schedules need not read the
+messages' bodies.
+"""
 
 
 def timer_subject(kind: str, namespace: str, name: str) -> str:
-    """The subject of the schedule, one per kind and workload."""
+    """The subject of a schedule: one for each kind and workload."""
     return f"{subjects.TIMER_AT}{token(kind)}.{token(namespace)}.{token(name)}"
 
 
 def due_subject(kind: str, namespace: str, name: str) -> str:
-    """The subject of the fact that the schedule becomes."""
+    """The subject of the fact that the server publishes when the schedule is due."""
     return f"{subjects.TIMER_DUE}{token(kind)}.{token(namespace)}.{token(name)}"
 
 
@@ -134,11 +139,12 @@ def schedule_message(
     uid: str = "",
     traceparent: str = "",
 ) -> Outgoing:
-    """A schedule: at the time ``at`` (aware) the payload appears on `due_subject`. A time in the
-    past fires at once.
+    """The message of a schedule: at the time ``at`` (aware) the payload appears on `due_subject`. A
+    schedule for a time in the past fires at once.
 
-    It replaces an earlier schedule of this kind and workload, unless it has the same message id as
-    a message of the last two minutes: then the server drops it and keeps the earlier time.
+    The message replaces an earlier schedule of the same kind and workload, unless it has the same
+    message id as a message of the last two minutes: then the server drops it and keeps the earlier
+    time.
     """
     headers = {
         SCHEDULE: f"@at {at.astimezone(UTC).isoformat(timespec='microseconds')[:-6]}Z",
@@ -149,13 +155,13 @@ def schedule_message(
     if uid:
         headers[UID] = uid
     if traceparent:
-        # The fact gets the headers of its schedule.
+        # The fact gets the headers of its schedule, with the trace.
         headers["traceparent"] = traceparent
     return Outgoing(timer_subject(kind, namespace, name), payload, headers)
 
 
 class Schedule(NamedTuple):
-    """A schedule on the stream. ``at`` None: its time or its target is not valid."""
+    """A schedule on the stream. ``at`` None: the schedule's time or target is not valid."""
 
     kind: str
     namespace: str
@@ -165,9 +171,9 @@ class Schedule(NamedTuple):
 
 
 async def schedules(bus: Bus) -> tuple[list[Schedule], list[str]]:
-    """The schedules on the timers stream, and its subjects that name no workload.
+    """Returns the schedules on the timers stream, and those of its subjects that name no workload.
 
-    Changes during the read may or may not be included. Raises Unavailable."""
+    A schedule that changes during the read may be returned or left out. Raises Unavailable."""
     found: list[Schedule] = []
     strange: list[str] = []
     async for subject, headers in headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>"):
@@ -193,29 +199,31 @@ def _time(schedule: str) -> datetime | None:
 
 
 async def cancel(bus: Bus, kind: str, namespace: str, name: str) -> bool:
-    """Cancels the timer. Returns whether it existed.
+    """Cancels the timer of this kind and workload. Returns whether it existed.
 
-    It must be purged: a plain message on its subject would hide the schedule only until the next
+    The schedule must be purged: a plain message on its subject would hide it only until the next
     restart of the server, and then it would fire.
     """
     return await purge(bus, timer_subject(kind, namespace, name))
 
 
 async def purge(bus: Bus, subject: str) -> bool:
-    """Purges a subject of the timers stream. Returns whether it had messages."""
+    """Purges a subject of the timers stream. Returns whether the subject had messages."""
     answer = await bus.api(f"STREAM.PURGE.{subjects.TIMERS}", {"filter": subject})
     return bool(answer.get("purged"))
 
 
 async def purge_copied(bus: Bus) -> int:
-    """Purges the facts that the log has already copied. Returns their number. Without this, the
-    timers stream would keep one fact per kind and workload without limit."""
+    """Purges from the timers stream the facts that the log has already copied. Returns their
+    number. Without this purge, the timers stream would keep one fact per kind and workload without
+    limit.
+    """
     newest = await last(bus, f"{subjects.TIMER_DUE}>")
     source = newest.headers.get(SOURCE, "").split() if newest is not None else []
     copied = number(source[1]) if len(source) > 1 else None
     if copied is None or source[0].split(":")[0] != subjects.TIMERS:
         return 0
-    # The log copies in order: it has all facts before its newest one.
+    # The log copies in order, so it has all facts before the newest one that it has copied.
     answer = await bus.api(
         f"STREAM.PURGE.{subjects.TIMERS}",
         {"filter": f"{subjects.TIMER_DUE}>", "seq": copied + 1},

@@ -22,17 +22,19 @@ log = structlog.get_logger()
 
 
 class LeaderWork(Protocol):
-    """The work of the leader. ``ready``: it is fully started."""
+    """The work of a service's leader. ``ready``: whether the work is fully started."""
 
     @property
     def ready(self) -> bool: ...
 
     async def run(self) -> None:
-        """Works until cancelled. Raises Superseded when it learns of a newer epoch."""
+        """Does the leader's work until cancelled. Raises Superseded when it learns of a newer
+        epoch.
+        """
         ...
 
     async def close(self) -> None:
-        """Ends all tasks; it is not ready any more."""
+        """Ends all tasks of the work, which is not ready any more."""
         ...
 
 
@@ -40,11 +42,11 @@ W = TypeVar("W", bound=LeaderWork)
 
 
 class LeaderElectedService(Generic[W]):
-    """One instance of a service: stands by until it leads the domain, then works.
+    """One instance of a service: stands by until it leads the domain, then runs the leader's work.
 
-    ``begin`` makes the work, under the epoch that it is given. ``config``: published with every
-    epoch, for the replay of decisions. ``lag``: the number of facts that the work has not read yet.
-    ``trouble``: what keeps healthy work from progress, or an empty text.
+    ``begin`` makes the work for the epoch that it is called with. ``config``: the configuration
+    published with every epoch, for the replay of decisions. ``lag``: the number of facts that the
+    work has not read yet. ``trouble``: what keeps running work from progress, or an empty text.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class LeaderElectedService(Generic[W]):
 
     @property
     def work(self) -> W | None:
-        """The work of this instance; None while it stands by."""
+        """The leader's work in this instance; None while the instance stands by."""
         return self._begun if self._elector.lease.leads() else None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -89,7 +91,7 @@ class LeaderElectedService(Generic[W]):
         return HealthReply(
             service=self._service,
             instance=self._instance,
-            # A standby is ready.
+            # An instance that stands by is ready.
             ready=not leads or (work is not None and work.ready),
             leads=leads,
             lag=self._lag(work) if work is not None and self._lag is not None else 0,
@@ -121,7 +123,8 @@ class LeaderElectedService(Generic[W]):
         finally:
             for task in (watch, stopping):
                 task.cancel()
-            # One cancellation can be lost while the first heartbeat is on its way.
+            # The first cancellation can be lost while the first heartbeat is on its way, so the
+            # task is cancelled again.
             with suppress(Exception):
                 await cancel_and_wait(watch)
             await cancel_and_wait(stopping)
@@ -142,7 +145,8 @@ class LeaderElectedService(Generic[W]):
                     break
             ended = working.done()
         finally:
-            # One cancellation can be lost while the client of the bus flushes.
+            # The first cancellation can be lost while nats-py flushes, so the task is cancelled
+            # again.
             with suppress(Exception):
                 await cancel_and_wait(working)
             await work.close()

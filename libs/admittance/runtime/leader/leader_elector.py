@@ -27,7 +27,9 @@ from admittance.runtime.tasks import set_within, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 
 ANSWER_SECONDS: Final = 1.0
-"""Longest wait for an answer. Only a start, or a sign of another process, sends the request."""
+"""Longest wait for an answer of another process with the same instance name. The request is only
+sent at the start and after a sign of another process.
+"""
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _encode = msgspec.json.Encoder().encode
@@ -35,8 +37,9 @@ _alive = msgspec.json.Decoder(Alive)
 
 
 class SingleProcess:
-    """This process as an instance of a service. ``id`` is unique among all processes of the
-    instance; a later process has a greater id."""
+    """Makes sure that this process is the only one of its service instance. ``id`` is unique among
+    all processes of the instance; a process that starts later has a greater id.
+    """
 
     def __init__(self, bus: Bus, service: str, instance: str) -> None:
         self._bus = bus
@@ -47,26 +50,29 @@ class SingleProcess:
         self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{chance.token_hex(4)}"
 
     async def begin(self) -> None:
-        """Starts to answer for the instance. Raises SetupError if another process answers."""
+        """Starts to answer requests for the instance. Raises SetupError if another process answers
+        for the same instance.
+        """
         if await self._other():
             raise self._refusal()
         self._answering = await self._bus.nc.subscribe(self._subject, cb=self._answer)
 
     async def check(self) -> None:
-        """Asks again, after a sign of another process. Raises SetupError if an older process
-        answers; a younger one ends itself."""
+        """Asks again whether another process answers for the instance, after a sign of one. Raises
+        SetupError if an older process answers; a younger process ends itself.
+        """
         if self.id > await self._other() > "":
             raise self._refusal()
 
     async def end(self) -> None:
-        """Stops answering."""
+        """Stops answering requests for the instance."""
         subscription, self._answering = self._answering, None
         if subscription is not None:
             with suppress(Exception):
                 await subscription.unsubscribe()
 
     async def _other(self) -> str:
-        """The id of another process that runs as this instance; empty without an answer."""
+        """The id of another process that runs as this instance; empty if none answers."""
         question = _encode(self._alive())
         with suppress(Unavailable, *UNREADABLE):
             answer = await self._bus.request(self._subject, question, timeout=ANSWER_SECONDS)
@@ -94,32 +100,41 @@ class SingleProcess:
 LEADER: Final = "leader"
 LEADER_SEEN: Final = "leader_seen"
 NO_LEADER: Final = "none"
-"""Details of a standby's health: see `LeaderElector.standby_details`."""
+"""A detail of a standby's health, used by `LeaderElector.standby_details`."""
 
 log = structlog.get_logger()
 
 RENEWALS: Final = 4
-"""Heartbeats within one TTL: three may be lost before the others take over."""
+"""How many heartbeats an instance sends within one TTL: three may be lost before another instance
+takes over.
+"""
 RESIGN_SECONDS: Final = 1.0
-"""Longest wait for `resign`. If it fails, the next leader waits for the end of the lease."""
+"""Longest wait for `resign`. If the resignation fails, the next leader waits until the lease
+expires.
+"""
 REFUSED_PAUSE_SECONDS: Final = 0.5
-"""Pause after the log refused an epoch or did not answer, unless another instance was faster."""
+"""Pause after the log refused an epoch or did not answer; there is no pause if another instance was
+faster.
+"""
 STALE: Final = 0.5
-"""Part of the TTL. If its own heartbeat is older, an instance cannot know whether another instance
-is dead: after a pause of the server all heartbeat keys have expired."""
+"""A part of the heartbeats' TTL. If its own heartbeat is older than this, an instance cannot know
+whether another instance is dead: after a pause of the server all heartbeat keys have expired.
+"""
 DUPLICATE_CHECK_SECONDS: Final = 1.0
-"""Pause between two checks for another process under the name of this instance."""
+"""Pause between two checks for another process with the name of this instance."""
 CALM_SECONDS: Final = 30.0
 PAUSE_MIN_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 5.0
-"""A lost domain is taken again at once. If it is lost again within `CALM_SECONDS`, the pause before
-the next take doubles each time: otherwise foreign epochs would keep the log and the service
-busy."""
+"""The longest pause before a lost domain is taken again; after the first loss there is no pause. If
+the domain is lost again within `CALM_SECONDS`, the pause before the next take doubles each time:
+otherwise foreign epochs would keep the log and the service busy.
+"""
 
 
 class LeaderElector:
-    """The domains that one instance of a service leads. ``changed`` is set whenever they may have
-    changed."""
+    """The domains that one instance of a service leads. ``changed`` is set whenever these domains
+    may have changed.
+    """
 
     def __init__(
         self,
@@ -130,7 +145,7 @@ class LeaderElector:
         ttl_seconds: float,
         config: dict[str, Any] | None = None,
     ) -> None:
-        """``config``: published with every epoch, for the replay of decisions."""
+        """``config``: the configuration published with every epoch, for the replay of decisions."""
         self.lease = LeaseState(instance)
         self._config = config
         self.changed = asyncio.Event()
@@ -142,18 +157,23 @@ class LeaderElector:
         self._process = SingleProcess(bus, service, instance)
         self._known: set[str] = set()
         self._takes: dict[str, tuple[float, int]] = {}
-        """When each domain was taken last (monotonic seconds), and how often in a row."""
+        """For each domain when this instance took it last (monotonic seconds), and how often in a
+        row.
+        """
         self._beats: dict[str, datetime] = {}
         self._leader_seen: datetime | None = None
         self._duplicate_suspected = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._last_beat: float | None = None
-        """When our last acknowledged heartbeat was sent (monotonic seconds)."""
+        """When the last acknowledged heartbeat of this instance was sent (monotonic seconds)."""
         self._takes_from = 0.0
-        """After a pause of the server, live instances have until then to send a heartbeat."""
+        """After a pause of the server, live instances have until this time to send a heartbeat;
+        then domains may be taken.
+        """
 
     async def run(self) -> None:
-        """Sends our heartbeats and follows the others' heartbeats and epochs, until cancelled.
+        """Sends the heartbeats of this instance and follows the heartbeats and epochs of the
+        others, until cancelled.
 
         Raises SetupError when another process runs as this instance."""
         await self._process.begin()
@@ -184,24 +204,27 @@ class LeaderElector:
             process=self._process.id,
         )
         if self._last_beat is not None and sent - self._last_beat > STALE * self._ttl:
-            # The other heartbeats come within one period; a busy machine may be late.
+            # The heartbeats of the other instances come within one period; a busy machine may be
+            # late.
             pause = 1.5 * self._ttl / RENEWALS
             self._takes_from = clock.monotonic() + pause
             asyncio.get_running_loop().call_later(pause, self.changed.set)
         self._last_beat = sent
 
     async def resign(self) -> None:
-        """Withdraws our heartbeat, so that others take over at once. If the bus is not available,
-        they take over when the lease expires."""
+        """Withdraws the heartbeat of this instance, so that another instance takes over at once. If
+        the bus is not available, another instance takes over when the lease expires.
+        """
         with suppress(Refused, Unavailable):
             await lease_store.delete_heartbeat(
                 self._bus, self._service, self._instance, timeout=RESIGN_SECONDS
             )
 
     async def take(self, domains: Iterable[str], *, barrier: bool) -> list[str]:
-        """Takes the domains without a live leader. Returns the domains taken.
+        """Takes those of the domains that have no live leader. Returns the domains taken.
 
-        With a barrier, we lead them once it is echoed; without a barrier, at once.
+        With a barrier, this instance leads them once the barrier is echoed; without a barrier, at
+        once.
         """
         fresh = [domain for domain in domains if domain not in self._known]
         if fresh:
@@ -235,29 +258,36 @@ class LeaderElector:
         else:
             for domain, epoch in taken:
                 self.lease.echoed(domain, epoch)
-        # Only now, because it may fail: a domain held before its barrier would stay so.
+        # The refused domains are read last, because the read may fail: a domain held before its
+        # barrier would stay held.
         if refused:
             await self._read(refused)
         if refusal is not None:
-            # Such as a full log: an immediate retry would not help.
+            # The cause may be a full log, where an immediate retry would not help.
             log.warning("epoch_refused", error=str(refusal), domains=len(refused))
             await asyncio.sleep(REFUSED_PAUSE_SECONDS)
         self.changed.set()
         return [domain for domain, _ in taken]
 
     async def lost(self, domain: str) -> None:
-        """Ends our leadership: the fence refused a decision, or its outcome is unknown."""
+        """Ends this instance's leadership of the domain: the fence refused a decision, or its
+        outcome is unknown.
+        """
         self.lease.lost(domain)
         self.changed.set()
         await self._read([domain])
 
     def echoed(self, domain: str, epoch: int) -> bool:
-        """Records the echo of a barrier. True if we lead the domain from now on."""
+        """Records that the barrier of the domain's epoch was echoed. Returns True if this instance
+        leads the domain from now on.
+        """
         return self.lease.echoed(domain, epoch)
 
     def standby_details(self, domains: Iterable[str]) -> dict[str, str]:
         """The health details of a standby: which instance leads these domains ("none" without a
-        live leader), and the last heartbeat of that leader. Empty for a leader."""
+        live leader), and the last heartbeat of that leader. Empty if this instance leads one of
+        them.
+        """
         wanted = list(domains)
         if not wanted or any(self.lease.held(domain) is not None for domain in wanted):
             return {}
@@ -271,7 +301,9 @@ class LeaderElector:
         }
 
     def _due(self, domains: Iterable[str]) -> list[str]:
-        """The domains that may be taken now. Sets `changed` when it is time for the others."""
+        """Those of the domains that this instance may take now. Sets `changed` when the other
+        domains may be taken.
+        """
         now = clock.monotonic()
         stale = self._last_beat is not None and now - self._last_beat > STALE * self._ttl
         judges = not stale and now >= self._takes_from
@@ -348,8 +380,9 @@ class LeaderElector:
     def _on_epoch(self, domain: str, sequence: int, epoch: Epoch | None) -> None:
         owner = epoch.owner if epoch is not None else ""
         if owner == self._instance and epoch is not None and epoch.process != self._process.id:
-            # Published by an earlier process of this instance, or by a foreign program. We lose the
-            # domain and take it again. A live process under our name answers a request.
+            # The epoch was published by an earlier process of this instance, or by a foreign
+            # program. This instance loses the domain and takes it again. If a live process has the
+            # name of this instance, it answers a request.
             self._duplicate_suspected.set()
         if self.lease.epoch_seen(domain, sequence, owner):
             log.warning("leadership_lost", domain=domain, to=owner)
@@ -386,12 +419,14 @@ class LeaderElector:
         await follow_bucket(self._bus, (pattern,), apply, on_loaded, bucket=subjects.CLAIMS)
 
     def _apply_heartbeat(self, entry: Entry) -> None:
-        # Every instance writes several heartbeats per TTL: most of them tell nothing new.
+        # Every instance writes several heartbeats per TTL: most of them change nothing.
         if self._on_heartbeat(lease_store.instance_of(entry), entry.value):
             self.changed.set()
 
     def _on_heartbeat(self, instance: str, value: bytes | None) -> bool:
-        """Records a heartbeat or its end. True if the set of live instances changed."""
+        """Records a heartbeat of an instance, or its end. Returns True if the set of live instances
+        changed.
+        """
         if value is not None:
             news = self.lease.alive(instance)
             self._beats[instance] = clock.now()

@@ -1,9 +1,9 @@
 """Leases on the bus: epochs on the log, heartbeats in the claims bucket.
 
 An epoch is the sequence of the last message on ``admit.lease.epoch.<domain>``. An instance takes
-over with a message that expects the last epoch, so only one of two instances succeeds. From then on
-the server refuses every message fenced with the old epoch. The heartbeat is a key with a TTL,
-separate from the epoch, so that renewing it does not move the fence.
+over with a message that expects the last epoch, so only one of two competing instances succeeds.
+From then on the server refuses every message whose fence has the old epoch. The heartbeat is a key
+with a TTL, separate from the epoch, so that a renewed heartbeat does not move the fence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _alive = Reader(Alive)
 
 
 def epoch_subject(domain: str) -> str:
-    """The subject of the domain's epochs."""
+    """The subject on which the domain's epochs are published."""
     return f"{subjects.EPOCH}{token(domain)}"
 
 
@@ -40,7 +40,7 @@ def fence(domain: str, epoch: int) -> dict[str, str]:
 
 
 def fence_of(headers: Mapping[str, str]) -> Fence | None:
-    """The fence in the headers of a stored message; None without a fence."""
+    """The fence in the headers of a stored message; None if it has no fence."""
     subject = headers.get(FENCE, "")
     epoch = number(headers.get(EXPECTED, ""))
     if not subject.startswith(subjects.EPOCH) or epoch is None:
@@ -52,7 +52,9 @@ def fence_of(headers: Mapping[str, str]) -> Fence | None:
 
 
 async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
-    """The domain's last epoch and its content; (0, None) if the log holds no epoch of it."""
+    """The domain's last epoch and its content; (0, None) if the log holds no epoch of the
+    domain.
+    """
     try:
         answer = await bus.api(
             f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": epoch_subject(domain)}
@@ -68,14 +70,16 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
         if content.domain != domain:
             raise Unreadable(f"it is about the domain {content.domain}")
     except Unreadable as error:
-        # Unreadable, but it is the last epoch, so a takeover must expect it.
+        # The message is not readable, but it is the last epoch, so a takeover must expect it.
         log_set_aside(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
         return message["seq"], None
     return message["seq"], content
 
 
 def process_of(value: bytes) -> str:
-    """The process that wrote a heartbeat; empty for an older version or a foreign program."""
+    """The process that wrote a heartbeat; empty if an older version or a foreign program wrote
+    it.
+    """
     try:
         return _alive(value).process
     except Unreadable:
@@ -83,7 +87,7 @@ def process_of(value: bytes) -> str:
 
 
 async def end_of_log(bus: Bus) -> int:
-    """The newest sequence of the log."""
+    """The sequence of the newest message on the log."""
     info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
     return int(info["state"]["last_seq"])
 
@@ -92,14 +96,14 @@ async def end_of_log(bus: Bus) -> int:
 
 
 def alive_key(service: str, instance: str) -> str:
-    """``_alive.<service>.<instance>`` in the claims bucket."""
+    """The key of an instance's heartbeat: ``_alive.<service>.<instance>`` in the claims bucket."""
     return f"_alive.{token(service)}.{token(instance)}"
 
 
 async def write_heartbeat(
     bus: Bus, service: str, instance: str, *, ttl_seconds: float, process: str = ""
 ) -> int:
-    """Writes a heartbeat that expires after ``ttl_seconds`` (whole seconds)."""
+    """Writes a heartbeat of the instance that expires after ``ttl_seconds`` (whole seconds)."""
     content = Alive(service=service, instance=instance, process=process)
     key = alive_key(service, instance)
     return await bus.publish(
@@ -110,7 +114,7 @@ async def write_heartbeat(
 
 
 async def delete_heartbeat(bus: Bus, service: str, instance: str, *, timeout: float = 10.0) -> int:
-    """Deletes the heartbeat, so that others need not wait for its TTL."""
+    """Deletes the instance's heartbeat, so that other instances need not wait for its TTL."""
     key = alive_key(service, instance)
     return await bus.publish(
         delete_message(key, expected=None, ttl_seconds=60, bucket=subjects.CLAIMS), timeout=timeout
@@ -119,7 +123,8 @@ async def delete_heartbeat(bus: Bus, service: str, instance: str, *, timeout: fl
 
 def instance_of(entry: Entry) -> str:
     """The instance that a heartbeat belongs to. Raises Unreadable for a key that no Admittance
-    instance wrote: a heartbeat that never expires would block a takeover."""
+    instance wrote: a heartbeat there that never expires would block a takeover.
+    """
     service, _, name = entry.key.removeprefix("_alive.").partition(".")
     try:
         service, instance = plain(service), plain(name)

@@ -1,8 +1,9 @@
 """Health of a service instance: answers on the bus, and a file for the container's health check.
 
 The file has one line: the time until which it is valid, in seconds since 1970, then the problem, if
-any. Its writer asks over the bus, as `admit doctor` does, so the file also shows a lost connection.
-A process that hangs stops writing the file. `deploy/health.sh` reads it.
+any. The service asks for its own health over the bus, as `admit doctor` does, so the file also
+shows a lost connection. A process that hangs stops writing the file. `deploy/health.sh` reads the
+file.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import raise_if_cancelled
 
 TROUBLE: Final = "trouble"
-"""The detail of a health reply that says what prevents progress, such as refused keys."""
+"""The name of the detail of a health reply that says what prevents progress, such as refused
+keys.
+"""
 
 
 def trouble_details(trouble: str) -> dict[str, str]:
-    """The details of a health reply: empty without trouble."""
+    """The details of a health reply about what prevents progress: empty if nothing does."""
     return {TROUBLE: trouble} if trouble else {}
 
 
@@ -54,13 +57,17 @@ async def answer_queries(
 EVERY_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
 COUNTS_SECONDS: Final = 20
-"""How long a line is valid: longer than one period and a late answer together."""
+"""How long a line of the health file is valid: longer than one period and a late answer
+together.
+"""
 
 log = structlog.get_logger()
 
 
 async def write_health_file(bus: Bus, settings: Settings, file: Path | None) -> None:
-    """Writes the file every few seconds until cancelled, then removes it. None: no file."""
+    """Writes the health file every few seconds until cancelled, then removes it. With ``file`` None
+    nothing is written.
+    """
     if file is None:
         return
     try:

@@ -1,4 +1,6 @@
-"""Asks one instance of a service whether it is ready. Imports little, because a command uses it."""
+"""Asks one instance of a service whether it is ready. This module imports little, because a command
+uses it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ async def trouble(
     nc: Client, service: str, is_ours: Callable[[str], bool], *, seconds: float
 ) -> str:
     """Why an instance of the service is not ready; empty if it is ready. ``is_ours`` picks the
-    instance by name, since every instance of every service answers; ``seconds``: the time limit.
+    instance by name, since every instance of every service answers; ``seconds``: the time limit for
+    the answer.
     """
     inbox = nc.new_inbox()
     answers = await nc.subscribe(inbox)
@@ -33,7 +36,7 @@ async def trouble(
         deadline = clock.monotonic() + seconds
         while (left := deadline - clock.monotonic()) > 0:
             message = await answers.next_msg(timeout=left)
-            # In Python 3.11 next_msg drops a cancellation that comes with a message.
+            # In Python 3.11 ``next_msg`` drops a cancellation that comes with a message.
             raise_if_cancelled()
             if not message.data:
                 return "no service answers"

@@ -1,8 +1,8 @@
 """Starts a service process: early signal handlers and fewer garbage collections.
 
-Importing all modules takes a second or more. Without a handler, a signal in that time ends the
-process with a failure status; and the first process of a container ignores it, because Linux
-ignores signals without a handler there. So this module imports next to nothing.
+Importing all modules takes a second or more. Without a handler, a signal during the import ends the
+process with a failure status; and the first process of a container ignores the signal, because
+Linux ignores signals without a handler there. So this module imports next to nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Any, Final
 
 def end_at_once_on_signals() -> None:
     """Makes SIGTERM and SIGINT end the process with status 0, until an event loop handles them.
-    Nothing has started yet that needs an orderly end."""
+    At that time nothing has started yet that needs an orderly end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
 
 
 def run_service(module: str, more: Callable[[Any], dict[str, Any]] | None = None) -> int:
-    """Runs the service of a module (its ``SERVICE`` and ``run``) until SIGINT or SIGTERM. Returns
-    the exit status. ``more``: makes further arguments of ``run`` from the settings."""
+    """Runs the service of a module (with its ``SERVICE`` and ``run``) until SIGINT or SIGTERM.
+    Returns the exit status. ``more``: makes further arguments of ``run`` from the settings.
+    """
     end_at_once_on_signals()
     shell, service = import_module(module), import_module("admittance.runtime.process.supervise")
     status: int = service.main(shell.SERVICE, shell.run, more)
@@ -32,7 +33,9 @@ def run_service(module: str, more: Callable[[Any], dict[str, Any]] | None = None
 
 
 YOUNG: Final = 50_000
-"""Net new objects before the youngest generation is collected. Python's default is 700."""
+"""How many net new objects Python waits for before it collects the youngest generation. Python's
+default is 700.
+"""
 MIDDLE: Final = 20
 
 
@@ -40,7 +43,8 @@ def collect_garbage_less_often() -> None:
     """Makes this process collect cyclic garbage less often.
 
     Nearly all objects of a service are free of cycles, and many live long: a hundred thousand
-    workloads, searched for cycles in vain. Measured with 50,000 workloads: a tenth of the CPU.
+    workloads would be searched for cycles in vain. With 50,000 workloads this saves a tenth of the
+    CPU (measured).
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,6 @@
-"""Several services in one process: started in order, restarted on a crash, ended in reverse."""
+"""Runs several services in one process: started in order, restarted on a crash, ended in reverse
+order.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,17 @@ PAUSE_MAX: Final = 5.0
 CALM: Final = 30.0
 """Seconds without a crash after which earlier crashes no longer count."""
 CRASHES_MAX: Final = 20
-"""After more crashes in a row the process ends. Only bugs count: a service that fails because of
-the bus is restarted without limit."""
+"""After more crashes of a service in a row the process ends. Only crashes by bugs count: a service
+that fails because of the bus is restarted without limit.
+"""
 
 log = structlog.get_logger()
 
 
 class ServiceTask(NamedTuple):
-    """A service. ``run`` works until it is cancelled, and sets the event once the service works."""
+    """A service that `supervise` runs. ``run`` works until it is cancelled, and sets its event once
+    the service works.
+    """
 
     name: str
     run: Callable[[asyncio.Event], Awaitable[None]]
@@ -51,9 +56,9 @@ async def supervise(
 ) -> None:
     """Runs services until ``stop`` is set, then ends them one by one, in reverse order.
 
-    Starts each service when those before it work, and calls ``ready`` when all work. A service that
-    ends or fails is restarted after a pause. Raises a service's SetupError at once, because a
-    restart would not help, and AdmittanceError after too many crashes by a bug.
+    Starts each service when the services before it work, and calls ``ready`` when all work. A
+    service that ends or fails is restarted after a pause. Raises a service's SetupError at once,
+    because a restart would not help, and AdmittanceError after too many crashes caused by a bug.
     """
     running: list[asyncio.Task[None]] = []
     stopping = asyncio.create_task(stop.wait())
@@ -105,7 +110,7 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
                 log.exception("service_crashed", service=task.name)
             elif bug or throttle.due(clock.monotonic()):
                 log.warning("service_interrupted", service=task.name, reason=str(error))
-        # A failure while the service is being ended must not restart it.
+        # A failure while the service is being ended must not restart the service.
         raise_if_cancelled()
         if clock.monotonic() - began > CALM:
             crashes = interruptions = 0
@@ -143,13 +148,15 @@ def stop_on_signals(stop: asyncio.Event, *, in_time: bool = False) -> Callable[[
 
 
 STOP_SECONDS: Final = 65.0
-"""Longest wait for a service to end. A runner waits for its jobs' grace periods."""
+"""Longest wait for a service to end. A runner needs so long because it waits for its jobs' grace
+periods.
+"""
 CLOSE_SECONDS: Final = 0.5
 """Longest wait for a connection to close."""
 
 
 Serving: TypeAlias = Callable[[Bus, Settings], Awaitable[None]]
-"""Returns when the service with these settings works."""
+"""A function that returns when the service with these settings works."""
 
 
 async def _at_once(_bus: Bus, _settings: Settings) -> None:
@@ -164,9 +171,11 @@ def task_of(
     health_file: Path | None = None,
     **more: Any,
 ) -> ServiceTask:
-    """A service for `supervise`. At each start it gets a new connection, and the streams are
-    checked. At its end it has a grace period. ``serving``: waits until the service works.
-    ``health_file``: written for the health check of a container."""
+    """Makes of a service the task that `supervise` runs. At each start the service gets a new
+    connection, and the streams are checked. At its end the service has a grace period. ``serving``:
+    waits until the service works. ``health_file``: the file to write for the health check of a
+    container.
+    """
 
     connected = False
 
@@ -179,8 +188,8 @@ def task_of(
         except SetupError as error:
             if not connected:
                 raise
-            # Our settings were right before, so the server has a problem. For example, it disabled
-            # JetStream when its disk was full.
+            # The settings of this process were right before, so the server has a problem. For
+            # example, the server disabled JetStream when its disk was full.
             raise Unavailable(str(error)) from None
         connected = True
         stop = asyncio.Event()
@@ -252,7 +261,7 @@ async def _until_serving(
 async def serve(
     settings: Settings, run: Callable[..., Awaitable[None]], stop: asyncio.Event, **more: Any
 ) -> None:
-    """Runs one service until stop is set. Raises as `supervise`."""
+    """Runs one service until ``stop`` is set. Raises what `supervise` raises."""
     task = task_of(settings, run, health_file=settings.health_file, **more)
     await supervise([task], stop, grace_seconds=STOP_SECONDS)
 
@@ -283,6 +292,6 @@ async def _main(
     stop = asyncio.Event()
     stop_on_signals(stop, in_time=grace_of(service) is not None)
     await serve(settings, run, stop, **(more(settings) if more is not None else {}))
-    # For a runner too, after its jobs have ended: a thread that resolves the name of an unreachable
-    # server must not keep the process alive.
+    # The time limit holds for a runner too, after its jobs have ended: a thread that resolves the
+    # name of an unreachable server must not keep the process alive.
     tasks.process_ends_within()

@@ -25,23 +25,24 @@ LEVELS: Final = {
 }
 
 _errors_only: list[str] = []
-"""The service that logs errors only, until its first error."""
+"""The service whose logging is not set up until its first error, because it logs errors only."""
 
 
 def logger() -> FilteringBoundLogger:
-    """The logger of a module, as `structlog.get_logger` makes it."""
+    """Returns the logger of a module, as `structlog.get_logger` does."""
     return cast("FilteringBoundLogger", LazyLogger())
 
 
 def errors_only(service: str) -> None:
-    """Sets up logging of this process as `logs.configure` does for the level error, once the first
-    error is written."""
+    """Makes this process log errors only: `logs.configure` sets up logging for the level error once
+    the first error is written.
+    """
     logging.getLogger("nats").setLevel(logging.CRITICAL)
     _errors_only[:] = [service]
 
 
 class LazyLogger:
-    """A logger of structlog, created at its first line."""
+    """A logger of structlog that is created when its first line is logged."""
 
     __slots__ = ("_logger",)
 
@@ -63,7 +64,7 @@ class LazyLogger:
 
 
 def _drop(*_: Any, **__: Any) -> None:
-    """Drops a line below the level."""
+    """Drops a log line below the level."""
 
 
 REPEAT_SECONDS: Final = 60.0
@@ -82,7 +83,9 @@ class LogThrottle:
         return self._logged_at is not None
 
     def due(self, now: float) -> bool:
-        """Whether to log the event now. True counts as logged. ``now``: monotonic seconds."""
+        """Returns whether to log the event now. After True the event counts as logged. ``now``:
+        monotonic seconds.
+        """
         if self._logged_at is not None and now - self._logged_at < self._seconds:
             return False
         self._logged_at = now
@@ -90,14 +93,14 @@ class LogThrottle:
 
 
 PLACES_MAX: Final = 10_000
-"""The places of unreadable entries that are remembered."""
+"""The most places of unreadable entries that are remembered."""
 
 _log = logger()
 _logged: dict[tuple[str, str], str] = {}
 
 
 def log_set_aside(one: SetAside) -> None:
-    """Logs an unreadable entry, unless its place was last logged with the same reason."""
+    """Logs an unreadable entry, unless the last log line about its place had the same reason."""
     place = one.stream, one.place
     if _logged.get(place) == one.reason:
         return

@@ -59,12 +59,12 @@ def _json(event: Any, **_: Any) -> bytes:
     try:
         return _encode(event)
     except (UnicodeEncodeError, OverflowError, RecursionError):
-        # A value of a user that JSON cannot represent must not end the service.
+        # A value given by a user that JSON cannot represent must not end the service.
         return _encode({name: ascii(value) for name, value in event.items()})
 
 
 def get(service: str, instance: str = "") -> structlog.typing.FilteringBoundLogger:
-    """A logger with service and instance in every line."""
+    """A logger that adds service and instance to every line."""
     bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(
         service=service, **({"instance": instance} if instance else {})
     )

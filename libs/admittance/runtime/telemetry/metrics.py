@@ -1,7 +1,7 @@
 """Counters, histograms and gauges, served over HTTP for Prometheus.
 
-Counting changes one value of a dict; the text for Prometheus is made at a scrape, in its own
-thread. The number of series is bounded, whatever the labels are.
+Counting changes one value of a dict; the text for Prometheus is made at a scrape, in a thread of
+its own. The number of series is bounded, whatever the labels are.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "admittance_"
 SERIES_MAX: Final = 2_000
-"""The most series of one metric. Further label values are counted together under `OTHER`."""
+"""The most series of one metric. Series with further label values are counted together under
+`OTHER`.
+"""
 OTHER: Final = "other"
 SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
-"""Upper bounds of a histogram's buckets."""
+"""Upper bounds, in seconds, of a histogram's buckets."""
 
 Labels = tuple[str, ...]
 log = structlog.get_logger()
 
 
 class Metric(ABC):
-    """A metric with one series per combination of labels. ``about``: its help text."""
+    """A metric with one series for each combination of labels. ``about``: the help text of the
+    metric.
+    """
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
         self.name = f"{PREFIX}{name}"
@@ -43,11 +47,11 @@ class Metric(ABC):
 
     @abstractmethod
     def families(self) -> Iterator[Any]:
-        """The metric in Prometheus' classes."""
+        """The metric as objects of the Prometheus client's classes."""
 
 
 class Counter(Metric):
-    """A growing number per combination of labels."""
+    """A growing number for each combination of labels."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
         super().__init__(name, about, labels)
@@ -69,7 +73,7 @@ class Counter(Metric):
 
 
 class Histogram(Metric):
-    """Counts durations by length, per combination of labels."""
+    """Counts durations by length, for each combination of labels."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
         super().__init__(name, about, labels)
@@ -81,7 +85,7 @@ class Histogram(Metric):
         if found is None:
             if len(self.values) >= SERIES_MAX:
                 labels = self._other
-            # One element per bucket, one for longer durations, and the sum.
+            # One element for each bucket, one for longer durations, and the sum.
             found = self.values.setdefault(labels, [0.0] * (len(SECONDS) + 2))
         found[bisect_left(SECONDS, seconds)] += 1
         found[-1] += seconds
@@ -102,7 +106,7 @@ class Histogram(Metric):
 
 
 class Gauge(Metric):
-    """Numbers per combination of labels, which ``read`` returns at a scrape."""
+    """Numbers, one for each combination of labels, which ``read`` returns at a scrape."""
 
     def __init__(
         self,
@@ -133,7 +137,9 @@ class _Collector:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, or of ``:PORT`` for all addresses. Raises SetupError."""
+    """Returns host and port of ``HOST:PORT``, or of ``:PORT``, which means all addresses. Raises
+    SetupError for any other text.
+    """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isdigit() or int(port) > 65_535:
@@ -142,7 +148,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 class _Served:
-    """A server of this process, and the number of its users."""
+    """A metrics server of this process, and the number of its users."""
 
     def __init__(self, where: str) -> None:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -169,8 +175,8 @@ _here: Final[dict[str, _Served]] = {}
 async def serve_metrics(
     where: str | None, metrics: Sequence[Metric]
 ) -> AsyncIterator[tuple[str, int] | None]:
-    """Serves the metrics over HTTP while the context is active; not at all if ``where`` is None.
-    Yields the address. Raises SetupError if the address cannot be used.
+    """Serves the metrics over HTTP while the context is active; with ``where`` None does not serve
+    them. Yields the address where they are served. Raises SetupError if the address cannot be used.
 
     Services of one process with the same address share one server.
     """

@@ -1,8 +1,8 @@
 """W3C trace context: one trace from the first publish through every service.
 
-A message carries ``traceparent``; messages that follow from it carry the same trace id with another
-span id. Facts get no span objects, only this string (about 1 µs). `tracer` gives real spans of
-opentelemetry-sdk, if an exporter is configured.
+A message carries ``traceparent``; messages that follow from that message carry the same trace id
+with another span id. Facts get no span objects, only the ``traceparent`` text (about 1 µs).
+`tracer` gives real spans of opentelemetry-sdk, if an exporter is configured.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ def start() -> str:
 
 
 def extract(headers: Mapping[str, str] | None) -> str:
-    """The traceparent of a message; "" if it is missing or malformed."""
+    """The traceparent of a message; "" if the message has none or a malformed one."""
     found = headers.get(HEADER_TRACE, "") if headers else ""
     return found if _FORM.match(found) else ""
 
 
 def follow(context: str) -> str:
-    """The traceparent for a message that follows: same trace, new span id. "" stays ""."""
+    """Returns the traceparent for a message that follows from another: same trace, new span id. ""
+    stays "".
+    """
     if not context:
         return ""
     # Span ids need no secrecy, and unguessable bits cost more than the rest of a message.
@@ -42,19 +44,24 @@ def follow(context: str) -> str:
 
 
 def inject(headers: dict[str, str], context: str) -> dict[str, str]:
-    """Adds `follow` of the context to the headers, unless it is "", and returns them."""
+    """Adds `follow` of the context to the headers, unless the context is "", and returns the
+    headers.
+    """
     if context:
         headers[HEADER_TRACE] = follow(context)
     return headers
 
 
 def trace_id(context: str) -> str:
-    """The trace id: 32 hexadecimal digits."""
+    """The trace id of a traceparent: 32 hexadecimal digits."""
     return context[3:35]
 
 
 def tracer(service: str) -> trace.Tracer:
-    """opentelemetry's tracer. Its spans go nowhere until a provider with an exporter is set."""
-    from opentelemetry import trace  # late: it is a third of what a short command imports
+    """Returns opentelemetry's tracer for the service. Its spans go nowhere until a provider with an
+    exporter is set.
+    """
+    # imported late: opentelemetry is a third of what a short command imports
+    from opentelemetry import trace
 
     return trace.get_tracer(f"admittance.{service}")
