@@ -1,1 +1,1 @@
-"""The core of the scheduler: objects and workloads in, decisions out. Pure."""
+"""The core of the scheduler: objects and workloads in, decisions out. The whole package is pure."""

@@ -1,13 +1,13 @@
-"""The variants of a family in the scheduler: membership, which may be tried now, and migration.
-Source: `docs/spec/lifecycle.md#4.3, #4.4, #4.5, #4.6, #4.7, #4.8, #T03`.
+"""The variants of a family in the scheduler: membership in families, the variants that may be tried
+now, and migration. Source: `docs/spec/lifecycle.md#4.3, #4.4, #4.5, #4.6, #4.7, #4.8, #T03`.
 
 A parent holds no quota and is never tried. A variant is a workload like any other, except for the
-rules here. They apply policy to the state with decisions in flight, so that a variant that policy
-has just ruled out gets no reservation. A variant that may not be tried is inadmissible without a
-refusal, until its family changes or its time comes.
+rules in this module. These rules apply the family policy to the state with decisions in flight, so
+that a variant that policy has just ruled out gets no reservation. A variant that may not be tried
+is inadmissible without a refusal, until its family changes or policy wants it tried.
 
 Migration: a better variant without checks gets quota and replaces the admitted one in one decision.
-Until the job of the admitted variant has stopped, the quota of the better one is charged.
+Until the job of the replaced variant has stopped, the quota of the better one is charged too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ MIGRATION: Final = "FlavorMigration"
 
 
 def why_busy(family: FamilyInfo) -> str:
-    """Why no variant of the family may be tried or confirmed now; "": some may."""
+    """Why no variant of the family may be tried or confirmed now; "": some variants may be
+    tried."""
     state = family.state
     assert state is not None
     if state.waits:
@@ -62,8 +63,8 @@ def why_busy(family: FamilyInfo) -> str:
 
 
 def admitted_name(family: FamilyInfo) -> str:
-    """The name of the variant that is admitted or has an admission in flight; "": none. Not
-    defined while `why_busy`."""
+    """The name of the variant that is admitted or has an admission in flight; "": none. The name is
+    not defined while `why_busy` returns a reason."""
     assert family.state is not None
     if family.state.admitted:
         return family.state.admitted
@@ -87,8 +88,8 @@ def _is_admitted(workload: WorkloadInfo) -> bool:
 def sibling_to_replace(
     state: SchedulerState, workload: WorkloadInfo, queue: str, admission: Admission
 ) -> WorkloadInfo | None:
-    """The admitted sibling that has to stop before the variant with this admission starts; None:
-    there is none, or the variant has to pass checks first."""
+    """The admitted sibling that has to stop before the variant with this admission starts; None: no
+    sibling has to stop, or the variant has to pass checks first."""
     family = workload.family
     if family is None:
         return None
@@ -110,8 +111,8 @@ def may_reserve(workload: WorkloadInfo) -> bool:
 def begin_migration(
     state: SchedulerState, domain: Domain, workload: WorkloadInfo, giver: WorkloadInfo
 ) -> HandedOn:
-    """Marks the migration from the giver to the workload as in flight. Returns its part of the
-    decision."""
+    """Marks the migration from the giver to the workload as in flight. Returns the part of the
+    decision about the giver."""
     family = workload.family
     assert family is not None and giver.charge is not None
     handed_on = HandedOn(
@@ -128,8 +129,9 @@ def begin_migration(
 
 
 def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> None:
-    """Ends the migration to the workload: the decision was stored (``taken``), or refused or lost.
-    If it was stored, the giver stays in flight until its new stored state arrives."""
+    """Ends the migration to the workload. ``taken``: the decision was stored; otherwise it was
+    refused or lost. If the decision was stored, the giver stays in flight until its new stored
+    state arrives."""
     family = workload.family
     if family is None or family.migration is None or family.migration[0] is not workload:
         return
@@ -141,7 +143,8 @@ def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool)
 
 
 def decided_with(workload: WorkloadInfo) -> WorkloadInfo:
-    """The workload that the decision in flight names: the successor in a migration, else itself."""
+    """The workload that the decision in flight names: the successor in a migration, else the
+    workload itself."""
     family = workload.family
     if (
         workload.in_flight is InFlight.MIGRATED
@@ -171,7 +174,8 @@ SENTENCES: Final = {
 def why_not_tried(
     state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> Inadmissible | None:
-    """Why the variant may not be tried now; None: it may, or it is a regular workload."""
+    """Why the variant may not be tried now; None: the variant may be tried, or the workload is
+    regular."""
     family = workload.family
     if family is None:
         return None
@@ -208,8 +212,8 @@ def may_be_admitted(state: SchedulerState, workload: WorkloadInfo) -> bool:
 
 
 def variant_place(workload: WorkloadInfo) -> int:
-    """The place in the order of preference, 0 is the best; LAST_PLACE: the queue has no such
-    variant."""
+    """The place of the variant in its family's order of preference, 0 is the best; LAST_PLACE: the
+    queue has no such variant."""
     family = workload.family
     if family is None or workload not in family.variants:
         return 0
@@ -242,7 +246,7 @@ def desired_states(
 
 
 def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> None:
-    """Sets a timer for the time when policy changes although nothing happens."""
+    """Sets a timer for the time when policy changes for the variant although nothing happens."""
     family = workload.family
     if family is None or family.state is None:
         return
@@ -254,8 +258,8 @@ def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: Workloa
 
 
 def family_changed(state: SchedulerState, family: FamilyInfo, now: datetime) -> None:
-    """Requeues the variants that waited for the family, orders all variants like the parent, and
-    schedules a recheck of reservations with Ready checks."""
+    """Requeues the variants that waited for the family, gives all variants the parent's place in
+    the order of the queue, and schedules a recheck of reservations with Ready checks."""
     stamp = family.parent.queued_at if family.parent is not None else None
     for one in list(family.variants):
         if stamp is not None:
@@ -270,13 +274,14 @@ def family_changed(state: SchedulerState, family: FamilyInfo, now: datetime) -> 
 
 
 def is_set_aside(workload: WorkloadInfo) -> bool:
-    """Whether the variant waits for its family."""
+    """Whether the variant is inadmissible because it waits for its family."""
     return workload.inadmissible is not None and workload.inadmissible.reason == WAITS
 
 
 def refuse_siblings_at_once(state: SchedulerState, family: FamilyInfo) -> None:
     """Publishes the refusals of the family's variants without delay. A variant waits for its
-    preemption gate, and the gate opens only when all better siblings are evaluated."""
+    preemption gate, and that gate opens only after the scheduler has evaluated all better siblings.
+    """
     for one in family.variants:
         if one.queue is not None:
             state.urgent_refusals[one] = None
@@ -292,7 +297,7 @@ def _last_to_try(
     family: FamilyInfo,
     desired_by_name: Mapping[str, DesiredState],
 ) -> Tag | None:
-    """The worst variant that may be tried now; None: all may."""
+    """The worst variant that may be tried now; None: all variants may be tried."""
     if not any(is_blocked(one) or _is_waited_for(state, one) for one in family.variants):
         return None
     known: list[Sibling] = []
@@ -310,8 +315,8 @@ def _last_to_try(
 
 
 def is_blocked(workload: WorkloadInfo) -> bool:
-    """Whether the variant needs preemption behind a closed gate. Before this scheduler has tried
-    it, its stored status tells."""
+    """Whether the variant needs preemption behind a closed gate. Until this scheduler has tried the
+    variant, the answer comes from the variant's stored status."""
     if not workload.closed_gate or workload.queue is None:
         return False
     if workload.inadmissible is not None:
@@ -376,7 +381,8 @@ def _leave_queue(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def leave_family(state: SchedulerState, workload: WorkloadInfo) -> FamilyInfo | None:
-    """Takes the workload out of its family. Returns the family unless it is empty now."""
+    """Takes the workload out of its family. Returns the family, or None if the family is empty
+    now."""
     family = workload.family
     if family is None:
         return None

@@ -1,1 +1,2 @@
-"""Explains the scheduler: why workloads wait, pending workloads, status of queues. Read only."""
+"""Explains the scheduler: why workloads wait, pending workloads, status of queues. Explanations
+only read the state."""

@@ -1,9 +1,10 @@
 """Explains why a workload waits: the decision of the next cycle, the workloads in its way, and what
 would unblock it.
 
-The functions that decide find the answer. They restore what they change in the state while they
-try, so an explanation has no effect. It costs a nomination, a check of each flavor, a bounded look
-at the holders of missing quota, and a look at each class of the workload's queue.
+The functions that also make decisions find the answer. These functions restore what they change in
+the state while they try, so an explanation has no effect. One explanation costs a nomination, a
+check of each flavor, a bounded look at the holders of missing quota, and a look at each class of
+the workload's queue.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ from admittance.scheduling.state.workload_view import GATED, PROMISED
 
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
-"""In a queue of more classes and inadmissible workloads only its head is listed as ahead."""
+"""In a queue with more classes and inadmissible workloads than this, only the head of the queue is
+listed as ahead."""
 
 
 def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
-    """Why the workload waits, or what quota it holds; for a parent, variant by variant."""
+    """Returns why the workload waits, or what quota it holds. For a parent, this is told variant by
+    variant."""
     workload = state.workloads.get(key)
     if workload is None or workload.shape is None:
         return ExplainReply(error=f"no unfinished workload {key[0]}/{key[1]} is known")
@@ -124,7 +127,7 @@ def _explain_pending(
 
 
 def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | None:
-    """The explanation of a workload with quota; None: it holds no quota."""
+    """Returns the explanation of a workload with quota; None: the workload holds no quota."""
     charge = workload.charge
     if charge is None:
         return None
@@ -191,7 +194,7 @@ class Evaluation(NamedTuple):
 def why_not_considered(
     state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> Refusal | None:
-    """Why no cycle considers the workload; None: cycles do."""
+    """Returns why no cycle considers the workload; None: cycles consider it."""
     activity = state.catalog.local_queue_activity(*workload.local_queue)
     if workload.problem is not None:
         return Refusal(reason=workload.problem.reason, message=workload.problem.message)
@@ -216,7 +219,8 @@ def why_not_considered(
 def evaluate(
     state: SchedulerState, cycle: Cycle, queue: Queue, workload: WorkloadInfo, why: Refusal | None
 ) -> Evaluation:
-    """Evaluates the workload like the next cycle. ``why``: why no cycle considers it."""
+    """Returns the decision that the next cycle would make about the workload. ``why``: why no cycle
+    considers the workload."""
     hindrance, (assignment, victims), search = cycle.consider(queue, workload)
     closed = ""
     if queue.in_cycle:
@@ -261,7 +265,7 @@ def why_not_admitted(
     waits_for: Sequence[PreemptionVictim],
     position: int,
 ) -> Refusal:
-    """Why a workload that cycles consider is not admitted yet."""
+    """Returns why a workload that cycles consider is not admitted yet."""
     outlook = evaluation.outlook
     if outlook.outcome in ("NoFit", "NoCandidates", "Hindered"):
         return Refusal(reason=outlook.reason, message=outlook.message)
@@ -298,7 +302,8 @@ def why_not_admitted(
 def _waits_for(
     state: SchedulerState, workload: WorkloadInfo, evaluation: Evaluation
 ) -> tuple[PreemptionVictim, ...]:
-    """The workloads that are being preempted for it and still hold quota."""
+    """Returns the workloads that are being preempted for the given workload and still hold
+    quota."""
     found = {one.workload: going_of(one) for one in evaluation.victims if one.workload.is_leaving}
     for other in state.victims_by_preemptor.get(workload.uid, ()):
         if other.charge is not None and other not in found and other.is_leaving:
@@ -312,7 +317,7 @@ def _going(workload: WorkloadInfo) -> PreemptionVictim:
 
 
 def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
-    """The first workloads ahead of it in its queue."""
+    """Returns the first workloads that are ahead of the given workload in its queue."""
     if position == 1:
         return ()
     head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)
@@ -339,7 +344,8 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
 
 
 def _row_of(queue: Queue, workload: WorkloadInfo | None) -> WorkloadInfo | None:
-    """The pending workload that stands for it in lists: its parent, if that is pending."""
+    """Returns the pending workload that lists show for the given one: for a variant its parent;
+    None: that workload is not pending."""
     parent = (
         workload.family.parent if workload is not None and workload.family is not None else None
     )

@@ -1,4 +1,5 @@
-"""Explains a parent workload variant by variant: the scheduler only tries its variants."""
+"""Explains a parent workload variant by variant: the scheduler never tries a parent, only its
+variants."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from admittance.scheduling.state.workload_view import PROMISED
 from admittance.workload.families.parent_status import until
 
 Explain = Callable[[Key], ExplainReply]
-"""Explains one variant like any workload."""
+"""A function that explains one variant like any workload."""
 
 
 def explain(
@@ -34,7 +35,7 @@ def explain(
     now: datetime,
     of_variant: Explain,
 ) -> ExplainReply:
-    """The explanation of a parent, with one verdict per variant, best first."""
+    """Returns the explanation of a parent, with one verdict per variant, best first."""
     family = parent.family
     assert family is not None and family.state is not None
     parent_state = family.state
@@ -135,7 +136,7 @@ def _unblocked_by(
     name: str,
     verdicts: tuple[VariantVerdict, ...],
 ) -> Iterator[str]:
-    """Changes that would unblock any of the variants, one phrase each."""
+    """Yields a phrase for each change that would unblock one of the variants."""
     family = parent.family
     assert family is not None
     if queue is not None and not verdicts:
@@ -153,7 +154,8 @@ def _unblocked_by(
         return
     for one in verdicts:
         if one.admitted:
-            # The other variants are worse, and a family never migrates to a worse one.
+            # The variants after the admitted one are worse, and a family never migrates to a worse
+            # variant.
             return
         if one.active:
             for way in one.explained.unblocked_by:
@@ -167,7 +169,7 @@ def _unblocked_by(
 
 
 def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInfo) -> Iterator[str]:
-    """Changes that would unblock a variant that waits for its family, one phrase each."""
+    """Yields a phrase for each change that would unblock a variant that waits for its family."""
     family = workload.family
     if family is None or queue is None or workload.charge is not None:
         return
@@ -197,7 +199,7 @@ _MILD: Final = -1
 
 
 class JudgedVariant(NamedTuple):
-    """A variant that the queue has, with its desired state."""
+    """A variant that the rules of the queue define, with its desired state."""
 
     workload: WorkloadInfo
     tag: str
@@ -205,7 +207,7 @@ class JudgedVariant(NamedTuple):
 
 
 def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> list[JudgedVariant]:
-    """The variants that the queue has, best first."""
+    """The variants of the family that the rules of the queue define, best first."""
     if family.state is None or queue is None:
         return []
     by_name = {one.key[1]: one for one in family.variants}
@@ -240,10 +242,10 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
     lines = [_line(one, begins(family.state, rules, one.tag), state.now) for one in found]
     if any(line.reason == "" for line in lines):
         return None
-    # The reason of the best variant that waits for quota.
+    # The reason is that of the best variant that waits for quota.
     reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
     if not parent.is_due(state.now):
-        reason = BACKOFF.reason  # All variants wait until a time.
+        reason = BACKOFF.reason  # All variants wait for the end of a backoff.
     shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
     return Refusal(
         reason=reason,
@@ -253,8 +255,8 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
 
 
 class _VariantLine(NamedTuple):
-    """The part about one variant. ``reason`` "": the next cycle tries it. ``waits``: it competes
-    and holds no quota."""
+    """The part of an explanation about one variant. ``reason`` "": the next cycle tries the
+    variant. ``waits``: the variant competes and holds no quota."""
 
     tag: str
     reason: str
@@ -268,7 +270,7 @@ def _weight(line: _VariantLine) -> int:
 
 
 def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _VariantLine:
-    """``begins_at``: the end of its createDelaySeconds."""
+    """``begins_at``: the end of the variant's createDelaySeconds."""
     workload = one.workload
     if workload.charge is not None:
         waits = [name for name, state in workload.checks if state != "Ready"]

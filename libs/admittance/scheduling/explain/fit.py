@@ -1,4 +1,4 @@
-"""Tells whether a queue could ever admit a workload, before the workload is submitted."""
+"""Decides whether a queue could ever admit a workload, before the workload is submitted."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
-    """Whether the workload in the manifest could start in an empty tree.
+    """Whether the workload in the manifest could start in an empty cohort tree.
 
-    Its requests are counted as in a cycle, after exclusions and transformations, and each pod set
-    is compared with `admittance.quota.cell.potential`. Pod sets that fit only one at a time are not
-    detected. ``fits`` is true where this cannot be told.
+    The requests are counted as in a cycle, after exclusions and transformations, and each pod set
+    is compared with `admittance.quota.cell.potential`. The comparison does not detect pod sets that
+    each fit alone but not together. ``fits`` is true if the workload may fit.
     """
     try:
         needs = state.shapes.needs(msgspec.json.decode(manifest, type=_Manifest).spec)

@@ -29,7 +29,7 @@ CANDIDATES_MAX: Final = 4_000
 """Candidates that may be searched for one explanation. Later flavors get no search for victims."""
 
 FLAVORS_MAX: Final = 200
-"""Verdicts of one explanation, over all pod sets: the reply must fit into one message."""
+"""How many verdicts one explanation has, over all pod sets: the reply must fit into one message."""
 
 OUTCOMES: Final = {
     Mode.FIT: "Fits",
@@ -41,7 +41,7 @@ OUTCOMES: Final = {
 
 
 class FlavorReport(NamedTuple):
-    """``verdicts``: on each flavor; ``needs``: what is missing, per flavor and resource."""
+    """The verdicts on each flavor, and ``needs``: what is missing, per flavor and resource."""
 
     verdicts: list[FlavorVerdict]
     needs: dict[FlavorResource, QuotaNeed]
@@ -49,7 +49,7 @@ class FlavorReport(NamedTuple):
 
 class _BoundedSearch:
     """The search for victims, limited to `CANDIDATES_MAX` candidates. ``unsearched``: flavors and
-    resources beyond the limit."""
+    resources without a search, because the limit was reached."""
 
     def __init__(self, queue: Queue, search: Search) -> None:
         self._search = search
@@ -60,7 +60,8 @@ class _BoundedSearch:
         self.unsearched: set[FlavorResource] = set()
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """The answer of the search; beyond the limit as if no workload could be preempted."""
+        """Returns how well preemption would serve the amount. Beyond the limit the answer is as if
+        no workload could be preempted."""
         if not self._search.knows(cell, amount):
             if self._left <= 0:
                 self.unsearched.add(cell.fr)
@@ -79,7 +80,7 @@ def report_flavors(
     closed: str,
 ) -> FlavorReport:
     """Reports on each flavor. ``found``: the assignment of the whole workload; ``closed``: why no
-    flavor fits, whatever quota is free; "": they may."""
+    flavor fits, whatever quota is free; "": flavors may fit."""
     plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
     bounded = _BoundedSearch(queue, search)
@@ -138,7 +139,7 @@ def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
 def _uncovered(
     state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Per pod set, resources that no flavor of the queue has."""
+    """Yields each pod set with its resources that no flavor of the queue has."""
     assert queue.plan is not None and workload.shape is not None
     if state.config.quota_check_strategy == "IgnoreUndeclared":
         return
@@ -169,7 +170,7 @@ def _verdict(
         wanted = plus(before, amount)
         mode, level = one.rooms[at] if one.rooms else (Mode.NO_FIT, 0)
         free = max(0, available(cell))
-        # Quota that its family holds is free for this variant.
+        # Quota that the variant's family holds is free for this variant.
         had = min(wanted, held.reliable(cell)) if held is not None else 0
         rooms.append(
             Room(
@@ -235,7 +236,7 @@ def _message(
 
 
 def going_of(victim: Victim) -> PreemptionVictim:
-    """The victim as a part of the reply."""
+    """Returns the victim in the form of the reply."""
     workload = victim.workload
     reported = workload.preempted_by
     return PreemptionVictim(

@@ -1,7 +1,8 @@
-"""Lists pending workloads queue by queue, in order, with position and reason.
+"""Lists pending workloads queue by queue, in order, with their positions and waiting reasons.
 
 The cost grows with the listed rows and the classes of the queue, not with the workloads behind the
-last row. For one namespace or LocalQueue it grows with the workloads there.
+last row. For a query about one namespace or LocalQueue the cost grows with the workloads of that
+namespace or LocalQueue.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from admittance.scheduling.state.workload_info import BACKOFF, Queue, WorkloadIn
 
 NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 LIMIT_MAX: Final = 1_000
-"""Rows of one reply: about half of what a message may contain."""
+"""How many rows one reply has at most: about half of what a message may contain."""
 BYTES_MAX: Final = 700_000
 ROW_BYTES: Final = 400
-"""Bytes of a row without its message and very long names, at most."""
+"""How many bytes a row has at most, not counting its message and very long names."""
 FEW: Final = 2_000
-"""Up to this number the selected workloads are sorted; more are picked from the ordered queue."""
+"""Up to this number the selected workloads are sorted; if more are selected, they are picked from
+the ordered queue."""
 
 
 def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> PendingReply:
-    """The pending workloads, queue by queue, in order."""
+    """Returns the pending workloads that the query selects, queue by queue, in order."""
     target = query.cluster_queue
     if query.local_queue and namespace:
         local = state.catalog.local_queues.get((namespace, query.local_queue))
@@ -70,7 +72,8 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
 
 
 def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
-    """The first rows, as many as fit into one message; a next query skips them."""
+    """Returns as many of the first rows as fit into one message. A client gets the others with a
+    next query that skips these rows."""
     left = BYTES_MAX
     for at, row in enumerate(rows):
         left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))
@@ -80,8 +83,8 @@ def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
 
 
 def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | None]]:
-    """All pending workloads in the order of `pending`, each with its refusal; None: it was not
-    refused, or waits for something of its own."""
+    """Yields all pending workloads in the order of `pending`, each with its refusal; None: the
+    workload was not refused, or waits for something other than quota."""
     for queue in _queues_by_name(state):
         for at, workload in enumerate(in_listed_order(queue), start=1):
             refused = (
@@ -103,7 +106,7 @@ def _queues_by_name(state: SchedulerState) -> list[Queue]:
 def _selected(
     state: SchedulerState, queue: Queue, namespace: str, local_queue: str
 ) -> dict[WorkloadInfo, None] | None:
-    """The workloads of the queue that the query selects; None: all."""
+    """The workloads of the queue that the query selects; None: the query selects all."""
     if not namespace and not local_queue:
         return None
     return {
@@ -131,7 +134,7 @@ def _listed(
 
 
 def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: int) -> PendingRow:
-    """The row of one workload. A family has one row, for its parent."""
+    """Returns the row of one pending workload. A family has one row, for its parent."""
     why = refused = (
         family_summary.family_refusal(state, workload)
         if workload.is_parent
@@ -144,7 +147,8 @@ def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: 
     else:
         reason, message = "PendingEvaluation", f"At position {position} of its ClusterQueue"
     if not queue.activity.active:
-        # The scheduler considers no workload of an inactive queue, so older reasons do not count.
+        # The scheduler considers no workload of an inactive queue, so the inactivity of the queue
+        # replaces older waiting reasons.
         reason, message = queue.activity.reason, queue.activity.message
     elif workload.requeue_at is not None and (
         workload.inadmissible is BACKOFF

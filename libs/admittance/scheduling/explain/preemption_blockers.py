@@ -1,7 +1,8 @@
 """Explains for each ClusterQueue why preempting its workloads does not free a missing resource.
 
-It names the rule and the policy that protect the workloads, with numbers, without repeating the
-search for victims. For workloads that may be preempted it says why that is not enough.
+The explanation names the rule and the policy that protect the workloads, with numbers, without
+repeating the search for victims. For workloads that may be preempted, the explanation says why
+preempting them is not enough.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 QUEUES_MAX = 5
-"""Other ClusterQueues that are explained, those with the highest usage first."""
+"""How many other ClusterQueues are explained; those with the highest usage are explained first."""
 LOOKED_AT_MAX = 2_000
-"""Workloads, and ClusterQueues, that are checked for one explanation."""
+"""How many workloads, and how many ClusterQueues, are checked for one explanation."""
 
 
 class QuotaNeed(NamedTuple):
-    """A resource that a workload lacks in a flavor. ``wanted`` includes its other pod sets."""
+    """A resource that a workload lacks in a flavor. ``wanted``: the amount, including other pod
+    sets of the workload."""
 
     queue: Queue
     workload: WorkloadInfo
@@ -41,19 +43,19 @@ class QuotaNeed(NamedTuple):
 
     @property
     def policy(self) -> Policy:
-        """The preemption policy of its ClusterQueue."""
+        """The preemption policy of the workload's ClusterQueue."""
         return self.queue.plan.policy if self.queue.plan is not None else NO_PREEMPTION
 
 
 class SearchBudget:
-    """How many workloads and ClusterQueues may still be checked."""
+    """How many workloads and ClusterQueues may still be checked for one explanation."""
 
     def __init__(self) -> None:
         self.left = LOOKED_AT_MAX
         self.queues_left = LOOKED_AT_MAX
 
     def through(self, queue: Queue) -> Iterator[WorkloadInfo]:
-        """The workloads that hold quota of the queue, as many as may be checked."""
+        """The workloads that hold quota of the queue, as many as the budget allows."""
         count = min(self.left, len(queue.holding))
         self.left -= count
         return islice(queue.holding, count)
@@ -125,7 +127,8 @@ def preemption_blockers(
 def _blockers_in(
     state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, budget: SearchBudget
 ) -> Iterator[Protection]:
-    """Why preempting workloads of one queue does not help. No rule protects the whole queue."""
+    """Why preempting workloads of one queue does not help. Called only if no rule protects the
+    whole queue."""
     protected: dict[str, list[tuple[int, int]]] = {}
     candidates = [0, 0]
     fr = need.cell.fr
@@ -164,7 +167,7 @@ def _blockers_in(
 def _candidates(
     state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, workloads: int, amount: int
 ) -> Protection:
-    """Why it does not help to preempt the candidates."""
+    """Explains why preempting the candidates does not free enough."""
     resource = need.cell.fr[1]
     holds = "holds" if workloads == 1 else "hold"
     held = f"{counted(workloads, 'workload')} in ClusterQueue {queue.name} {holds} "
@@ -181,7 +184,8 @@ def _candidates(
 
 
 def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
-    """Compares the shares with the needed quota counted as used; "": shares forbid nothing."""
+    """Compares the shares with the needed quota counted as used; "": shares forbid no
+    preemption."""
     assert need.queue.node is not None and queue.node is not None
     need.cell.charge(need.wanted)
     mine, theirs = almost_common(need.queue.node, queue.node)
@@ -278,7 +282,8 @@ def _blocker(
 
 
 def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo) -> str:
-    """The rule that protects the holder from preemption; "": it is a candidate."""
+    """The rule that protects the holder from preemption; "": no rule does, so the holder is a
+    candidate for preemption."""
     assert other.charge is not None
     queue = other.charge.queue
     if other in LoopGuard(state).barred(need.workload):
@@ -291,7 +296,7 @@ def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo)
 
 
 def queue_protection_rule(state: SchedulerState, need: QuotaNeed, queue: Queue) -> str:
-    """The rule that protects all workloads of another queue; "": no rule does."""
+    """The rule that protects all workloads of another queue from preemption; "": no rule does."""
     if need.policy.reclaim == "Never":
         return "PolicyNever"
     if not queue.activity.active:
@@ -305,7 +310,8 @@ def queue_protection_rule(state: SchedulerState, need: QuotaNeed, queue: Queue) 
 
 def protecting_cohort(state: SchedulerState, node: Node, need: QuotaNeed) -> Node | None:
     """The lowest cohort between another queue and the common cohort that does not borrow; None: all
-    borrow. With fair sharing it borrows nothing at all, otherwise nothing of the needed quota."""
+    of these cohorts borrow. With fair sharing, "does not borrow" means that the cohort borrows
+    nothing at all, otherwise that it borrows nothing of the needed quota."""
     above = node.parent
     common = _common_cohort(need, node)
     while above is not None and above is not common:
@@ -321,7 +327,8 @@ def protecting_cohort(state: SchedulerState, node: Node, need: QuotaNeed) -> Nod
 
 
 def _common_cohort(need: QuotaNeed, node: Node) -> Node | None:
-    """The lowest cohort above both queues."""
+    """The lowest cohort above the node and the queue of the workload; None: they are in different
+    trees."""
     mine: set[Node] = set()
     here = need.queue.node
     while here is not None:
@@ -351,8 +358,8 @@ def _by_priority(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo) ->
 
 
 def _is_entitled(need: QuotaNeed, node: Node) -> bool:
-    """Whether its queue, or a cohort between its queue and the common cohort, has enough quota of
-    its own."""
+    """Whether the workload's queue, or a cohort between that queue and the common cohort, has
+    enough quota of its own for the need."""
     common = _common_cohort(need, node)
     cell, rest = need.cell, need.wanted
     while is_over(cell, rest):
@@ -364,8 +371,8 @@ def _is_entitled(need: QuotaNeed, node: Node) -> bool:
 
 
 def exceeds_entitlement(need: QuotaNeed) -> bool:
-    """Whether the amount exceeds the quota of every node below the root. Then the scheduler does
-    not search for victims. Source: `docs/spec/scheduling.md#5.3, #6.4`."""
+    """Whether the needed amount exceeds the quota of every node below the root. In this case the
+    scheduler does not search for victims. Source: `docs/spec/scheduling.md#5.3, #6.4`."""
     plan = need.queue.plan
     if plan is None or plan.borrow_preempts or need.cell.nominal >= need.wanted:
         return False

@@ -1,4 +1,4 @@
-"""Returns counters, usage and activity of queues, and the trees of cohorts."""
+"""Answers queries for counters, usage and activity of queues, and the trees of cohorts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ RUNS: Final = frozenset({"Admitted", "Evicting"})
 
 
 def is_parked(workload: WorkloadInfo) -> bool:
-    """Whether it is pending and not considered again until something changes. A parent is parked if
-    all of its pending variants are."""
+    """Whether the workload is pending and not considered again until something changes. A parent is
+    parked if all of its pending variants are parked."""
     if workload.is_parent and workload.family is not None:
-        # Stop at the first variant that is not parked: this runs for every parent.
+        # Stop at the first variant that is not parked, because this loop runs for every parent.
         waiting = False
         for one in workload.family.variants:
             if one.queue is not None:
@@ -44,8 +44,8 @@ def is_parked(workload: WorkloadInfo) -> bool:
 
 
 def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
-    """Counters and usage of one ClusterQueue or all, and of the LocalQueues of the namespace. For a
-    cohort: its whole tree."""
+    """Counters and usage of one ClusterQueue or all, and of the LocalQueues of the namespace. A
+    query for a cohort returns its whole tree."""
     if query.cohort:
         return _of_cohort(state, query.cohort)
     names = [query.cluster_queue] if query.cluster_queue else list(state.catalog.cluster_queues)
@@ -76,7 +76,7 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
     running = 0
     for workload in queue.holding:
         if workload.charge is not None and workload.state in RUNS:
-            running += 1  # A family counts once: as its admitted variant.
+            running += 1  # A family counts once, with its admitted variant.
             for cell, amount in workload.charge.cells:
                 admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
     return QueueStatus(
@@ -109,7 +109,7 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
 
 
 def _parked(queue: Queue) -> int:
-    """The number of parked workloads. A family counts as one."""
+    """The number of parked workloads. A family counts as one workload."""
     if not queue.variants and not queue.parents:
         return sum(cls.live for cls in queue.parked_classes) + len(queue.parked_workloads)
     regular = sum(cls.live for cls in queue.parked_classes if not cls.is_of_variants)
@@ -118,21 +118,21 @@ def _parked(queue: Queue) -> int:
 
 
 def _reserving(queue: Queue) -> int:
-    """The number of workloads that hold quota. A family counts once it is admitted, because its
-    parent is pending until then."""
+    """The number of workloads that hold quota. A family counts as one workload from its admission
+    on, because its parent is pending before."""
     if queue.rules is None:
         return len(queue.holding)
     return sum(_stands_for_itself(one) for one in queue.holding)
 
 
 def _stands_for_itself(workload: WorkloadInfo) -> bool:
-    """Whether it is a regular workload, or the admitted variant of its family."""
+    """Whether the workload is a regular workload, or the admitted variant of its family."""
     return workload.family is None or workload.state in RUNS
 
 
 def _is_listed(cell: Cell) -> bool:
-    """Whether a manifest names it, or some of it is still used: quota that was removed from a
-    manifest is listed until its usage ends."""
+    """Whether a manifest names the cell, or some of its quota is still used: quota that was removed
+    from a manifest is listed until its usage ends."""
     return cell.is_listed or cell.usage != 0
 
 
@@ -193,7 +193,8 @@ def _of_cohort(state: SchedulerState, name: str) -> QueuesReply:
     going = promised(state.queues[one.name] for one in root.queues() if one.name in state.queues)
     free: dict[Cell, int] = {}
     if going:
-        # Quota that is only held for a workload is not used, but it is not available either.
+        # Quota that is only held for a promised workload does not count as used, but it is not
+        # available either.
         free = {cell: available(cell) for one in _nodes(root) for cell in one.cells.values()}
     with without_charges(going):
         return QueuesReply(tree=tuple(_walk(state, root, 0, free)))
@@ -246,7 +247,7 @@ def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
 
 
 def is_promised(workload: WorkloadInfo) -> bool:
-    """Whether its quota is held for it until the job of its sibling has stopped."""
+    """Whether quota is held for the workload until the job of its sibling has stopped."""
     family = workload.family
     if family is None:
         return False
@@ -256,7 +257,8 @@ def is_promised(workload: WorkloadInfo) -> bool:
 
 
 def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
-    """The quota that it holds. The quota of a family is shown with the variant that counts."""
+    """The quota that the workload holds, as shown in replies. The quota of a family is shown with
+    the variant that counts."""
     overlap = workload.family_quota
     if overlap is None:
         return workload.charge.cells if workload.charge is not None else ()
@@ -264,8 +266,8 @@ def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
 
 
 def promised(queues: Iterable[Queue]) -> list[WorkloadInfo]:
-    """The workloads of these queues for which quota is only held. Costs a look at the holders of
-    quota in queues with families."""
+    """The workloads of these queues for which quota is only held. Looks at each holder of quota in
+    queues with families."""
     return [
         one
         for queue in queues
@@ -277,7 +279,7 @@ def promised(queues: Iterable[Queue]) -> list[WorkloadInfo]:
 
 @contextmanager
 def without_charges(workloads: Iterable[WorkloadInfo]) -> Iterator[None]:
-    """Takes the quota of the workloads out of the tree for the duration of the context."""
+    """Removes the usage of the workloads from the cohort tree for the duration of the context."""
     gone = list(workloads)
     for one in gone:
         remove_usage(one)

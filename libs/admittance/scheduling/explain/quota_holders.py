@@ -17,20 +17,22 @@ HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
 
 SORTED_MAX = 500
-"""Above this number ClusterQueues are not sorted by how much they borrow."""
+"""Above this number of ClusterQueues, they are not sorted by how much they borrow."""
 
 _Candidate = tuple[int, int, Key, FlavorResource, Cell, WorkloadInfo]
-"""Sort key: negative amount, priority, name, flavor and resource; then the cell and the holder."""
+"""Sort key of a possible holder: negative amount, priority, name, flavor and resource; then the
+cell and the holder."""
 
 
 def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) -> tuple[Holder, ...]:
     """The workloads that hold most of what is missing. Checks at most `LOOKED_AT_MAX` workloads:
-    first of the workload's own queue, then of the queues that borrow most."""
+    first those in the workload's own queue, then those in the queues that borrow most."""
     if not needs:
         return ()
     first = next(iter(needs.values()))
     best: list[_Candidate] = []
-    least, last = 1, UNLIMITED  # Smaller holders are skipped at once.
+    # The limits start low. Holders smaller than the kept ones are skipped at once.
+    least, last = 1, UNLIMITED
     for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
         charge = other.charge
         if charge is None or other is first.workload:
@@ -49,8 +51,8 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
 
 
 def _keep(best: list[_Candidate]) -> tuple[int, int]:
-    """Drops all but the largest holders. Returns the amount and priority that a further holder must
-    reach."""
+    """Drops all but the largest holders. Returns the amount and priority that another holder must
+    reach to be listed."""
     best.sort(key=itemgetter(0, 1, 2, 3))
     del best[HOLDERS_MAX:]
     return (-best[-1][0], best[-1][1]) if len(best) == HOLDERS_MAX else (1, UNLIMITED)

@@ -24,7 +24,7 @@ HOLDERS_NAMED_MAX: Final = 3
 def to_be_considered(
     state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> Iterator[str]:
-    """Changes after which the scheduler considers the workload."""
+    """Yields a phrase for each change after which the scheduler considers the workload."""
     namespace, local_name = workload.local_queue
     local = state.catalog.local_queues.get(workload.local_queue)
     if local is None:
@@ -59,7 +59,8 @@ def to_be_considered(
 
 
 def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
-    """Changes of checks after which the ClusterQueue is active."""
+    """Yields a phrase for each change of a check that is needed for the ClusterQueue to become
+    active."""
     for name in islice(state.catalog.lists[queue].names(), NAMED_MAX):
         check = state.catalog.checks.get(name)
         if check is None:
@@ -69,7 +70,8 @@ def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
 
 
 def of_open_check(state: SchedulerState, name: str) -> str:
-    """The verdict that ends the wait for a check, and the controller that gives it."""
+    """Returns a phrase with the result that ends the wait for a check, and the controller that
+    reports it."""
     check = state.catalog.checks.get(name)
     if check is None:
         return f"verdict Ready of check {name}"
@@ -79,7 +81,7 @@ def of_open_check(state: SchedulerState, name: str) -> str:
 
 
 def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
-    """The workload that has to start first, if there is one."""
+    """Yields a phrase that names the workload that has to start first, if there is one."""
     if first is None or first is workload:
         return
     name = f"{first.key[0]}/{first.key[1]}"
@@ -92,7 +94,7 @@ def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -
 
 
 def of_victims(waits_for: Iterable[PreemptionVictim], outlook: Outlook) -> Iterator[str]:
-    """The workloads that have to stop for it."""
+    """Yields a phrase for each workload that has to stop before the pending workload can start."""
     going = list(waits_for)
     if going:
         names = named([f"{one.namespace}/{one.name}" for one in going], NAMED_MAX)
@@ -108,7 +110,7 @@ def of_flavor(
     needs: Iterable[QuotaNeed],
     held_by: Sequence[Holder],
 ) -> Iterator[str]:
-    """Changes after which the workload fits into the flavor."""
+    """Yields a phrase for each change after which the workload fits into the flavor."""
     if verdict.outcome == "Ineligible":
         yield from _of_ineligible(verdict)
         return
@@ -151,7 +153,8 @@ def _of_ineligible(verdict: FlavorVerdict) -> Iterator[str]:
 
 
 def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence[Holder]) -> str:
-    """The missing free quota, the node of the cohort tree without it, and its largest holders."""
+    """Returns a phrase with the amount of quota that must become free, the node of the cohort tree
+    where it is missing, and its largest holders."""
     flavor, resource = cell.fr
     node, limited = bound_by(cell)
     missing = render(resource, wanted - max(0, available(cell)))
@@ -177,8 +180,8 @@ def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource
 
 
 def bound_by(cell: Cell) -> tuple[CellNode, bool]:
-    """The node that limits what is available in the cell; True: by its borrowing limit, False: by
-    its free quota."""
+    """The node that limits what is available in the cell; True: its borrowing limit is the reason,
+    False: its lack of free quota."""
     here: Cell = cell
     while here.parent is not None:
         if here.borrow is not None:
@@ -191,6 +194,6 @@ def bound_by(cell: Cell) -> tuple[CellNode, bool]:
 
 
 def named(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are."""
+    """Returns the first names, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

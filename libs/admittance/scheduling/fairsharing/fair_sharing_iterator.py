@@ -1,9 +1,9 @@
-"""The order of a cycle's entries under fair sharing: in every cohort the best child comes first.
-Source: `docs/spec/scheduling.md#7.3, #8.1` point 10.
+"""The order of a cycle's entries under fair sharing: in every cohort the entries of the best child
+come first. Source: `docs/spec/scheduling.md#7.3, #8.1` point 10.
 
-Children are compared with the quota that their best entry needs: first those that borrow none of
-it, then by lower share, then by priority and age. Processing an entry changes only its queue and
-the cohorts above, so only these are compared again.
+Children are compared with the quota that their best entry needs: first children that borrow none of
+that quota, then children with a lower share, then by priority and age of the entry. Processing an
+entry changes only its queue and the cohorts above, so only these nodes are compared again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HeldQuota(Protocol):
 
 
 class AssignedFlavors(Protocol):
-    """The flavors that an entry would get, with the quota that it takes."""
+    """The flavors that an entry would get, with the quota that these flavors take."""
 
     @property
     def family_quota(self) -> HeldQuota | None: ...
@@ -70,7 +70,7 @@ Entry = TypeVar("Entry", bound=AnyEntry)
 
 
 class _CohortEntries(Generic[Entry]):
-    """The best entry of each child of a cohort, as a heap with the best one first."""
+    """The best entry of each child of a cohort, as a heap whose first item is the best of all."""
 
     __slots__ = ("below", "heap", "node")
 
@@ -80,7 +80,7 @@ class _CohortEntries(Generic[Entry]):
         self.heap: list[tuple[Key, Entry, _CohortEntries[Entry] | None]] = []
 
     def fill(self) -> None:
-        """Adds the best entries of the cohorts below."""
+        """Adds the best entry of each cohort directly below."""
         for cohort in self.below:
             cohort.fill()
             heappush(self.heap, (_key(cohort.heap[0][1], cohort.node), *cohort.entry()))
@@ -90,7 +90,7 @@ class _CohortEntries(Generic[Entry]):
         return self.heap[0][1], self
 
     def drop_best(self) -> None:
-        """Removes the best entry, and adds the next one of its child."""
+        """Removes the best entry, and adds the next entry of the same child."""
         below = self.heap[0][2]
         heappop(self.heap)
         if below is not None:
@@ -100,7 +100,8 @@ class _CohortEntries(Generic[Entry]):
 
 
 def in_turn(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries of one tree in order. The caller processes each before it requests the next."""
+    """The entries of one tree in order. The caller processes each entry before it requests the next
+    one."""
     cohorts: dict[Node, _CohortEntries[Entry]] = {}
     root: _CohortEntries[Entry] | None = None
     for entry in entries:

@@ -1,4 +1,4 @@
-"""The share of a queue or cohort: what it borrows, relative to what its cohort can lend.
+"""The share of a queue or cohort: what it borrows, relative to what the cohort above it can lend.
 
 Source: `docs/spec/scheduling.md#7.1, #7.2`. Shares compare siblings: nodes below the same cohort.
 """
@@ -12,13 +12,13 @@ from admittance.quota.cell import UNLIMITED, Cell, FlavorResource, is_over, plus
 from admittance.quota.tree import Node
 
 Standing = tuple[int, float]
-"""The key by which shares are compared, the smaller the better."""
+"""The key by which shares are compared, the smaller one goes first."""
 
 
 class Share(NamedTuple):
-    """``ratio``: borrowed to lendable quota of the dominant resource, in thousandths.
-    ``borrowing``: the node borrows any resource. The ratio is 0 if the cohort can lend none of
-    it."""
+    """The share of a node. ``ratio``: borrowed to lendable quota of the dominant resource, in
+    thousandths; 0 if the cohort can lend no quota of that resource. ``borrowing``: whether the node
+    borrows any resource."""
 
     ratio: float
     weight: float
@@ -35,7 +35,7 @@ class Share(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """The share as it is reported: rounded up; without a weight UNLIMITED."""
+        """The share as it is reported: rounded up, or UNLIMITED without a weight."""
         above, value = self.standing
         return UNLIMITED if above else ceil(value)
 
@@ -48,7 +48,8 @@ def share_of(node: Node) -> Share:
     for fr, cell in node.cells.items():
         subtree = cell.subtree
         over = cell.usage - subtree
-        # `is_over` and `is_listed`, inlined because this runs for every node above every victim.
+        # The conditions of `is_over` and `is_listed` are inlined because this code runs for every
+        # node above every victim.
         if over > 0 and subtree < UNLIMITED and (cell.named or cell.listed_below > 0):
             if cell.discount or cell.discounted_children:
                 over = max(0, over - uncounted(cell))
@@ -60,7 +61,8 @@ def share_of(node: Node) -> Share:
     for resource in sorted(borrowed) if len(borrowed) > 1 else borrowed:
         could = lendable.get(resource, 0)
         if could > 0:
-            # The order of float operations is fixed, since ties select victims.
+            # The order of float operations is fixed, because equal shares must be exactly equal:
+            # ties decide about victims.
             found = float(borrowed[resource]) * 1000.0 / float(could)
             if found > ratio:
                 ratio, dominant = found, resource
@@ -68,8 +70,8 @@ def share_of(node: Node) -> Share:
 
 
 def uncounted(cell: Cell) -> int:
-    """The usage of the cell that does not count in shares, including usage of cells below that
-    exceeds their own quota."""
+    """The usage of the cell that does not count in shares, including such usage that cells below
+    take from this cell beyond their own quota."""
     total = cell.discount
     for child in cell.discounted_children or ():
         spills = child.usage - child.guaranteed
@@ -78,8 +80,8 @@ def uncounted(cell: Cell) -> int:
 
 
 def lendable_of(cohort: Node) -> dict[str, int]:
-    """Resource to what could be used in the cohort if the tree were empty, over all flavors.
-    Kept until a quota of the tree changes."""
+    """For each resource, the amount that could be used in the cohort if the cohort tree were empty,
+    over all flavors. The result is cached until a quota of the tree changes."""
     root = cohort.root()
     known = cohort.lendable
     if known is None or known[0] is not root or known[1] != root.edition:
@@ -91,7 +93,8 @@ def lendable_of(cohort: Node) -> dict[str, int]:
 
 
 def _potential_at(node: Node, fr: FlavorResource) -> int:
-    """A cohort that says nothing of a flavor has what its parent can give."""
+    """The amount that could be used at the node in an empty tree. A cohort whose manifest does not
+    name the flavor has what its parent can give."""
     here: Node | None = node
     while here is not None:
         cell = here.cells.get(fr)
@@ -102,7 +105,7 @@ def _potential_at(node: Node, fr: FlavorResource) -> int:
 
 
 def is_borrowing_on(node: Node, frs: list[FlavorResource]) -> bool:
-    """The node takes from its parent in one of these."""
+    """Whether the node borrows from its parent in one of these flavors and resources."""
     return node.parent is not None and any(
         (cell := node.cells.get(fr)) is not None and is_over(cell) for fr in frs
     )

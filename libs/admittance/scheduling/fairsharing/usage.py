@@ -1,13 +1,13 @@
 """Computes the consumed usage of a LocalQueue over time. Source: `docs/spec/scheduling.md#7.4`.
 
 Past consumption decays with a half-life. Admitted workloads add consumption while they run, so that
-under a constant load the consumption approaches that load. Each admission adds the consumption of
-one sampling interval at once, the entry penalty: without it one LocalQueue could take all quota
-between two samplings.
+under a constant load the consumption approaches that load. Each admission adds the entry penalty,
+which is the consumption of one sampling interval, at once: without it one LocalQueue could take all
+quota between two samplings.
 
-Decay and growth are linear, so a value does not depend on how often it was computed: it is stored
-at every change of the admitted workloads, and computed in between. Amounts are integers
-(billionths of a unit), so a penalty that is taken back leaves no rounding error.
+Decay and growth are linear, so the consumption does not depend on how often it was computed: it is
+stored at every change of the admitted workloads, and computed when needed in between. Amounts are
+integers (billionths of a unit), so taking back a penalty leaves no rounding error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from admittance.api.units import BadQuantity, parse
 from admittance.events.shapes import ConsumedUsage
 
 Nanos = dict[str, int]
-"""Billionths of a unit by resource, without zeros."""
+"""Amount of each resource in billionths of a unit, without zeros."""
 
 NANO: Final = 1_000_000_000
 CPU_MILLI: Final = NANO // 1_000
@@ -33,9 +33,10 @@ WHOLE: Final = ("memory", "ephemeral-storage", "hugepages-")
 class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of usage-based fair sharing: LocalQueues that used less go first.
 
-    ``usage_half_life_time``: after this time only half of the consumption counts; zero: past
-    consumption does not count. ``usage_sampling_interval``: how often usages are compared.
-    ``resource_weights``: how much a whole unit of a resource counts; 1 by default.
+    ``usage_half_life_time``: after this time only half of a past consumption counts; zero: past
+    consumption does not count. ``usage_sampling_interval``: how often the usages of LocalQueues are
+    compared. ``resource_weights``: factor by which a whole unit of a resource counts in
+    comparisons; 1 by default.
     """
 
     usage_half_life_time: timedelta = timedelta(0)
@@ -44,12 +45,13 @@ class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nanos(resource: str, amount: int) -> int:
-    """An amount in accounting units (cpu in thousandths, everything else whole) in billionths."""
+    """Converts an amount from accounting units (cpu in thousandths, all other resources whole) into
+    billionths."""
     return amount * (CPU_MILLI if resource == "cpu" else NANO)
 
 
 def left(config: AdmissionFairSharing, seconds: float) -> float:
-    """The fraction of past consumption that still counts so many seconds later."""
+    """The fraction of past consumption that still counts after ``seconds``."""
     if seconds <= 0:
         return 1.0
     half_life = config.usage_half_life_time.total_seconds()
@@ -57,15 +59,15 @@ def left(config: AdmissionFairSharing, seconds: float) -> float:
 
 
 def gained(config: AdmissionFairSharing, seconds: float) -> float:
-    """The fraction of a constant load that is consumed after so many seconds; 0 without a
-    half-life."""
+    """The fraction of a constant load that the consumption has reached ``seconds`` after the load
+    began; 0 without a half-life."""
     if config.usage_half_life_time.total_seconds() <= 0:
         return 0.0
     return 1.0 - left(config, seconds)
 
 
 def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nanos:
-    """The entry penalty of an admission."""
+    """The entry penalty that an admission with these amounts adds to the consumption."""
     share = gained(config, config.usage_sampling_interval.total_seconds())
     found = {resource: int(share * much) for resource, much in amounts.items()}
     return {resource: much for resource, much in found.items() if much}
@@ -73,7 +75,7 @@ def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nano
 
 def weighed(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:
     """The number by which LocalQueues are compared: the weighted sum of their consumption, in whole
-    units, divided by their weight. Infinite for weight 0: such a queue always goes last."""
+    units, divided by their weight. Infinite for weight 0: such a LocalQueue always goes last."""
     if weight <= 0:
         return float("inf")
     total = 0.0
@@ -83,7 +85,7 @@ def weighed(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: fl
 
 
 def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
-    """Adds in place, and removes zeros."""
+    """Adds the amounts to ``to`` in place, and removes zeros."""
     for resource, much in amounts.items():
         total = to.get(resource, 0) + times * much
         if total:
@@ -95,12 +97,12 @@ def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
 class Account:
     """The consumption of one LocalQueue.
 
-    ``consumed``: at the time ``since``. ``rate``: what its admitted workloads hold. ``pending``:
-    penalties of workloads that hold quota and are not admitted yet. ``seen``: the consumption at
-    the last sampling, at ``sampled``, plus the penalties of admissions after it. ``value``: the
-    number by which LocalQueues are compared, from ``seen`` and ``pending``.
-    Invariant: between two samplings an admission never lowers ``seen``, so a LocalQueue has no
-    advantage from more frequent updates.
+    ``consumed``: the consumption at the time ``since``. ``rate``: the amounts that the admitted
+    workloads of the LocalQueue hold. ``pending``: penalties of workloads that hold quota and are
+    not admitted yet. ``seen``: the consumption at the last sampling, whose time is ``sampled``,
+    plus the penalties of later admissions. ``value``: the number by which LocalQueues are compared,
+    from ``seen`` and ``pending``. Invariant: between two samplings an admission never lowers
+    ``seen``, so a LocalQueue has no advantage from more frequent updates.
     """
 
     __slots__ = (
@@ -129,11 +131,11 @@ class Account:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing was consumed and nothing runs, so that time changes nothing."""
+        """Whether nothing was consumed and no workload runs, so that the consumption stays 0."""
         return not (self.consumed or self.rate or self.seen)
 
     def weigh(self) -> None:
-        """Computes ``value`` again."""
+        """Computes ``value`` again, after ``seen`` or ``pending`` changed."""
         amounts = self.seen
         if self.pending:
             amounts = dict(amounts)
@@ -141,7 +143,8 @@ class Account:
         self.value = weighed(self.config, amounts, self.weight)
 
     def at(self, when: datetime) -> Nanos:
-        """The consumption at that time; before ``since``: at ``since``."""
+        """The consumption at the time ``when``; for a time before ``since`` the consumption at
+        ``since``."""
         return self._later(self.consumed, self.rate, (when - self.since).total_seconds())
 
     def _later(self, consumed: Nanos, rate: Mapping[str, int], seconds: float) -> Nanos:
@@ -154,7 +157,7 @@ class Account:
         return {resource: much for resource, much in found.items() if much}
 
     def restore(self, consumed: Nanos, since: datetime) -> None:
-        """Sets the consumption at that time. No workload is known to run."""
+        """Sets the consumption at the time ``since``, for an account without running workloads."""
         self.consumed, self.since = dict(consumed), since
         self.rate, self.pending = {}, {}
         self.seen = dict(consumed)
@@ -162,7 +165,7 @@ class Account:
         self.weigh()
 
     def sample(self, when: datetime) -> None:
-        """Compares the LocalQueue by its consumption at that time from now on."""
+        """Lets the LocalQueue be compared by its consumption at the time ``when`` from now on."""
         if when > self.sampled:
             if not self.is_idle:
                 self.seen = self.at(when)
@@ -170,20 +173,22 @@ class Account:
             self.sampled = when
 
     def expect(self, penalty: Nanos) -> None:
-        """Notes the penalty of a workload that got quota. It is charged at the admission."""
+        """Notes the penalty of a workload that got quota. The penalty is charged at the
+        admission."""
         add(self.pending, penalty)
         self.weigh()
 
     def excuse(self, penalty: Nanos) -> None:
-        """Takes back a noted penalty: the workload lost its quota, or was admitted."""
+        """Takes back a noted penalty, because the workload lost its quota or was admitted."""
         add(self.pending, penalty, -1)
         self.weigh()
 
     def start(self, amounts: Nanos, penalty: Nanos, when: datetime) -> None:
-        """Notes an admission at that time, which may be long past: charges the penalty and starts
-        the consumption."""
+        """Notes an admission at the time ``when``, which may be long past: charges the penalty and
+        starts the consumption of the workload."""
         self._settle(when)
-        # Consumption is linear, so the part before the last change can be added now.
+        # Consumption is linear, so the part from the admission until the last change of the account
+        # can be added now.
         add(self.consumed, self._later(penalty, amounts, (self.since - when).total_seconds()))
         add(self.seen, self._later(penalty, amounts, (self.sampled - when).total_seconds()))
         add(self.rate, amounts)
@@ -201,7 +206,7 @@ class Account:
 
 
 def status_of(account: Account, at: datetime) -> ConsumedUsage:
-    """The consumption at that time, as quantities."""
+    """Returns the consumption at the time ``at``, as quantities."""
     return ConsumedUsage(
         consumed_resources={
             resource: quantity(resource, much) for resource, much in sorted(account.at(at).items())
@@ -211,7 +216,7 @@ def status_of(account: Account, at: datetime) -> ConsumedUsage:
 
 
 def quantity(resource: str, much: int) -> str:
-    """Billionths as a Kubernetes quantity, with the coarsest exact suffix."""
+    """Returns an amount in billionths as a Kubernetes quantity, with the coarsest exact suffix."""
     if resource.startswith(WHOLE):
         return str(much // NANO)
     for suffix, unit in (("", NANO), ("m", 1_000_000), ("u", 1_000)):
@@ -221,7 +226,7 @@ def quantity(resource: str, much: int) -> str:
 
 
 def consumed_of(record: ConsumedUsage) -> Nanos:
-    """Quantities as billionths, without unreadable ones."""
+    """Returns the quantities of a stored record as billionths, without unreadable ones."""
     found: Nanos = {}
     for resource, text in record.consumed_resources.items():
         try:
