@@ -1,5 +1,5 @@
-"""The policy of concurrent admission: the variants of a parent, and when each may be tried.
+"""The policy of concurrent admission: the variants of a parent, and when each variant may be tried.
 
-Pure. The variant-controller, the scheduler and the workload-controller use the same functions, so
-they always agree. Source: docs/spec/lifecycle.md#4, KEP-8691.
+The policy is pure. The variant-controller, the scheduler and the workload-controller use the same
+functions, so they always agree. Source: docs/spec/lifecycle.md#4, KEP-8691.
 """

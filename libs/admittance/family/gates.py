@@ -11,14 +11,15 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 PREEMPTION_TIMEOUT: Final = timedelta(minutes=5)
-"""How long a gate stays the only open one of its family, if no workload is preempted for its
-variant."""
+"""How long a gate stays the only open one of its family, if no workload is preempted for the
+variant of that gate."""
 
 
 class Sibling(NamedTuple):
-    """An active variant. ``place``: in the order of preference, 0 is the best. ``evaluated``: in
-    this attempt the scheduler reserved quota for it or refused it. ``blocked``: it needs preemption
-    and its gate is closed. ``took``: workloads were preempted for its reservation."""
+    """An active variant of a family. ``place``: its place in the order of preference, 0 is the
+    best. ``evaluated``: in the present attempt the scheduler reserved quota for the variant or
+    refused it. ``blocked``: the variant needs preemption and its gate is closed. ``took``:
+    workloads were preempted for the variant's reservation."""
 
     name: str
     place: int
@@ -38,8 +39,9 @@ class GateOpening(NamedTuple):
 def holder_of(
     siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
-    """The sibling with the open gate, and whether all other gates stay closed. They do when
-    workloads were preempted for its reservation, and until PREEMPTION_TIMEOUT is over."""
+    """The sibling with the open gate, and whether all other gates stay closed. The other gates stay
+    closed if workloads were preempted for that sibling's reservation, and until PREEMPTION_TIMEOUT
+    is over."""
     if held is None:
         return None, False
     holder = next((one for one in siblings if one.name == held.holder and one.open), None)
@@ -51,10 +53,11 @@ def holder_of(
 def to_open(siblings: Iterable[Sibling], held: GateOpening | None, now: datetime) -> str:
     """The name of the sibling that gets an open gate now; "": no gate opens.
 
-    ``siblings``: all active ones. A holder that is not among them (deleted, deactivated or
-    rejected) does not count; an eviction closes the gate, so ``open`` is False. The search stops at
-    a sibling that is not evaluated yet, because that one may need no preemption. After the holder's
-    time is over the search continues behind the holder, so that every sibling gets a turn.
+    ``siblings``: all active variants of the family. A holder of the gate that is not among
+    ``siblings`` (deleted, deactivated or rejected) does not count; an eviction closes the gate, so
+    ``open`` is False. The search stops at a sibling that is not evaluated yet, because that sibling
+    may need no preemption. After the holder's time is over the search continues behind the holder,
+    so that every sibling gets a turn.
     """
     ordered = sorted(siblings, key=lambda one: one.place)
     holder, keeps = holder_of(ordered, held, now)
@@ -75,10 +78,11 @@ def to_open(siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 
 
 def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) -> int | None:
-    """The last place in the order of preference that may be tried; None: all may be tried.
+    """Returns the last place in the order of preference at which a variant may be tried; None: all
+    variants may be tried.
 
-    The sibling at that place waits for its gate to open, or it is in ``waits_for_victims``: the
-    names of siblings with victims that are still stopping.
+    The sibling at that place waits for its gate to open, or is in ``waits_for_victims``, the names
+    of siblings with victims that are still stopping.
     """
     known = tuple(siblings)
     stopping = set(waits_for_victims)

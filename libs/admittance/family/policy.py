@@ -1,4 +1,5 @@
-"""Applies the rules of a ClusterQueue to a family: the variants that must be active now, and why.
+"""Applies the rules of a ClusterQueue to a family: computes which variants must be active now, and
+why.
 
 Source: docs/spec/lifecycle.md#4.1, #4.3."""
 
@@ -18,17 +19,18 @@ NAME_MAX: Final = 253
 _MIDDLE: Final = "-variant-"
 _HASH: Final = 5
 _TAG_LEAST: Final = 8
-"""Characters of the tag that are kept when a name is cut."""
+"""How many characters of the tag are kept when a variant's name is cut."""
 
 
 def variant_name(
     parent: str, parent_uid: str, tag: str, *, limit: int = NAME_MAX, force_hash: bool = False
 ) -> str:
-    """The name of the parent's variant ``tag`` (a flavor, or an explicit variant's name).
+    """Returns the workload name of a parent's variant with the tag ``tag``, which is a flavor or
+    the name of an explicit variant.
 
     The same arguments give the same name, so that creating a variant again finds the existing one.
     A name that is too long is cut and gets a hash of the parent's uid and the tag. ``force_hash``:
-    another workload has the plain name.
+    add the hash in any case, because another workload has the plain name.
     """
     tail = f"{_MIDDLE}{tag}"
     if not force_hash and len(parent) + len(tail) <= limit:
@@ -49,36 +51,38 @@ class ActivityReason(StrEnum):
     PARENT = "parent"
     """The parent is deactivated or has finished."""
     REJECTED = "Rejected"
-    """One of its checks rejected it."""
+    """A check rejected the variant."""
     USER = "User"
-    """A user stopped it."""
+    """A user stopped the variant."""
     REQUEUING_LIMIT = "RequeuingLimit"
-    """Its pods failed to get ready in time too often."""
+    """The variant's pods failed too often to get ready in time."""
     CREATE_DELAY = "createDelay"
-    """Its createDelaySeconds have not passed."""
+    """The variant's createDelaySeconds have not passed."""
     RACE = "race"
     """No variant of the family is admitted: all variants compete."""
     ADMITTED = "admitted"
-    """It is the admitted variant."""
+    """The variant is the admitted one."""
     NO_MIGRATION = "NoMigration"
     """Another variant is admitted, and the family does not migrate."""
     LOWER_THAN_ADMITTED = "lowerThanAdmitted"
-    """A better variant is admitted."""
+    """A variant that is better than this one is admitted."""
     BELOW_MIN = "belowMin"
-    """It is worse than minFlavor or minVariant, the worst variant to migrate to."""
+    """The variant is worse than minFlavor or minVariant, the worst variant to migrate to."""
     DELETE_DELAY = "deleteDelay"
-    """Its deleteDelaySeconds have passed."""
+    """The variant's deleteDelaySeconds have passed."""
     UPGRADE = "upgrade"
-    """It is better than the admitted variant."""
+    """The variant is better than the admitted variant."""
 
 
 STOPPED = frozenset({ActivityReason.REJECTED, ActivityReason.USER, ActivityReason.REQUEUING_LIMIT})
-"""Reasons that policy never undoes: only a reset of the family or a user does."""
+"""Reasons for an inactive variant that policy never undoes: only a reset of the family or a user
+does."""
 
 
 class Variant(NamedTuple):
-    """``place``: in the order of preference, 0 is the best. ``stopped_by``: one of `STOPPED`, or
-    "". Delays in seconds; ``delete_delay`` None: never."""
+    """A variant as policy sees it. ``place``: its place in the order of preference, 0 is the best.
+    ``stopped_by``: one of the reasons in `STOPPED`, or "". Delays are in seconds; a
+    ``delete_delay`` of None: the variant is never deleted for a delay."""
 
     name: str
     place: int
@@ -88,10 +92,11 @@ class Variant(NamedTuple):
 
 
 class FamilyState(NamedTuple):
-    """``active``: the parent is active and not finished. ``start``: when the family was created or
-    reset. ``first_admitted``: the first admission since then; None: not yet. ``admitted``: the
-    admitted variant, also while its job stops; "": none. ``floor``: the worst variant to migrate
-    to; "": any. ``floor_place``: its place, if the family has no such variant."""
+    """A family as policy sees it. ``active``: the parent is active and not finished. ``start``:
+    when the family was created or reset. ``first_admitted``: the time of the first admission after
+    ``start``; None: no admission yet. ``admitted``: the admitted variant, also while its job stops;
+    "": no variant. ``floor``: the worst variant to migrate to; "": any variant. ``floor_place``:
+    the place of the floor, if the family has no such variant."""
 
     active: bool
     start: datetime
@@ -112,7 +117,7 @@ class DesiredState(NamedTuple):
 def desired_states(
     family: FamilyState, variants: Iterable[Variant], now: datetime
 ) -> dict[str, DesiredState]:
-    """The desired state of each variant now, by name, best first.
+    """Returns the desired state of each variant now, by its name, best first.
 
     An admitted variant or a floor that is not in ``variants`` is ignored, except for
     ``floor_place``.
@@ -135,7 +140,7 @@ def _desired_state(
         return DesiredState(False, ActivityReason.PARENT)
     if one.stopped_by in STOPPED:
         return DesiredState(False, ActivityReason(one.stopped_by))
-    # Check the delay first: the local clock can be behind the clock that stamped the parent.
+    # Check the createDelay first: the local clock can be behind the clock that stamped the parent.
     if one is not admitted and one.create_delay and now < _begins(family, one):
         return DesiredState(False, ActivityReason.CREATE_DELAY)
     if admitted is None:
@@ -166,13 +171,15 @@ def _ends(family: FamilyState, one: Variant) -> datetime | None:
 
 
 def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime) -> datetime | None:
-    """When the result of `desired_states` next changes if nothing happens; None: never."""
+    """Returns when the result of `desired_states` next changes if nothing happens; None: never."""
     known = tuple(variants)
     moments = {_begins(family, one) for one in known}
     moments |= {end for one in known if (end := _ends(family, one)) is not None}
     later = sorted(moment for moment in moments if moment > now)
     if not later:
-        return None  # The common case; this function runs for every change of a family.
+        # The common case has an early return, because this function runs for every change of a
+        # family.
+        return None
     present = desired_states(family, known, now)
     for moment in later:
         if desired_states(family, known, moment) != present:
@@ -181,10 +188,10 @@ def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime)
 
 
 class Tag(NamedTuple):
-    """A flavor or an explicit variant of the queue. Each family has a variant per tag.
+    """A flavor or an explicit variant of the queue. Each family has one variant per tag.
 
-    ``place``: in the order of preference, 0 is the best. Delays in seconds; ``delete_delay`` None:
-    never."""
+    ``place``: the tag's place in the order of preference, 0 is the best. Delays are in seconds; a
+    ``delete_delay`` of None: variants are never deleted for a delay."""
 
     name: str
     place: int
@@ -193,15 +200,15 @@ class Tag(NamedTuple):
     delete_delay: int | None = None
 
     def within(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        """Its flavors that are in ``allowed``; None: all."""
+        """The flavors of the tag that are in ``allowed``; None: all flavors of the tag."""
         if allowed is None:
             return self.flavors
         return tuple(one for one in self.flavors if one in allowed)
 
 
 class FamilyRules(NamedTuple):
-    """The policy of a ClusterQueue. ``floor``: the worst tag to migrate to; "": any. ``tags``: best
-    first."""
+    """The family policy of a ClusterQueue. ``floor``: the worst tag to migrate to; "": any tag.
+    ``tags``: the tags, best first."""
 
     mode: Mode
     floor: str
@@ -212,12 +219,12 @@ class FamilyRules(NamedTuple):
         return next((one for one in self.tags if one.name == name), None)
 
     def tags_within(self, allowed: frozenset[str] | None) -> tuple[Tag, ...]:
-        """The tags with at least one of these flavors."""
+        """The tags with at least one of the allowed flavors."""
         return tuple(one for one in self.tags if one.within(allowed))
 
 
 def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
-    """The family rules of the queue; None: its workloads are regular."""
+    """The family rules of the queue; None: workloads of the queue are regular."""
     given = spec.concurrent_admission
     if given is None:
         return None
@@ -241,12 +248,13 @@ def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
 
 
 class ParentState(NamedTuple):
-    """What policy needs to know of a parent.
+    """The fields of a parent that policy reads.
 
-    ``active``: neither deactivated, finished, being deleted, held nor gated by a user. ``waits``:
-    its backoff is not over. ``admitted``: the workload name of the admitted variant, also while its
-    job stops; "": none. ``migrating_to``: the variant that is admitted next. ``stopping``: its job
-    is being stopped. ``allowed``: allowed flavors; None: all. ``gate``: the last opened gate."""
+    ``active``: the parent is neither deactivated, finished, being deleted, held nor gated by a
+    user. ``waits``: the parent's backoff is not over. ``admitted``: the workload name of the
+    admitted variant, also while its job stops; "": no variant. ``migrating_to``: the variant that
+    is admitted next. ``stopping``: the family's job is being stopped. ``allowed``: the allowed
+    flavors; None: all flavors. ``gate``: the preemption gate that was opened last."""
 
     namespace: str
     name: str
@@ -264,8 +272,9 @@ class ParentState(NamedTuple):
 
 
 class VariantState(NamedTuple):
-    """What policy needs to know of a variant. ``parent``, ``parent_uid``: from its ownerReference;
-    ``stopped_by``: one of `STOPPED`, or ""; ``active``: from its spec."""
+    """The fields of a variant that policy reads. ``parent``, ``parent_uid``: from its
+    ownerReference; ``stopped_by``: one of the reasons in `STOPPED`, or ""; ``active``: the field of
+    its spec."""
 
     name: str
     tag: str
@@ -278,8 +287,8 @@ class VariantState(NamedTuple):
 def desired_variants(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> dict[str, DesiredState]:
-    """The desired state of each variant now, by workload name, best first. Variants with a tag that
-    the queue does not have are left out.
+    """Returns the desired state of each variant now, by workload name, best first. Variants with a
+    tag that the queue does not have are left out.
     """
     if rules is None:
         return {}
@@ -289,7 +298,8 @@ def desired_variants(
 def changes_next(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> datetime | None:
-    """When the result of `desired_variants` next changes if nothing happens; None: never."""
+    """Returns when the result of `desired_variants` next changes if nothing happens; None:
+    never."""
     if rules is None:
         return None
     variants = tuple(variants)
@@ -297,7 +307,8 @@ def changes_next(
 
 
 def begins(parent: ParentState, rules: FamilyRules | None, tag: str) -> datetime | None:
-    """When the createDelay of that variant is over; None: the queue has no such variant."""
+    """Returns when the createDelay of the parent's variant with that tag is over; None: the queue
+    has no such variant."""
     known = rules.tag(tag) if rules is not None else None
     return parent.start + timedelta(seconds=known.create_delay) if known is not None else None
 
@@ -320,7 +331,8 @@ def _rows(variants: Iterable[VariantState], rules: FamilyRules) -> list[Variant]
 
 
 def _family_state(parent: ParentState, rules: FamilyRules) -> FamilyState:
-    # Use the floor's place: a parent that may not use the floor's flavors has no such variant.
+    # Use the place of the floor's tag, because a parent that may not use the floor's flavors has no
+    # such variant.
     floor = rules.tag(rules.floor) if rules.floor else None
     return FamilyState(
         active=parent.active,

@@ -1,4 +1,4 @@
-"""Which domains an instance leads, and when it may decide for them.
+"""Knows which domains an instance of a service leads, and when that instance may decide for them.
 
 An instance leads a domain while it holds the domain's epoch: the last message on
 ``admit.lease.epoch.<domain>``. States of a domain:
@@ -8,9 +8,9 @@ An instance leads a domain while it holds the domain's epoch: the last message o
           +------- lost -----------+-----------------+
 
 *Claimed* is not yet *leading*: decisions of the predecessor may still be on their way into the
-bucket. So the instance publishes a barrier after the epoch, and the barrier's echo shows that it
-has read all of them. The heartbeat is separate from the epoch, so that renewing it does not move
-the fence.
+bucket. So the instance publishes a barrier after the epoch, and the barrier's echo shows that the
+instance has read all of these decisions. The heartbeat is separate from the epoch, so that renewing
+the heartbeat does not change the fence.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from typing import Final, NamedTuple
 # Domains. -------------------------------------------------------------------------------
 
 CONTROLLER: Final = "service-workload-controller"
-"""One domain for all workloads: preemptions and swaps would cross its parts."""
+"""The workload-controller has one domain for all workloads, because preemptions and handovers would
+cross smaller parts."""
 RETRY_TIMER: Final = "service-retry-timer"
-"""One writer for the stream of timers."""
+"""The retry-timer has one domain, so that the stream of timers has one writer."""
 VARIANT_CONTROLLER: Final = "service-variant-controller"
-"""One writer for each family."""
+"""The variant-controller has one domain, so that each family has one writer."""
 PROVISIONING_CHECK: Final = "service-provisioning-check"
-"""One writer for all requests for capacity."""
+"""The provisioning check has one domain, so that requests for capacity have one writer."""
 PROVIDER_POOL: Final = "service-provider-pool"
-"""One instance books machines, so it knows all bookings."""
+"""One instance of the pool provider books machines, so that it knows all bookings."""
 PROVIDER_DOCKER: Final = "service-provider-docker"
-"""One instance starts containers, so it knows all of them."""
+"""One instance of the docker provider starts containers, so that it knows all of them."""
 
 
 def aws_domain(provisioning_class: str) -> str:
-    """The domain of EC2's capacity reservations of one class: one account, one region."""
+    """The domain of EC2's capacity reservations for one ProvisioningClass, which stands for one
+    account and one region."""
     return f"service-provider-aws-{provisioning_class}"
 
 
 def cohort_domain(root: str) -> str:
-    """The domain of a cohort tree, by its root."""
+    """The domain of a cohort tree, named after the root cohort."""
     return f"cohort-{root}"
 
 
@@ -51,7 +53,7 @@ def queue_domain(cluster_queue: str) -> str:
 
 
 class Fence(NamedTuple):
-    """The epoch of a domain that a message was published under. The server accepted the message
+    """The epoch of a domain under which a message was published. The server accepted the message
     only because the domain had no newer epoch."""
 
     domain: str
@@ -62,7 +64,8 @@ class Fence(NamedTuple):
 
 
 class Takeover(NamedTuple):
-    """A domain to take with a new epoch. ``expected``: the epoch before; 0 for the first."""
+    """A domain of which the instance should take the lead with a new epoch. ``expected``: the
+    newest epoch so far; 0 before the first epoch."""
 
     domain: str
     expected: int
@@ -78,7 +81,7 @@ def _rank(instance: str, domain: str) -> bytes:
 
 
 class LeaseState:
-    """What one instance knows about the leaders of all domains.
+    """The knowledge of one instance about the leaders of all domains.
 
     Invariant: a domain is in `_held` only while no newer epoch of it was seen.
     """
@@ -94,7 +97,8 @@ class LeaseState:
     # Events. ------------------------------------------------------------------------
 
     def epoch_seen(self, domain: str, sequence: int, owner: str) -> bool:
-        """Records an epoch on the log. True if it ends our leadership of the domain."""
+        """Records an epoch on the log. Returns True if the epoch ends this instance's leadership of
+        the domain."""
         if sequence <= self._epochs.get(domain, (0, ""))[0]:
             return False
         self._epochs[domain] = (sequence, owner)
@@ -109,29 +113,33 @@ class LeaseState:
         return self._epochs.get(domain, (0, ""))[0]
 
     def forgotten(self, domain: str, epoch: int) -> bool:
-        """Records that the log no longer holds the domain's newest epoch, because it is older than
-        what the log keeps. True if that ends our leadership: the server refuses every message
-        fenced with it, and the next epoch expects 0."""
+        """Records that the log no longer holds the domain's newest epoch, because the epoch is
+        older than the messages that the log keeps. Returns True if this ends the leadership of this
+        instance: the server refuses every message that is fenced with the lost epoch, and the next
+        epoch expects 0."""
         if self.known(domain) != epoch:
             return False
         self._epochs.pop(domain, None)
         return self._held.pop(domain, None) is not None
 
     def alive(self, instance: str) -> bool:
-        """Records a heartbeat of an instance. True if it was not known to be alive."""
+        """Records a heartbeat of an instance. Returns True if the instance was not known to be
+        alive."""
         news = instance not in self._alive
         self._alive.add(instance)
         return news
 
     def gone(self, instance: str) -> bool:
-        """Records that the heartbeat of an instance expired. True if it was alive until now."""
+        """Records that the heartbeat of an instance expired. Returns True if the instance was known
+        to be alive until now."""
         news = instance != self.instance and instance in self._alive
         if news:
             self._alive.remove(instance)
         return news
 
     def echoed(self, domain: str, epoch: int) -> bool:
-        """Records the echo of a barrier. True if this instance leads the domain from now on."""
+        """Records the echo of a barrier. Returns True if this instance leads the domain from now
+        on."""
         self._echoes[domain] = max(epoch, self._echoes.get(domain, 0))
         held = self._held.get(domain)
         if held is None or held.echoed or epoch < held.epoch:
@@ -142,11 +150,12 @@ class LeaseState:
     # Actions. -----------------------------------------------------------------------
 
     def wanted(self, domains: Iterable[str]) -> list[Takeover]:
-        """The domains that this instance should take now: those without a live leader for which it
-        is the heir.
+        """The domains that this instance should take now: domains without a live leader for which
+        the instance is the heir.
 
-        An epoch under our own name that we do not hold comes from an earlier process of this
-        instance. It is replaced at once, without waiting for a heartbeat to expire.
+        An epoch with the name of this instance that it does not hold comes from an earlier process
+        of the instance. Such an epoch is replaced at once, without waiting for a heartbeat to
+        expire.
         """
         takeovers = []
         for domain in domains:
@@ -163,7 +172,8 @@ class LeaseState:
         return takeovers
 
     def took(self, domain: str, epoch: int) -> bool:
-        """Records that our epoch is on the log. False if a newer epoch is known already."""
+        """Records that an epoch of this instance is on the log. Returns False if a newer epoch of
+        the domain is known already."""
         self._taking.discard(domain)
         known, _ = self._epochs.get(domain, (0, ""))
         if known > epoch:
@@ -177,7 +187,8 @@ class LeaseState:
         self._taking.discard(domain)
 
     def lost(self, domain: str) -> None:
-        """Ends our leadership: the fence refused a decision, or its outcome is unknown."""
+        """Ends the leadership of this instance for the domain: the fence refused a decision, or the
+        outcome of a decision is unknown."""
         self._held.pop(domain, None)
 
     def drop(self, domain: str) -> None:
@@ -193,21 +204,23 @@ class LeaseState:
     # State. -------------------------------------------------------------------------
 
     def fence(self, domain: str) -> int | None:
-        """The epoch that fences our decisions; None while we may not decide for the domain."""
+        """The epoch that fences decisions of this instance; None while the instance may not decide
+        for the domain."""
         held = self._held.get(domain)
         return held.epoch if held is not None and held.echoed else None
 
     def held(self, domain: str) -> int | None:
-        """The epoch that we hold, whether or not its barrier was echoed."""
+        """The epoch of the domain that this instance holds, even if the echo of its barrier is
+        still missing."""
         held = self._held.get(domain)
         return held.epoch if held is not None else None
 
     def leads(self) -> list[str]:
-        """The domains that we may decide for, sorted."""
+        """The domains that this instance may decide for, sorted."""
         return sorted(domain for domain, held in self._held.items() if held.echoed)
 
     def led(self, domain: str) -> bool:
-        """Whether a live instance, this one included, holds the newest epoch."""
+        """Whether a live instance, this one included, holds the newest epoch of the domain."""
         owner = self.owner(domain)
         return domain in self._held or (owner != self.instance and owner in self._alive)
 

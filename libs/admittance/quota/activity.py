@@ -1,7 +1,7 @@
-"""Whether a queue admits, and if not, the stable reason and a sentence.
+"""Whether a queue admits new workloads, and if not, the stable reason and a sentence.
 
-The reasons are ordered as in `docs/spec/scheduling.md#1.3`. If several apply, the sentence names
-all of them and the first is the reason.
+The reasons are ordered as in `docs/spec/scheduling.md#1.3`. If several reasons apply, the sentence
+names all of them, and the first one is the stable reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from admittance.api.checks import AdmissionCheck
 
 
 class Activity(NamedTuple):
-    """``active``: the queue admits new workloads, and ``reason`` is Ready."""
+    """Whether a queue admits. ``active``: the queue admits new workloads, and ``reason`` is
+    Ready."""
 
     active: bool
     reason: str
@@ -28,7 +29,8 @@ TERMINATING = Activity(
 
 
 def joined(problems: Iterable[tuple[str, str]]) -> Activity:
-    """Returns the activity for these reasons and clauses, in order; READY without any."""
+    """Returns the activity for these pairs of reason and clause, in order; READY if there are no
+    pairs."""
     found = list(problems)
     if not found:
         return READY
@@ -37,13 +39,13 @@ def joined(problems: Iterable[tuple[str, str]]) -> Activity:
 
 
 def is_check_active(check: AdmissionCheck) -> bool:
-    """Returns whether its controller can evaluate it. A check without heartbeats counts as
-    active."""
+    """Returns whether the controller of the check can evaluate it. A check without heartbeats
+    counts as active."""
     return inactive_because(check) is None
 
 
 def inactive_because(check: AdmissionCheck) -> str | None:
-    """Returns why its controller cannot evaluate the check; None: it can."""
+    """Returns why the controller of the check cannot evaluate it; None: the controller can."""
     if check.status is not None:
         for condition in check.status.conditions:
             if condition.type == "Active" and condition.status != "True":

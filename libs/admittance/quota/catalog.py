@@ -1,8 +1,8 @@
 """The configuration as of a revision: queues, cohorts, flavors, checks, namespaces.
 
-The scheduler and the workload-controller ask it the questions on which they must agree: the domain
-of a ClusterQueue, the revision of its last change, whether it admits, and the checks of a workload.
-Pure: objects in, answers out.
+The scheduler and the workload-controller both use the catalog for answers on which they must agree:
+the domain of a ClusterQueue, the revision of the domain's last change, whether the ClusterQueue
+admits, and the checks of a workload. The catalog is pure: objects in, answers out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from admittance.quota.tree import Node, Tree
 
 
 def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
-    """Returns the quotas of resource groups, in accounting units."""
+    """Returns the quotas in a list of resource groups, in accounting units."""
     return {
         (flavor.name, resource.name): Quota(
             amount(resource.name, resource.nominal_quota),
@@ -56,7 +56,7 @@ def _limit(resource: str, quantity: Any) -> int | None:
 class Catalog:
     """The configuration, updated object by object.
 
-    ``tree`` holds the quotas; its users charge usage there.
+    ``tree`` holds the quotas, and users of the catalog charge usage to ``tree``.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,12 @@ class Catalog:
     # Change. --------------------------------------------------------------------------------
 
     def apply(self, kind: str, namespace: str, name: str, obj: Any, revision: int) -> set[str]:
-        """Applies an object (None: deleted). Returns the domains that it touches.
+        """Applies an object (None: the object was deleted). Returns the domains that the object
+        touches.
 
-        ``kind`` as in the manifests. Kinds that concern no domain touch none, unknown kinds
-        included. The result depends only on the objects, never on whether this one has changed, so
-        that all readers of the bucket agree on it.
+        ``kind`` as in the manifests. Kinds that concern no domain, and unknown kinds, touch no
+        domain. The result depends only on the objects, never on whether the applied object differs
+        from the former one, so that all readers of the bucket agree on the result.
         """
         self.affected = set()
         match kind:
@@ -185,16 +186,18 @@ class Catalog:
         return None if node is None else domain_of_node(node)
 
     def newest(self, domain: str) -> int:
-        """Returns the revision of the last change in that domain; 0: nothing changed yet."""
+        """Returns the revision of the last change in that domain; 0: there was no change."""
         return self._newest.get(domain, 0)
 
     def in_cycle(self, cluster_queue: str) -> bool:
-        """Returns whether its cohorts form a cycle, so that it admits nothing."""
+        """Returns whether the cohorts above the ClusterQueue form a cycle. If so, the ClusterQueue
+        admits nothing."""
         node = self.tree.queues.get(cluster_queue)
         return node is not None and self.tree.in_cycle(node)
 
     def local_queue_weight(self, key: tuple[str, str]) -> float:
-        """Returns the weight of a LocalQueue among those of its ClusterQueue; 1 by default."""
+        """Returns the weight of a LocalQueue relative to other LocalQueues of its ClusterQueue; 1
+        by default."""
         queue = self.local_queues.get(key)
         return _weight(queue.spec.fair_sharing) if queue is not None else 1.0
 
@@ -207,8 +210,8 @@ class Catalog:
         yield from self._locals_of_namespace.get(namespace, ())
 
     def selects_namespace(self, cluster_queue: str, namespace: str) -> bool:
-        """Returns whether the ClusterQueue takes workloads of the namespace. A namespace without an
-        object has only its name as a label, as in Kubernetes."""
+        """Returns whether the ClusterQueue accepts workloads of the namespace. A namespace without
+        an object has only its name as a label, as in Kubernetes."""
         queue = self.cluster_queues.get(cluster_queue)
         if queue is None:
             return False
@@ -222,7 +225,7 @@ class Catalog:
         return selects(selector, labels)
 
     def activity(self, cluster_queue: str) -> Activity:
-        """Returns whether the ClusterQueue admits new workloads, and why not."""
+        """Returns whether the ClusterQueue admits new workloads, and if not, why."""
         queue = self.cluster_queues.get(cluster_queue)
         if queue is None:
             return NOT_FOUND
@@ -258,7 +261,7 @@ class Catalog:
             )
 
     def local_queue_activity(self, namespace: str, name: str) -> Activity:
-        """Returns whether workloads of the LocalQueue may be admitted, and why not."""
+        """Returns whether workloads of the LocalQueue may be admitted, and if not, why."""
         queue = self.local_queues.get((namespace, name))
         if queue is None:
             return Activity(False, "NotFound", f"LocalQueue {name} does not exist")
@@ -276,16 +279,17 @@ class Catalog:
     def required_checks(
         self, cluster_queue: str, admission: Admission | None
     ) -> dict[str, AdmissionCheck]:
-        """Returns the checks of a workload of that queue, by name: with an admission those of its
-        flavors, without one those that every flavor has. Raises ConflictingChecks."""
+        """Returns the checks of a workload in that ClusterQueue, by name: with an admission the
+        checks of its flavors, without an admission the checks that every flavor has. Raises
+        ConflictingChecks if two of them have the same controller."""
         lists = self.lists.get(cluster_queue)
         return {} if lists is None else required_checks(lists, admission, self.checks.get)
 
     def checks_to_pass(self, cluster_queue: str, admission: Admission) -> dict[str, AdmissionCheck]:
         """Returns the checks that a reservation must pass before it is admitted, by name.
 
-        No assignment leads to conflicting checks. If an edit makes the checks of a reservation
-        conflict, it must pass every check that the queue names.
+        An assignment never leads to checks that conflict. If a later edit makes the checks of a
+        reservation conflict, the reservation must pass every check that the queue names.
         """
         try:
             return self.required_checks(cluster_queue, admission)

@@ -34,7 +34,7 @@ def plus(a: int, b: int) -> int:
 
 def minus(a: int, b: int) -> int:
     """Returns a - b. Unlimited minus unlimited is 0; anything else minus unlimited is the lowest
-    number."""
+    64-bit number."""
     if a >= UNLIMITED:
         return 0 if b >= UNLIMITED else UNLIMITED
     if b >= UNLIMITED:
@@ -43,7 +43,7 @@ def minus(a: int, b: int) -> int:
 
 
 def times(amount: int, count: int) -> int:
-    """Returns the amount of ``count`` pods, saturating."""
+    """Returns the amount for ``count`` pods, ``amount`` each, saturating."""
     return clamp(amount * count)
 
 
@@ -52,8 +52,8 @@ FlavorResource: TypeAlias = tuple[str, str]
 
 
 class Quota(NamedTuple):
-    """The quota of one flavor and resource in a manifest. None: it may borrow or lend without
-    limit."""
+    """The quota of one flavor and resource in a manifest. A limit of None: the node may borrow or
+    lend without limit."""
 
     nominal: int = 0
     borrow: int | None = None
@@ -66,8 +66,8 @@ _FAR: Final = UNLIMITED // 4
 
 
 class CellNode(Protocol):
-    """The node of a cell, as far as cells need to know it. ``height``: levels of cohorts and queues
-    below."""
+    """The fields of a node that cells read. ``height``: the number of levels of cohorts and queues
+    below the node."""
 
     name: str
     is_cohort: bool
@@ -78,15 +78,16 @@ class CellNode(Protocol):
 
 
 class Cell:
-    """The numbers of one node for one flavor and resource.
+    """The quota and usage of one node for one flavor and resource.
 
-    ``named``: the node's manifest names it; ``listed_below``: for how many children a manifest at
-    or below them does. ``discount``: usage of a queue that does not count in shares;
-    ``discounted_children``: the children at or below which there is such usage.
+    ``named``: the node's manifest names the flavor and resource; ``listed_below``: the number of
+    children for which a manifest at or below the child names them. ``discount``: usage of a queue
+    that does not count in shares; ``discounted_children``: the children where such usage exists at
+    or below the child.
 
     Invariant: ``raw`` is the node's nominal quota plus what each child lends, not clamped, and
     ``usage`` of a cohort is the sum of what its children use beyond their guaranteed quota. So
-    adding and removing are exact inverses in any order.
+    adding and removing usage are exact inverses in any order.
     """
 
     __slots__ = (
@@ -126,7 +127,8 @@ class Cell:
 
     @property
     def is_listed(self) -> bool:
-        """A manifest at or below the node names it. Otherwise only usage is left of it."""
+        """Whether a manifest at or below the node names the flavor and resource. If not, the cell
+        exists only because of usage."""
         return self.named or self.listed_below > 0
 
     def lent(self) -> int:
@@ -144,8 +146,8 @@ class Cell:
         return free if free > 0 else 0
 
     def charge(self, amount: int) -> None:
-        """Adds the amount to the usage here, and to the ancestors what exceeds guaranteed quota. A
-        negative amount undoes a charge exactly."""
+        """Adds the amount to the usage of the cell, and to each ancestor the part that exceeds
+        guaranteed quota. A negative amount undoes a charge exactly."""
         cell = self
         while amount:
             guaranteed = cell.guaranteed
@@ -160,16 +162,17 @@ class Cell:
 
     @property
     def has_discount(self) -> bool:
-        """Some usage at or below the node does not count in shares."""
+        """Whether some usage at or below the node does not count in shares."""
         return self.discount != 0 or bool(self.discounted_children)
 
     def add_discount(self, amount: int) -> None:
-        """Lets more of a queue's usage not count in shares."""
+        """Increases the usage of a queue's cell that does not count in shares."""
         self.discount += amount
         self.update_ancestors()
 
     def update_ancestors(self) -> None:
-        """Tells the cells above whether some usage here does not count in shares."""
+        """Tells the cells above whether some usage at or below this cell does not count in
+        shares."""
         cell = self
         while cell.parent is not None:
             above = cell.parent
@@ -185,7 +188,7 @@ class Cell:
             cell = above
 
     def root(self) -> Cell:
-        """Returns the cell of the tree's root."""
+        """Returns the cell of the same flavor and resource at the root of the tree."""
         cell = self
         while cell.parent is not None:
             cell = cell.parent
@@ -193,7 +196,8 @@ class Cell:
 
 
 def available(cell: Cell) -> int:
-    """Returns what may still be used here now. Negative if more is used than quota allows."""
+    """Returns how much quota may still be used at the cell now. Negative if more is used than quota
+    allows."""
     subtree, usage, parent = cell.subtree, cell.usage, cell.parent
     if parent is None:
         return minus(subtree, usage) if subtree >= UNLIMITED else subtree - usage
@@ -205,7 +209,8 @@ def available(cell: Cell) -> int:
         if over < 0:
             over = 0
         cap = subtree - guaranteed - over + borrow
-        # Numbers far from both limits need no saturation. This is the hottest function.
+        # Numbers far from both 64-bit limits need no saturation. The shortcut is here because this
+        # function is called most often of all.
         if not (subtree < _FAR and over < _FAR and borrow < _FAR):
             cap = plus(minus(minus(subtree, guaranteed), over), borrow)
         if cap < above:
@@ -215,7 +220,7 @@ def available(cell: Cell) -> int:
 
 
 def potential(cell: Cell) -> int:
-    """Returns what could be used here if the whole tree were empty."""
+    """Returns how much quota could be used at the cell if the whole tree were empty."""
     if cell.parent is None:
         return cell.subtree
     most = plus(cell.guaranteed, potential(cell.parent))
@@ -225,14 +230,14 @@ def potential(cell: Cell) -> int:
 
 
 def is_over(cell: Cell, amount: int = 0) -> bool:
-    """Returns whether the node would borrow from its parent if it used that much more."""
+    """Returns whether the node would borrow from its parent if it used ``amount`` more."""
     return cell.subtree < cell.usage + amount and cell.subtree < UNLIMITED
 
 
 def borrow_level(cell: Cell, amount: int) -> tuple[int, bool]:
     """Returns the height of the lowest node that has the amount free, and whether it may be
-    reclaimed because a proper subtree is entitled to it. Height 0: within the node's own nominal
-    quota."""
+    reclaimed because a proper subtree is entitled to it. Height 0: the amount fits within the
+    node's own nominal quota."""
     parent = cell.parent
     if parent is None or not is_over(cell, amount):
         return 0, parent is not None

@@ -12,12 +12,12 @@ from admittance.api.meta import LabelSelector, Taint, Toleration
 from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
 
 BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-"""``PreferNoSchedule`` excludes no pod."""
+"""Taint effects that exclude pods. ``PreferNoSchedule`` excludes no pod."""
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Returns whether the selector matches the labels. None matches nothing, an empty selector
-    everything."""
+    """Returns whether the selector matches the labels. A selector of None matches nothing, an empty
+    selector matches everything."""
     if selector is None:
         return False
     for key, value in selector.match_labels.items():
@@ -49,8 +49,8 @@ def _holds(key: str, operator: str, values: Sequence[str], labels: Mapping[str, 
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Returns whether the toleration covers the taint. Without an effect it covers every effect,
-    without a key every key."""
+    """Returns whether the toleration covers the taint. A toleration without an effect covers every
+    effect, and one without a key every key."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -63,8 +63,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def untolerated(
     taints: Iterable[Taint], tolerations: Iterable[Toleration], more: Iterable[Toleration] = ()
 ) -> Taint | None:
-    """Returns the first taint that excludes the pod; None: all are tolerated. ``more``: tolerations
-    that the flavor adds to its pods."""
+    """Returns the first taint that excludes the pod; None: the pod tolerates all taints. ``more``:
+    tolerations that the flavor adds to its pods."""
     both = (*tolerations, *more)
     for taint in taints:
         if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in both):
@@ -77,11 +77,11 @@ def matches_node(
     node_selector: Mapping[str, str],
     terms: Sequence[NodeSelectorTerm] = (),
 ) -> bool:
-    """Returns whether pods with this selector and required affinity may run on nodes with the
-    flavor's labels.
+    """Returns whether pods with this node selector and required node affinity may run on nodes with
+    the flavor's labels.
 
-    Only keys of these labels are compared. A term without such keys matches everything, and so does
-    the affinity, because terms are alternatives.
+    Only keys that these labels have are compared. An affinity term without such keys matches
+    everything. With such a term the whole affinity matches, because terms are alternatives.
     """
     for key, value in node_selector.items():
         found = labels.get(key)

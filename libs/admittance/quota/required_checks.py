@@ -14,12 +14,12 @@ Lookup = Callable[[str], AdmissionCheck | None]
 
 
 class ConflictingChecks(Exception):
-    """Two different checks of one controller would judge the same workload."""
+    """Two different checks of one controller would apply to the same workload."""
 
 
 class CheckLists:
     """The checks of one ClusterQueue: for the whole queue, and per flavor. An
-    admissionChecksStrategy is read as these lists."""
+    admissionChecksStrategy is converted to these lists."""
 
     __slots__ = ("flavors", "wide")
 
@@ -43,11 +43,12 @@ class CheckLists:
         }
 
     def names(self) -> Iterator[str]:
-        """Yields every check that the queue names, once."""
+        """Yields every check that the ClusterQueue names, each once."""
         yield from dict.fromkeys((*self.wide, *(c for f in self.flavors.values() for c in f)))
 
     def conflicting(self, lookup: Lookup) -> tuple[str, str] | None:
-        """Returns two different checks of one controller in one list; None: there are none."""
+        """Returns two different checks of one controller in one list; None: no list has such
+        checks."""
         for one_list in (self.wide, *self.flavors.values()):
             pair = conflict(_known(one_list, lookup))
             if pair is not None:
@@ -65,7 +66,7 @@ def _known(names: Iterable[str], lookup: Lookup) -> list[AdmissionCheck]:
 
 
 def conflict(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
-    """Returns two different checks of one controller; None: there are none."""
+    """Returns two different checks of one controller; None: all controllers differ."""
     by_controller: dict[str, str] = {}
     for check in checks:
         other = by_controller.setdefault(check.spec.controller_name, check.metadata.name)
@@ -77,7 +78,8 @@ def conflict(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
 def required_checks(
     lists: CheckLists, admission: Admission | None, lookup: Lookup
 ) -> dict[str, AdmissionCheck]:
-    """Returns the checks of a workload with that admission; None: before a flavor is assigned.
+    """Returns the checks of a workload with the given admission; an admission of None: no flavor is
+    assigned yet.
 
     A flavor's check replaces a queue-wide check of the same controller. Raises ConflictingChecks if
     two used flavors name different checks of one controller.

@@ -1,4 +1,4 @@
-"""Transformations: resources of a pod that a deployment counts in other units.
+"""Transformations: a deployment counts some resources of pods as other resources.
 
 A transformation turns an input into outputs, for example GPUs into credits. Source:
 `docs/spec/scheduling.md#1.6`, Kueue's ``resources.transformations``.
@@ -15,9 +15,9 @@ from admittance.quota.cell import plus
 
 
 class Transformation(NamedTuple):
-    """Counts one resource in other units.
+    """Counts one resource as other resources.
 
-    ``retains``: the input resource counts as itself, too. ``multiply_by``: a resource of the same
+    ``retains``: the input resource counts as itself too. ``multiply_by``: a resource of the same
     pod that multiplies the outputs, or "". ``outputs``: resource and quantity for one whole unit of
     the input.
     """
@@ -31,7 +31,7 @@ class Transformation(NamedTuple):
 def transformed(
     requests: Mapping[str, int], transformations: Sequence[Transformation]
 ) -> dict[str, int]:
-    """Returns the requests of one pod, in accounting units, as they count.
+    """Returns the requests of one pod after transformations, in accounting units.
 
     Outputs are exact sums, rounded up at the end. A generated amount is never negative, so a
     negative output cannot reduce a direct request.

@@ -1,4 +1,4 @@
-"""The trees of ClusterQueues and cohorts, updated by every change.
+"""The trees of ClusterQueues and cohorts, updated by every change of the configuration.
 
 An edit of a quota changes only the numbers of its node and the ancestors. A ClusterQueue that moves
 to another cohort takes its usage along. Source: `docs/spec/scheduling.md#1.4, #2, #8.1`.
@@ -14,11 +14,12 @@ from admittance.quota.cell import NOTHING, UNLIMITED, Cell, FlavorResource, Quot
 class Node:
     """A ClusterQueue or a cohort.
 
-    ``members``: the ClusterQueues directly below, ``active_members`` of them active; ``cohorts``:
-    the cohorts directly below. ``height``: levels of cohorts and queues below. ``wanted_parent``:
-    the parent that the manifest names, even if a cycle prevents it. ``weight``: in fair sharing.
-    ``edition``: of a root, new with every change of the quotas of its tree. ``lendable``: what a
-    cohort could lend by resource, with the root and edition for which it was computed.
+    ``members``: the ClusterQueues directly below the node; ``active_members``: how many of them are
+    active. ``cohorts``: the cohorts directly below the node. ``height``: the number of levels of
+    cohorts and queues below the node. ``wanted_parent``: the parent that the manifest names, even
+    if a cycle prevents it. ``weight``: the node's weight in fair sharing. ``edition``: a number of
+    a root that changes with every change of the quotas in its tree. ``lendable``: how much of each
+    resource a cohort could lend, with the root and edition for which this was computed.
     """
 
     __slots__ = (
@@ -55,7 +56,7 @@ class Node:
         self.lendable: tuple[Node, int, dict[str, int]] | None = None
 
     def cell(self, fr: FlavorResource) -> Cell:
-        """Returns the cell of the flavor and resource, and creates an empty one if needed."""
+        """Returns the cell of the flavor and resource, and creates an empty cell if needed."""
         found = self.cells.get(fr)
         if found is None:
             found = self.cells[fr] = Cell(self, fr)
@@ -71,7 +72,7 @@ class Node:
         return node
 
     def queues(self) -> Iterator[Node]:
-        """Yields the ClusterQueues at or below this node."""
+        """Yields the ClusterQueues below the node, or the node itself if it is a ClusterQueue."""
         if not self.is_cohort:
             yield self
         yield from self.members.values()
@@ -102,15 +103,15 @@ class Tree:
         return node
 
     def drop_queue(self, name: str) -> Node | None:
-        """Removes the ClusterQueue and its usage. Returns its node, which is in no tree any
-        more."""
+        """Removes the ClusterQueue and its usage from its tree. Returns the removed node; None: the
+        ClusterQueue does not exist."""
         node = self.queues.pop(name, None)
         if node is not None:
             self._leave(node)
         return node
 
     def set_cohort(self, name: str, parent: str, quotas: Mapping[FlavorResource, Quota]) -> Node:
-        """Sets the quotas and the parent ("": a root) of a Cohort object."""
+        """Sets the quotas and the parent ("": none, the cohort is a root) of a Cohort object."""
         node = self._cohort(name)
         node.explicit = True
         self._set_parent(node, parent)
@@ -118,7 +119,7 @@ class Tree:
         return node
 
     def drop_cohort(self, name: str) -> None:
-        """Deletes the Cohort object. If it has children, it stays as an implicit root."""
+        """Deletes the Cohort object. If it has children, the cohort stays as an implicit root."""
         node = self.cohorts.get(name)
         if node is None:
             return
@@ -129,8 +130,8 @@ class Tree:
         self._prune(node)
 
     def set_active(self, name: str, *, active: bool) -> None:
-        """Sets whether a ClusterQueue is active. An inactive one does not count in the heights of
-        its cohorts; its quota and usage do."""
+        """Sets whether a ClusterQueue is active. An inactive ClusterQueue does not count in the
+        heights of its cohorts, but its quota and usage count."""
         node = self.queues.get(name)
         if node is not None and node.is_active != active:
             node.is_active = active
@@ -139,7 +140,7 @@ class Tree:
                 _heights(node.parent)
 
     def in_cycle(self, node: Node) -> bool:
-        """Returns whether the parents of the node's cohorts form a cycle."""
+        """Returns whether the cohorts above the node form a cycle of parents."""
         return bool(self._broken) and node.root().name in self._broken and node.root().is_cohort
 
     def _cohort(self, name: str) -> Node:
@@ -159,8 +160,8 @@ class Tree:
             if not cycle:
                 self._join(node, self._cohort(parent))
             else:
-                # One edge of the cycle is left out so that sums end. Which one must not depend
-                # on the order of edits, since the root names the domain.
+                # One edge of the cycle is left out so that sums end. The choice of that edge must
+                # not depend on the order of edits, because the root gives the domain its name.
                 first = min(cycle)
                 if first != node.name:
                     self._leave(self.cohorts[first])
@@ -173,8 +174,8 @@ class Tree:
                 self._join(other, self._cohort(other.wanted_parent))
 
     def _cycle_of(self, node: Node) -> list[str]:
-        """Returns the cohorts on the way from the node back to itself, as manifests name parents;
-        else empty."""
+        """Returns the cohorts on the way from the node back to itself along the parents that
+        manifests name; empty: the node is in no cycle."""
         seen = [node.name]
         name = node.wanted_parent
         while name and name != node.name:
@@ -241,12 +242,12 @@ def _set_quotas(node: Node, quotas: Mapping[FlavorResource, Quota]) -> None:
 
 
 def _renew(node: Node) -> None:
-    """Marks what was computed from the quotas of the node's tree as outdated."""
+    """Marks cached results for the quotas of the node's tree as outdated."""
     node.root().edition += 1
 
 
 def _name(cell: Cell, *, named: bool) -> None:
-    """Notes whether the manifest names the cell's flavor and resource."""
+    """Updates the notes about whether a manifest names the cell's flavor and resource."""
     before = cell.is_listed
     cell.named = named
     if cell.is_listed != before and cell.parent is not None:
@@ -271,7 +272,8 @@ def _derive(cell: Cell) -> None:
 
 
 def _move(cell: Cell, d_raw: int, d_usage: int) -> None:
-    """Adds to the cell what a child lends more and what it spills more."""
+    """Adds changes of a child to the cell: ``d_raw``: how much more the child lends; ``d_usage``:
+    how much more usage the child passes up."""
     while d_raw or d_usage:
         lent, spill = cell.lent(), cell.spill()
         cell.raw += d_raw
@@ -313,7 +315,7 @@ def _unlink(cell: Cell) -> None:
 
 
 def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
-    """Forgets an empty cell. Otherwise cells of former flavors would accumulate."""
+    """Removes the cell if it is empty. Without this, cells of former flavors would accumulate."""
     if keep or cell.children or cell.usage or cell.raw or cell.borrow is not None:
         return
     if cell.lend is not None or cell.node.cells.get(cell.fr) is not cell:
@@ -325,7 +327,8 @@ def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
 
 
 def _heights(node: Node) -> None:
-    """Updates heights from the node up, as far as they change."""
+    """Updates the heights of the node and its ancestors, up to the first height that stays the
+    same."""
     here: Node | None = node
     while here is not None:
         height = max((below.height + 1 for below in here.cohorts.values()), default=0)

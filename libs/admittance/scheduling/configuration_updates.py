@@ -1,4 +1,4 @@
-"""How a change of the configuration changes the scheduler's state.
+"""Applies changes of the configuration to the scheduler's state.
 
 Source: `docs/spec/scheduling.md#1.3, #3.5, #3.7`.
 """
@@ -34,13 +34,14 @@ def apply_object(
     *,
     now: datetime,
 ) -> None:
-    """Applies the object; None: it was deleted."""
+    """Applies an object of the configuration to the state; None: the object was deleted."""
     old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
     if kind in ("ClusterQueue", "Cohort"):
         charging.unshare_all_quota(state)
     touched = state.catalog.apply(kind, namespace, name, obj, revision)
     affected = state.catalog.affected
-    # The workload-controller refuses decisions that were made from an older configuration.
+    # The workload-controller refuses decisions that were made from an older configuration, so they
+    # are undone here.
     for domain_name in touched:
         domain = state.domains.get(domain_name)
         if domain is not None:
@@ -76,7 +77,7 @@ def apply_object(
 
 
 def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
-    """Updates the queue after its ClusterQueue was created, changed or deleted."""
+    """Updates the queue in memory after its ClusterQueue was created, changed or deleted."""
     node = state.catalog.tree.queues.get(queue.name)
     if node is queue.node:
         return
@@ -84,7 +85,8 @@ def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
     for workload in list(queue.holding):
         held = workload.charge
         assert held is not None and workload.shape is not None
-        # The old node left the tree with its usage. Quota that is still held is charged again.
+        # The old node was removed from the tree, together with its usage. Quota that workloads
+        # still hold is charged again.
         cells = (
             charges_of(node, held.admission, workload.shape, workload.reclaimable)
             if node is not None
@@ -107,7 +109,7 @@ def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
 
 
 def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
-    """Updates whether the queue admits, and its flavors."""
+    """Updates whether the queue admits workloads, and which flavors it has."""
     was_active = queue.activity.active
     queue.activity = state.catalog.activity(queue.name)
     state.catalog.tree.set_active(queue.name, active=queue.activity.active)
@@ -126,7 +128,7 @@ def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
 
 
 def _set_mode(state: SchedulerState, queue: Queue) -> None:
-    """Updates whether the usage of LocalQueues counts there."""
+    """Updates whether the usage of LocalQueues counts in the queue."""
     if state.accounts is None:
         return
     scope = None
@@ -144,7 +146,7 @@ def _set_mode(state: SchedulerState, queue: Queue) -> None:
 
 
 def _set_rules(state: SchedulerState, queue: Queue) -> bool:
-    """Updates the queue's rules for families. Returns whether they changed."""
+    """Updates the queue's rules for families. Returns whether the rules changed."""
     before, queue.rules = queue.rules, None
     if queue.node is not None and state.config.concurrent_admission:
         queue.rules = rules_of(state.catalog.cluster_queues[queue.name].spec)
@@ -165,8 +167,8 @@ def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> Non
 
 
 def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
-    """Returns whether the edit left quotas and cohort as they were, so that saved cursors stay
-    valid."""
+    """Returns whether the edit left quotas and cohort as they were, and therefore saved cursors are
+    still valid."""
     if old is None or not isinstance(new, ClusterQueue):
         return False
     return (old.spec.resource_groups, old.spec.cohort_name) == (
@@ -176,9 +178,10 @@ def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
 
 
 def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
-    """Puts every queue of the touched trees into the domain that it belongs to now.
+    """Puts every queue of the touched cohort trees into its present domain.
 
-    ``quotas``: quotas or the tree may have changed, so scans begin at the first flavor again.
+    ``quotas``: quotas or the tree may have changed, so scans of flavors begin at the first flavor
+    again.
     """
     queues: dict[Queue, None] = {}
     if kind == "ClusterQueue":
@@ -213,12 +216,13 @@ def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, qu
             state.bump_version(domain)
             domain.update_queue(queue)
             state.flush(domain)
-        # Saved cursors hold the sum of both generations, which must not stay equal by accident.
+        # Saved cursors hold the sum of both generations, and that sum must not stay the same by
+        # accident.
         queue.generation += 1 + (before.generation if before is not None else 0)
 
 
 def domain_at(state: SchedulerState, name: str) -> Domain:
-    """Returns the domain of that name and creates it if needed."""
+    """Returns the domain of that name; creates the domain if needed."""
     domain = state.domains.get(name)
     if domain is None:
         domain = state.domains[name] = Domain(name)
@@ -242,8 +246,8 @@ def _part(state: SchedulerState, before: Domain, queue: Queue, after: Domain | N
         state.domains.pop(before.name, None)
         state.busy.pop(before, None)
         return
-    # Quota that the queue had borrowed is free now. Kueue does not flush here, so fitting heads
-    # wait for the next event.
+    # Quota that the queue had borrowed in its former domain is free now. Kueue does not flush here,
+    # so in Kueue fitting heads wait for the next event.
     state.flush(before)
 
 

@@ -1,8 +1,9 @@
-"""The scheduler's core: objects and workloads in, decisions out. Pure; time is an argument.
+"""The scheduler's core: objects and workloads in, decisions out. The core is pure; time is an
+argument.
 
-It keeps one state, which every change updates. It assumes its own decisions at once: quota is
-charged before the decision is stored, and given back if the log or the workload-controller refuses
-it.
+The core keeps one state, which every change updates. Its own decisions are assumed at once: quota
+is charged before the decision is stored, and given back if the log or the workload-controller
+refuses the decision.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = ["Config", "Scheduler"]
 
 
 class Scheduler:
-    """Decides for the domains that it owns."""
+    """The scheduler's core: decides for the domains that it owns."""
 
     def __init__(self, config: Config | None = None) -> None:
         self._config = config or Config()
@@ -57,16 +58,16 @@ class Scheduler:
 
     @property
     def catalog(self) -> Catalog:
-        """The configuration. Callers must not change it."""
+        """The configuration that the scheduler has applied. Callers must not change it."""
         return self._state.catalog
 
     # Changes. -------------------------------------------------------------------------------
 
     def apply_object(self, kind: str, namespace: str, name: str, obj: Any, revision: int) -> None:
-        """Applies an object of the configuration as of a revision; None: it was deleted.
+        """Applies an object of the configuration as of a revision; None: the object was deleted.
 
         Undoes decisions in flight that were made from an older configuration of the domain. The
-        workload-controller refuses them by the same rule.
+        workload-controller refuses such decisions by the same rule.
         """
         self.seen(revision)
         state = self._state
@@ -83,7 +84,7 @@ class Scheduler:
         *,
         now: datetime,
     ) -> None:
-        """Applies a stored workload as of a revision; None: it was deleted."""
+        """Applies a stored workload as of a revision; None: the workload was deleted."""
         self.seen(revision)
         self._state.now = max(self._state.now, now)
         key = intern(namespace), name
@@ -107,7 +108,8 @@ class Scheduler:
     # Leadership. ----------------------------------------------------------------------------
 
     def own(self, domain: str) -> None:
-        """Decides for the domain from now on. Does nothing if it is owned already."""
+        """Makes the scheduler decide for the domain from now on. Does nothing if the scheduler owns
+        the domain already."""
         if domain in self._state.owned:
             return
         self._state.owned.add(domain)
@@ -117,7 +119,7 @@ class Scheduler:
             self._state.flush(found)
 
     def disown(self, domain: str) -> None:
-        """Stops deciding for the domain and undoes what was assumed there."""
+        """Stops deciding for the domain, and undoes its assumed decisions."""
         state = self._state
         state.owned.discard(domain)
         found = state.domains.get(domain)
@@ -128,11 +130,12 @@ class Scheduler:
             state.busy.pop(found, None)
 
     def domains(self) -> set[str]:
-        """Returns every domain that has a ClusterQueue."""
+        """Returns the names of all domains that have a ClusterQueue."""
         return {name for name, domain in self._state.domains.items() if domain.queues}
 
     def owned(self) -> frozenset[str]:
-        """Returns the domains that it decides for, also those without a ClusterQueue."""
+        """Returns the domains that the scheduler decides for, including domains without a
+        ClusterQueue."""
         return frozenset(self._state.owned)
 
     # Decisions. -----------------------------------------------------------------------------
@@ -141,8 +144,9 @@ class Scheduler:
         """Runs one cycle over the owned domains in which something happened, at most one head per
         ClusterQueue.
 
-        The returned decisions are assumed already. Quota of victims that are only reserved is
-        handed over in the same decision; other victims keep theirs until their eviction is stored.
+        The returned decisions are assumed in the state already. Quota of victims that are reserved
+        but not admitted is handed over in the same decision; other victims keep their quota until
+        their eviction is stored.
         """
         return [decision for decided in self.by_domain(now=now) for decision in decided]
 
@@ -150,7 +154,8 @@ class Scheduler:
         """Yields the decisions of a cycle domain by domain. The state may change between two
         domains."""
         state = self._state
-        # Only a cycle with heads counts: how old a cursor is must not depend on idle calls.
+        # Only cycles with heads are counted, because the age of a cursor must not depend on calls
+        # without work.
         self._cycle.number += self.rouse(now=now)
         for domain in list(state.busy):
             if domain in state.busy and domain.owned:
@@ -161,8 +166,8 @@ class Scheduler:
             self._cycle.number = max(self._cycle.number, self._counted)
 
     def rouse(self, *, now: datetime) -> bool:
-        """Wakes workloads that a flush or their time lets compete. Returns whether any workload
-        competes."""
+        """Wakes parked workloads that may compete again after a flush or because their time has
+        come. Returns whether any workload competes."""
         state = self._state
         self.wake(now=now)
         for domain in list(state.busy):
@@ -173,10 +178,11 @@ class Scheduler:
         return any(domain.ready for domain in state.busy)
 
     def decide(self, domain: Domain, *, now: datetime) -> list[Decided]:
-        """Runs one cycle of the domain and returns its decisions, which are assumed already.
+        """Runs one cycle of the domain and returns its decisions, which are assumed in the state
+        already.
 
-        Reservations come first, after reduced quota or passed checks; then the heads of the ready
-        queues. A replay of decisions calls this function, too.
+        Reservations that need a recheck come first, for example after reduced quota or passed
+        checks, then the heads of the ready queues. A replay of decisions calls this function too.
         """
         state = self._state
         decisions: list[Decided] = []
@@ -190,20 +196,21 @@ class Scheduler:
             return decisions
         result = self._cycle.run(domain, now=now)
         if domain.plan_quota_varies:
-            # Usage that was held during the cycle is given back.
+            # Usage that was held back during the cycle is given back.
             charging.share_quota(state, domain)
         self._count_idle_cycles(domain, result.has_progress)
         return decisions + result.decisions
 
     def _count_idle_cycles(self, domain: Domain, has_progress: bool) -> None:
-        """Lets the domain rest after enough cycles without progress, or if no head can be tried."""
+        """Stops cycles of the domain until something changes, after enough cycles without progress,
+        or if no head can be tried."""
         if has_progress:
             domain.idle_cycles = 0
         else:
             domain.idle_cycles += 1
             if domain.is_settled:
-                # The other idle cycles would all go like this one. They are counted, because saved
-                # cursors age by the number of the cycle, but not run.
+                # The remaining idle cycles would end like this one. They are counted without being
+                # run, because saved cursors age by the number of the cycle.
                 left = max(0, self._config.idle_cycles - domain.idle_cycles)
                 self._counted = max(self._counted, self._cycle.number + left)
                 domain.idle_cycles += left
@@ -215,7 +222,8 @@ class Scheduler:
             self._state.busy.pop(domain, None)
 
     def wake(self, *, now: datetime) -> None:
-        """Lets workloads compete again when their time has come, and compares usages when due.
+        """Lets waiting workloads compete again when their time has come, and compares the usages of
+        LocalQueues when that is due.
 
         Must be called whenever the time of `next_wake` has come.
         """
@@ -233,17 +241,17 @@ class Scheduler:
         return bool(self._state.busy)
 
     def refusals(self, *, now: datetime) -> list[Refused]:
-        """Returns the refusals that are due, in flight from now on.
+        """Returns the refusals that are due, and marks them as in flight.
 
-        They go to workloads that are parked for a while, if their status has another reason.
-        No decision is made about them before the refusal is stored.
+        A workload is refused if it has been parked for a while and its status has another reason.
+        No decision about the workload is made before its refusal is stored.
         """
         self._state.now = max(self._state.now, now)
         return due_refusals(self._state, now)
 
     def forget(self, namespace: str, name: str, revision: int) -> None:
-        """Undoes the decision about the workload at that revision, because the log did not
-        take it."""
+        """Undoes the decision about the workload at that revision, because the log did not accept
+        the decision."""
         workload = self._state.workloads.get((namespace, name))
         if workload is None or workload.revision != revision or not workload.in_flight:
             return
@@ -252,12 +260,12 @@ class Scheduler:
             workload_updates.undo(self._state, workload, queue.domain, self._state.now)
 
     def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
-        """Yields each victim, preemptor and count of a preemption that the decision repeats too
-        often."""
+        """Yields victim, preemptor and count for each preemption of the decision that is a loop."""
         return repeated(decision, self._config.preemption_loops)
 
     def next_wake(self) -> datetime | None:
-        """Returns when there is something to do even if nothing happens; None: never."""
+        """Returns when the scheduler next has something to do even if no event happens; None:
+        never."""
         times = [self._state.timers[0][0]] if self._state.timers else []
         refusal = next_refusal_at(self._state)
         if refusal is not None:
@@ -270,11 +278,11 @@ class Scheduler:
     def usages_to_write(
         self, *, now: datetime, at_once: bool = False
     ) -> list[tuple[Key, ConsumedUsage | None]]:
-        """Returns the changed consumption of LocalQueues of our domains, to be stored for the next
-        leader.
+        """Returns the changed consumption of LocalQueues in the domains that the scheduler owns, to
+        be stored for the next leader.
 
-        None in place of a record: the LocalQueue was deleted. ``at_once``: also changes of the last
-        second.
+        None in place of a record: the LocalQueue was deleted. ``at_once``: also changes that are
+        less than a second old.
         """
         accounts = self._state.accounts
         return [] if accounts is None else list(accounts.to_write(now, at_once=at_once))
@@ -284,23 +292,25 @@ class Scheduler:
     def explain(self, namespace: str, name: str, *, now: datetime) -> ExplainReply:
         """Returns why the workload waits, as the next cycle would see it.
 
-        Costs a nomination, and a look at each of its flavors, at some holders of scarce quota, and
-        at each class of its queue.
+        An explanation costs a nomination, and a look at each flavor of the workload, at some
+        holders of scarce quota, and at each class of its queue.
         """
         return explain(self._state, self._cycle, (namespace, name), now=now)
 
     def fit(self, request: Fit, namespace: str) -> FitReply:
-        """Returns whether a workload that is not submitted could start if nothing else ran."""
+        """Returns whether a workload that has not been submitted could start if no other workload
+        ran."""
         return fit(self._state, namespace, request.workload)
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
-        """Returns the waiting workloads of one namespace ("": all), in order."""
+        """Returns the waiting workloads of one namespace ("": all), in the order of their
+        queues."""
         return pending.pending(self._state, query, namespace)
 
     def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
-        """Yields every waiting workload, in order, with its refusal."""
+        """Yields every waiting workload, in the order of the queues, with its refusal."""
         return pending.all_pending(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
-        """Returns counters, usage and activity of the queues."""
+        """Returns counters, usage and activity of the queues that the query selects."""
         return queue_status.queues(self._state, query, namespace)

@@ -1,5 +1,5 @@
-"""How a new stored state of a workload changes the scheduler's state, and how a decision is undone.
-Source: `docs/spec/scheduling.md#3.1, #3.5`."""
+"""Applies new stored states of workloads to the scheduler's state, and undoes decisions. Source:
+`docs/spec/scheduling.md#3.1, #3.5`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from admittance.workload.stored import StoredWorkload
 def apply_workload(
     state: SchedulerState, key: Key, stored: StoredWorkload | None, revision: int, *, now: datetime
 ) -> None:
-    """Applies the workload as of a revision; None: it is deleted. An older revision changes
-    nothing."""
+    """Applies the stored workload as of a revision; None: the workload is deleted. A revision older
+    than the applied one changes nothing."""
     workload = state.workloads.get(key)
     before = workload.family if workload is not None else None
     _apply(state, key, workload, stored, revision, now)
@@ -54,8 +54,8 @@ def _apply(
     try:
         view = view_of(stored, state.shapes, state.config)
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
-        # Validation would have refused this spec. The workload cannot be queued and must not stop
-        # the others. It keeps quota that it holds, because its job may run.
+        # Validation would have refused this spec. The workload cannot be queued, and it must not
+        # stop other workloads. It keeps quota that it holds, because its job may run.
         if workload is not None and workload.charge is None:
             drop(state, workload)
         return
@@ -91,7 +91,7 @@ def _apply(
             queue.generation += 1
             state.flush(queue.domain)
     elif given is not None:
-        # More quota may be free than was handed over.
+        # More quota may become free than the decision handed over.
         given.generation += 1
         state.flush(given.domain)
     charging.set_plan(state, workload, view.pending_preemption)
@@ -114,13 +114,14 @@ def _apply(
         in_flight.note_preemptor(
             state.victims_by_preemptor, state.workloads, workload, view.preempted_by
         )
-        # For example a stored refusal: the workload stays where it is.
+        # For example a stored refusal: the workload stays where it waits.
         if workload.queue is not None:
             schedule_refusal(workload.queue, workload, now)
             state.queue_changed(workload.queue)
         return
     if workload.competes and not view.competes and workload.charge is None and workload.queue:
-        # It was deactivated, held or gated: heads that lost to it may be tried again.
+        # The workload was deactivated, held or gated, so heads that lost against it may be tried
+        # again.
         state.flush(workload.queue.domain)
     if not view.competes and waited is not None:
         waited.forget_preemptor(workload)
@@ -134,7 +135,7 @@ def _apply(
         if view.promised is None:
             state.add_candidate(workload, view.reserved_at or now)
         else:
-            # Promised quota cannot be preempted.
+            # A workload with promised quota cannot be preempted.
             workload.charge.queue.remove_candidate(workload)
     recheck.note_recheck(state, workload)
     state.recheck_planners(workload)
@@ -142,7 +143,8 @@ def _apply(
 
 
 def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """Forgets a workload that is finished, deleted, or replaced by another of the same name."""
+    """Removes a workload that is finished, deleted, or replaced by another of the same name from
+    the state."""
     given = _land(state, workload, taken=False)
     state.note_pods_ready(workload, False)
     in_flight.note_preemptor(state.victims_by_preemptor, state.workloads, workload, None)
@@ -162,7 +164,7 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
     if workload.family is not None:
         families.leave_family(state, workload)
     # Kueue flushes the tree for every deleted workload. A waiting workload held no quota, but heads
-    # that lost to it may be tried again.
+    # that lost against it may be tried again.
     local = state.catalog.local_queues.get(workload.local_queue)
     here = waited or (state.queues.get(local.spec.cluster_queue) if local is not None else None)
     if here is not None:
@@ -176,9 +178,10 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queue | None:
-    """Ends the decision in flight about the workload. ``taken``: it is promised quota.
+    """Ends the decision in flight about the workload. ``taken``: the workload is promised quota.
 
-    Returns the queue of the quota that it was to hand over. Its new state says what it holds now.
+    Returns the queue of the quota that the workload was to hand over. The new stored state of the
+    workload says what it holds now.
     """
     if not workload.in_flight:
         return None
@@ -204,7 +207,7 @@ def _domain_of(state: SchedulerState, workload: WorkloadInfo) -> Domain | None:
 
 
 def _hold(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView) -> None:
-    """Charges what the admission says, unless it is charged already."""
+    """Charges the workload for its stored admission, unless that is charged already."""
     admission = view.admission or view.promised
     assert admission is not None
     state.dequeue(workload)
@@ -252,7 +255,7 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
         workload.cursor = None
     workload.queued_at = view.queued_at
     if workload.family is not None and workload.family.parent is not None:
-        # Siblings are adjacent in the order.
+        # Siblings have the parent's time, so that they are adjacent in the order of the queue.
         workload.queued_at = workload.family.parent.queued_at or view.queued_at
     workload.created_at = view.created_at
     workload.requeue_at = view.requeue_at
@@ -266,8 +269,8 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
 
 
 def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: datetime) -> None:
-    """Undoes the decision in flight about the workload. A decision about several workloads ends for
-    all of them."""
+    """Undoes the decision in flight about the workload. If the decision is about several workloads,
+    it is undone for all of them."""
     handover = state.handover_of.get(workload)
     if handover is not None:
         workload = handover.receiver
@@ -293,7 +296,7 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
             charging.set_plan(state, workload, before)
         state.schedule_recheck(workload)
     elif was in (InFlight.PREEMPTED, InFlight.REVOKED):
-        # Its preemptor searches again.
+        # The preemptor of the workload searches for victims again.
         state.schedule_cycle(domain)
         if workload.state == "QuotaReserved":
             state.schedule_recheck(workload)

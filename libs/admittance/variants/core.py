@@ -1,9 +1,9 @@
-"""Keeps all families, and returns the acts that make them match policy. Pure.
+"""Keeps all families, and returns the acts that make families match policy. The module is pure.
 
 An act is a fact to publish. Acts are computed from stored objects, so nothing has to survive a
 restart: a new leader publishes the acts that are still required. `SentActs` remembers published
-acts so that none is repeated while it takes effect. Only families that changed, have a changed
-queue, or are due are computed again."""
+acts, so that no act is repeated while it takes effect. Only families that changed, have a changed
+queue, or have reached their time are computed again."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ from admittance.variants.required_acts import Act, required_acts
 from admittance.workload.stored import PARENT, StoredWorkload, head
 
 PATIENCE: Final = timedelta(seconds=5)
-"""Delay before an act without effect is published again; doubled each time."""
+"""Delay before an act without effect is published again; the delay doubles each time."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 BEHIND_MAX: Final = timedelta(seconds=30)
-"""For how long an act is not repeated while the workload-controller has not reached it on the log,
-because that would add to the backlog. It is longer while the workload-controller progresses."""
+"""How long an act is not published again while the workload-controller has not reached it on the
+log, because repeating would add to the backlog. The time is longer while the workload-controller
+progresses."""
 COALESCE: Final = timedelta(milliseconds=100)
 """Shortest time between two aggregations of one parent."""
 GATHER: Final = timedelta(milliseconds=100)
 """Delay before an aggregation. Most changes of variants also change the parent, and then the
 workload-controller updates the parent's rows without a request."""
 AGAIN: Final = timedelta(seconds=1)
-"""Delay after an act could not be published."""
+"""Delay before a failed publish of an act is tried again."""
 STUCK: Final = 2
-"""An act that was published again so often counts as stuck."""
+"""An act that was published this many times again counts as stuck."""
 
 
 class _SentAct(NamedTuple):
-    """A published act. ``due``: when to publish it again if it is still required. ``sequence``: its
-    position on the log; 0: unknown. ``until``: from then on it is published again although a
-    workload-controller without progress has not reached it."""
+    """A published act. ``due``: when to publish the act again if it is still required.
+    ``sequence``: the act's position on the log; 0: unknown. ``until``: from this time on, the act
+    is published again even if a workload-controller without progress has not reached it."""
 
     mark: object
     revision: int
@@ -63,10 +64,10 @@ _Key: TypeAlias = tuple[type[Fact], str]
 
 
 class SentActs:
-    """Published acts without an effect yet. None of them is repeated too early.
+    """Published acts without an effect yet. Prevents that an act is repeated too early.
 
-    An act is forgotten when it is no longer required. A new leader starts without any, because an
-    act that is published twice changes nothing more. ``coalesce``, ``gather``: see `COALESCE` and
+    An act is forgotten when it is no longer required. A new leader starts without published acts,
+    because publishing an act twice does no harm. ``coalesce``, ``gather``: see `COALESCE` and
     `GATHER`."""
 
     def __init__(self, coalesce: timedelta, gather: timedelta) -> None:
@@ -81,8 +82,9 @@ class SentActs:
     def to_publish(
         self, family: WorkloadName, acts: Iterable[Act], now: datetime
     ) -> tuple[list[Act], datetime | None]:
-        """The acts to publish now, and when to ask for the others (None: there are no others).
-        ``acts``: all that the family requires. Other published acts are forgotten."""
+        """Returns the acts to publish now, and when to ask for the other ones (None: there are no
+        others). ``acts``: all acts that the family requires. Published acts that are not in
+        ``acts`` are forgotten."""
         before = self._sent.get(family, {})
         sent: dict[_Key, _SentAct] = {}
         found: list[Act] = []
@@ -100,7 +102,7 @@ class SentActs:
                 wait: datetime | None = last.due
             else:
                 wait = self._aggregate_after(family, act, now)
-            # A time beyond PATIENCE_MAX means that the clock was set back.
+            # A retry time beyond PATIENCE_MAX from now means that the clock was set back.
             if wait is not None and now < wait <= now + PATIENCE_MAX:
                 if last is not None:
                     sent[key] = last
@@ -122,7 +124,7 @@ class SentActs:
         return found, min(looks, default=None)
 
     def through(self, sequence: int, now: datetime) -> None:
-        """The workload-controller has processed the log up to this sequence."""
+        """Records that the workload-controller has processed the log up to this sequence."""
         if sequence > self._through:
             self._through = sequence
             self._progress_at = now
@@ -132,24 +134,26 @@ class SentActs:
         return _key(fact) in self._sent.get(family, {})
 
     def stated(self, family: WorkloadName, fact: Fact, sequence: int) -> None:
-        """The act is on the log at ``sequence``; it is not repeated before the workload-controller
-        has processed it."""
+        """Records that the act is on the log at ``sequence``. The act is not repeated before the
+        workload-controller has processed that message."""
         sent = self._sent[family]
         sent[_key(fact)] = sent[_key(fact)]._replace(sequence=sequence)
 
     def failed(self, family: WorkloadName, fact: Fact, now: datetime) -> datetime:
-        """Publishing failed, or its outcome is unknown. Returns when to try again."""
+        """Records that publishing the act failed, or that the outcome is unknown. Returns when to
+        publish again."""
         sent = self._sent[family]
         sent[_key(fact)] = sent[_key(fact)]._replace(due=now + AGAIN)
         return now + AGAIN
 
     def forget(self, family: WorkloadName) -> None:
-        """The family is gone."""
+        """Forgets the published acts of a family that is gone."""
         for kept in (self._sent, self._aggregated, self._differs_since):
             kept.pop(family, None)
 
     def __len__(self) -> int:
-        """The number of acts without effect yet, and of parents with a delayed aggregation."""
+        """The number of published acts without effect yet, plus the number of parents with a
+        delayed aggregation."""
         waiting = sum(
             not any(kind is facts.Aggregated for kind, _ in self._sent.get(family, ()))
             for family in self._differs_since
@@ -162,8 +166,8 @@ class SentActs:
         return sum(one.tries >= STUCK for sent in self._sent.values() for one in sent.values())
 
     def _postponed(self, last: _SentAct, now: datetime) -> _SentAct:
-        """The act; if the workload-controller has not reached it on the log, with a later
-        ``due``."""
+        """Returns the sent act, with a later ``due`` if the workload-controller has not reached it
+        on the log."""
         if now < last.due or self._through >= last.sequence:
             return last
         if now < last.until:
@@ -187,14 +191,16 @@ def _key(fact: Fact) -> _Key:
 
 
 ACTS_MAX: Final = 1000
-"""Most acts published together."""
+"""The largest number of acts that are published together."""
 
 
 class Families:
-    """All families, and the acts that they require. ``now`` is always the wall clock, aware.
+    """All families, and the acts that they require. ``now`` is always the wall clock with a time
+    zone.
 
     ``enabled``: the feature gate ConcurrentAdmission. Call `acts` only after all stored objects
-    were applied. Before that, variants may seem to have no parent and would be deleted."""
+    were applied. Before that, a variant may seem to have no parent, and its deletion would be
+    required."""
 
     def __init__(
         self,
@@ -212,15 +218,15 @@ class Families:
         self._changed: dict[WorkloadName, None] = {}
         self._open: dict[WorkloadName, str] = {}
         self.unreadable: dict[WorkloadName, str] = {}
-        """Families with acts that cannot be computed, and why: written by hand or by a newer
-        version."""
+        """Families with acts that cannot be computed, and why. Their values were written by hand or
+        by a newer version."""
 
     # What changes. ------------------------------------------------------------------
 
     def apply(self, key: str, stored: StoredWorkload | None, revision: int, now: datetime) -> None:
-        """Keeps the workload at that key; None: it was deleted.
+        """Stores the workload at the key in memory; None: the workload was deleted.
 
-        Raises ValueError if it is not a workload's key."""
+        Raises ValueError if the key is not a workload's key."""
         name = workload_name(key)
         self._apply(name, stored, family_of(stored) if stored is not None else None, revision)
         if stored is not None:
@@ -232,7 +238,7 @@ class Families:
         """Notes that the workload at that key belongs to no family. Most workloads are regular, and
         their values need not be decoded.
 
-        Raises ValueError if it is not a workload's key."""
+        Raises ValueError if the key is not a workload's key."""
         name = workload_name(key)
         if name not in self._family_of or self._family_of[name] is not None:
             self._apply(name, None, None, 0)
@@ -257,7 +263,8 @@ class Families:
             self._drop(before)
 
     def apply_object(self, kind: str, namespace: str, name: str, found: Any, _: datetime) -> None:
-        """Keeps a ClusterQueue or LocalQueue; None: it was deleted. Other kinds are ignored."""
+        """Stores a ClusterQueue or LocalQueue in memory; None: the object was deleted. Other kinds
+        are ignored."""
         self._changed.update(dict.fromkeys(self._queues.apply(kind, namespace, name, found)))
 
     def _keep(
@@ -289,12 +296,13 @@ class Families:
     # Acts. ------------------------------------------------------------------------
 
     def orders(self, now: datetime, limit: int = ACTS_MAX) -> list[Fact]:
-        """The facts to publish now, in order."""
+        """Returns the facts to publish now, in order."""
         return [act.fact for act in self.acts(now, limit)]
 
     def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
-        """The acts to publish now, in order. They count as published unless `failed` is called. All
-        acts of a family are returned together, so there may be more than ``limit``."""
+        """Returns the acts to publish now, in order. The returned acts count as published unless
+        `failed` is called. All acts of a family are returned together, so there may be more than
+        ``limit``."""
         self._changed.update(dict.fromkeys(self._times.due(now)))
         found: list[Act] = []
         while self._changed and len(found) < limit:
@@ -306,21 +314,21 @@ class Families:
         return found
 
     def stated(self, fact: Fact, sequence: int) -> None:
-        """The act is on the log at ``sequence``; it is not repeated before the workload-controller
-        has processed it."""
+        """Records that the act is on the log at ``sequence``. The act is not repeated before the
+        workload-controller has processed that message."""
         family = self.family_of(fact)
         if family is not None and self._sent.has(family, fact):
             self._sent.stated(family, fact, sequence)
 
     def failed(self, fact: Fact, now: datetime) -> None:
-        """Publishing failed, or its outcome is unknown. The act is returned again after `AGAIN` if
-        it is still required."""
+        """Records that publishing the act failed, or that the outcome is unknown. The act is
+        returned again after `AGAIN` if it is still required."""
         family = self.family_of(fact)
         if family is not None and self._sent.has(family, fact):
             self._times.sooner(family, self._sent.failed(family, fact, now))
 
     def family_of(self, fact: Fact) -> WorkloadName | None:
-        """The family that a fact is about; None: it is gone."""
+        """The family that a fact is about; None: the family is gone."""
         about = WorkloadName(fact.namespace, fact.name)
         for family in self._names.claimants(about):
             if self._sent.has(family, fact):
@@ -328,12 +336,13 @@ class Families:
         return self._family_of.get(about)
 
     def wake(self) -> datetime | None:
-        """When there may be new acts although nothing happens; None: never."""
+        """Returns when new acts may be required although nothing happens; None: never."""
         return self._times.next()
 
     @property
     def pending(self) -> int:
-        """The number of families to compute again, and of acts without effect yet."""
+        """The number of families to compute again, plus the number of published acts without effect
+        yet."""
         return len(self._changed) + len(self._sent)
 
     @property
@@ -344,7 +353,7 @@ class Families:
     def gates_open(self) -> dict[str, int]:
         """The number of families with a variant that may preempt, by ClusterQueue."""
         found: dict[str, int] = {}
-        # Copied at once: metrics are read from another thread.
+        # The values are copied at once, because metrics are read from another thread.
         for queue in tuple(self._open.values()):
             found[queue] = found.get(queue, 0) + 1
         return found

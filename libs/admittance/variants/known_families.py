@@ -1,7 +1,8 @@
-"""The data of families in memory, and indexes of families by queue, time and name. Pure.
+"""The data of families in memory, and indexes of families by queue, time and name. The module is
+pure.
 
-A parent is kept with its spec and the input of policy, a variant with the input of policy, and a
-regular workload only as a name. Strings that members of a family share are interned."""
+Of a parent the spec and the input of policy are kept, of a variant the input of policy, and of a
+regular workload only the name. Strings that members of a family share are interned."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RowMark(NamedTuple):
-    """A status row of a parent about a variant, reduced to what a comparison needs. ``mark``: a
-    hash of all fields but ``why``."""
+    """A status row of a parent about a variant, reduced to the fields that are compared. ``mark``:
+    a hash of all fields but ``why``."""
 
     name: str
     mark: int
@@ -45,9 +46,10 @@ class RowMark(NamedTuple):
 
 
 class KnownParent(NamedTuple):
-    """``stored``: without its status. ``rows``: its status rows. ``reason``: why it has no quota;
-    "": it has quota, or the reason is unknown. ``ended``: it has finished or is being deleted, so
-    the workload-controller ends its variants."""
+    """The kept data of a parent. ``stored``: the parent without its status. ``rows``: the parent's
+    status rows. ``reason``: why the parent has no quota; "": it has quota, or the reason is
+    unknown. ``ended``: the parent has finished or is being deleted, so the workload-controller ends
+    its variants."""
 
     state: ParentState
     stored: StoredWorkload
@@ -59,9 +61,9 @@ class KnownParent(NamedTuple):
 
 
 class KnownVariant(NamedTuple):
-    """``place``: its stored position among its siblings. ``mark``: see `RowMark`. ``quota_queue``:
-    the ClusterQueue of its quota; "": it holds none. ``competes``: the scheduler may try it, or it
-    holds quota."""
+    """The kept data of a variant. ``place``: its stored position among its siblings. ``mark``: see
+    `RowMark`. ``quota_queue``: the ClusterQueue of the variant's quota; "": the variant holds no
+    quota. ``competes``: the scheduler may try the variant, or the variant holds quota."""
 
     state: VariantState
     uid: str
@@ -77,7 +79,7 @@ class KnownVariant(NamedTuple):
 
 
 class KnownFamily:
-    """A parent and the variants that name it. ``parent`` None: it does not exist."""
+    """A parent and the variants that name it. A ``parent`` of None: the parent does not exist."""
 
     __slots__ = ("name", "parent", "variants")
 
@@ -88,7 +90,7 @@ class KnownFamily:
 
 
 def family_of(workload: StoredWorkload) -> WorkloadName | None:
-    """The family that the workload belongs to; None: it is a regular workload."""
+    """The family that the workload belongs to; None: the workload is regular."""
     match head(workload).role:
         case role if role == PARENT:
             return WorkloadName(intern(workload.metadata.namespace), intern(workload.metadata.name))
@@ -98,7 +100,7 @@ def family_of(workload: StoredWorkload) -> WorkloadName | None:
 
 
 def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
-    """The parent with the data that is kept."""
+    """Returns the data of a stored parent that is kept in memory."""
     reserved = find(stored, Type.QUOTA_RESERVED)
     meta, state = stored.metadata, parent_state(stored)
     namespace, name, uid = intern(meta.namespace), intern(meta.name), intern(meta.uid)
@@ -119,12 +121,12 @@ def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
 
 
 def variant_of(stored: StoredWorkload, revision: int) -> KnownVariant:
-    """The variant with the data that is kept."""
+    """Returns the data of a stored variant that is kept in memory."""
     spec = head(stored)
     admission = stored.status.admission
     place, row = summary_of(stored)
     state = variant_state(stored)
-    # Interned, because many variants repeat the same strings.
+    # The strings are interned, because many variants repeat the same ones.
     name, tag = intern(state.name), intern(state.tag)
     parent, uid = intern(state.parent), intern(state.parent_uid)
     return KnownVariant(
@@ -148,7 +150,8 @@ def _mark(row: VariantRow) -> int:
 
 class QueueContext(NamedTuple):
     """The ClusterQueue of a family and its policy. ``queue`` "": the ClusterQueue or the LocalQueue
-    is missing. ``rules`` None: no concurrent admission, so its workloads are regular."""
+    is missing. ``rules`` None: the queue has no concurrent admission, so its workloads are regular.
+    """
 
     queue: str = ""
     rules: FamilyRules | None = None
@@ -159,7 +162,7 @@ NO_QUEUE = QueueContext()
 
 class Queues:
     """Families by queue, and the policy of each ClusterQueue. ``enabled``: the feature gate
-    ConcurrentAdmission; when off, no queue has a policy."""
+    ConcurrentAdmission; if off, no queue has a policy."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
@@ -169,16 +172,16 @@ class Queues:
         self._families: dict[WorkloadName, set[WorkloadName]] = {}
 
     def context_of(self, namespace: str, local: str) -> QueueContext:
-        """The context of families submitted to that LocalQueue."""
+        """The context of families submitted to the LocalQueue."""
         queue = self._queue_of.get(WorkloadName(namespace, local), "")
         return QueueContext(queue, self._rules[queue]) if queue in self._rules else NO_QUEUE
 
     def join(self, family: WorkloadName, local: str) -> None:
-        """The family was submitted to that LocalQueue."""
+        """Records that the family was submitted to the LocalQueue ``local``."""
         self._families.setdefault(WorkloadName(family.namespace, local), set()).add(family)
 
     def leave(self, family: WorkloadName, local: str) -> None:
-        """The family is not in that LocalQueue any more."""
+        """Records that the family is not in the LocalQueue ``local`` any more."""
         where = WorkloadName(family.namespace, local)
         families = self._families.get(where, set())
         families.discard(family)
@@ -186,7 +189,8 @@ class Queues:
             self._families.pop(where, None)
 
     def apply(self, kind: str, namespace: str, name: str, found: Any) -> Iterable[WorkloadName]:
-        """Keeps the object (None: it was deleted); returns the families that this may affect."""
+        """Stores the object in memory (None: the object was deleted); returns the families that the
+        change may affect."""
         match kind:
             case "ClusterQueue":
                 return self._cluster_queue(name, found)
@@ -200,7 +204,8 @@ class Queues:
         if found is not None:
             self._rules[name] = rules_of(found.spec) if self._enabled else None
         if known == (name in self._rules) and before == self._rules.get(name):
-            # Most edits change only quota or checks.
+            # Most edits of a ClusterQueue change only quota or checks, which do not affect
+            # families.
             return []
         locals_ = sorted(self._locals_of.get(name, ()))
         return [family for local in locals_ for family in sorted(self._families.get(local, ()))]
@@ -221,14 +226,14 @@ SPARE: Final = 1000
 
 class LookTimes:
     """When to compute each family again. Outdated entries are dropped when they are popped, or when
-    they are the most of the heap."""
+    they are more than half of the heap."""
 
     def __init__(self) -> None:
         self._at: dict[WorkloadName, datetime] = {}
         self._heap: list[tuple[datetime, WorkloadName]] = []
 
     def set(self, family: WorkloadName, at: datetime | None) -> None:
-        """Sets the family's time; None: removes it."""
+        """Sets when to compute the family again; None: removes that time."""
         if at is None:
             self._at.pop(family, None)
         elif self._at.get(family) != at:
@@ -238,13 +243,13 @@ class LookTimes:
                 self._heap = sorted((when, family) for family, when in self._at.items())
 
     def sooner(self, family: WorkloadName, at: datetime) -> None:
-        """Sets the family's time unless it has an earlier one."""
+        """Sets when to compute the family again, unless an earlier time is set."""
         set_for = self._at.get(family)
         if set_for is None or at < set_for:
             self.set(family, at)
 
     def next(self) -> datetime | None:
-        """The earliest time; None: there is none."""
+        """The earliest time at which a family is to be computed again; None: no time is set."""
         while self._heap:
             at, family = self._heap[0]
             if self._at.get(family) == at:
@@ -253,7 +258,7 @@ class LookTimes:
         return None
 
     def due(self, now: datetime) -> Iterator[WorkloadName]:
-        """Removes and returns the families that are due."""
+        """Removes and returns the families that are to be computed by ``now``."""
         while (at := self.next()) is not None and at <= now:
             _, family = heappop(self._heap)
             del self._at[family]
@@ -271,8 +276,8 @@ class NameClaims:
         self._claimants: dict[WorkloadName, set[WorkloadName]] = {}
 
     def set(self, family: WorkloadName, names: tuple[WorkloadName, ...]) -> None:
-        """Sets the family's names."""
-        # A long name is always hashed, so the plain and the hashed name may be equal.
+        """Sets the names that the family would give to missing variants."""
+        # A long name is always hashed, so the plain and the hashed name of a variant may be equal.
         names = tuple(dict.fromkeys(names))
         for name in self._of.pop(family, ()):
             self._claimants[name].discard(family)
@@ -284,7 +289,7 @@ class NameClaims:
             self._claimants.setdefault(name, set()).add(family)
 
     def claimants(self, name: WorkloadName) -> list[WorkloadName]:
-        """The families that would use the name."""
+        """The families that would give the name to a missing variant."""
         return sorted(self._claimants.get(name, ()))
 
     def __len__(self) -> int:

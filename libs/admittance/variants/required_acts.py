@@ -1,7 +1,7 @@
-"""Computes the acts that one family requires, from stored objects and the time. Pure.
+"""Computes the acts that one family requires, from stored objects and the time. The module is pure.
 
-Order: delete surplus variants, deactivate, set priorities, submit missing variants (best first),
-activate, open one preemption gate, update the parent's rows."""
+Order of the acts: delete surplus variants, deactivate, set priorities, submit missing variants
+(best first), activate, open one preemption gate, update the parent's rows."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from admittance.variants.known_families import (
 from admittance.workload.families.roles import manifest_of, name_of, planned_variants
 
 NO_FLAVOR = "NoMatchingFlavor"
-"""The reason of a pending parent that may use none of the queue's flavors."""
+"""The reason of a pending parent that may use no flavor of its queue."""
 
 
 class Act(NamedTuple):
-    """A fact to publish, and why. ``mark``: its goal; acts with equal marks are the same act.
-    ``revision``: of its workload; 0: the workload does not exist yet. ``tries``: how often it was
-    published before without effect."""
+    """A fact to publish, and why. ``mark``: the goal of the act; acts with equal marks are the same
+    act. ``revision``: the revision of the act's workload; 0: the workload does not exist yet.
+    ``tries``: how often the act was published before without effect."""
 
     fact: Fact
     why: str
@@ -48,9 +48,9 @@ class Act(NamedTuple):
 
 
 class FamilyActs(NamedTuple):
-    """``look``: when the acts may change although nothing happens; None: never. ``gate_open``: a
-    variant of the family may preempt. ``names``: names that missing variants would get, so changes
-    of workloads with these names affect the acts."""
+    """The acts that a family requires. ``look``: when these acts may change although nothing
+    happens; None: never. ``gate_open``: a variant of the family may preempt. ``names``: names that
+    missing variants would get, so changes of workloads with these names affect the acts."""
 
     acts: list[Act]
     look: datetime | None = None
@@ -61,7 +61,8 @@ class FamilyActs(NamedTuple):
 def required_acts(
     family: KnownFamily, context: QueueContext, taken: Callable[[str], bool], now: datetime
 ) -> FamilyActs:
-    """The acts that the family requires now. ``taken``: whether a name is used in the namespace.
+    """Returns the acts that the family requires now. ``taken``: whether a name is used in the
+    namespace.
 
     If the queue is missing, only acts that depend on the parent alone are returned. If the queue
     has no policy any more, an admitted variant stays while it is admitted."""
@@ -71,7 +72,7 @@ def required_acts(
     if parent is None or parent.ended:
         return FamilyActs(acts)
     rules = context.rules
-    # The workload-controller also counts all unfinished variants, even those being deleted.
+    # Unfinished variants count even while they are being deleted, as in the workload-controller.
     states = [one.state for one in own if not one.finished]
     desired = desired_variants(parent.state, states, rules, now)
     surplus = _surplus(parent, own, context)
@@ -105,15 +106,16 @@ def required_acts(
 
 
 def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[KnownVariant]]:
-    """The parent's variants, and the variants without a parent. A parent with the same name but
-    another uid is not their parent."""
+    """Returns the variants of the parent, and the variants that name a parent that does not exist.
+    A parent with the right name but another uid is not the parent of a variant."""
     parent = family.parent
     own, orphans = [], []
     for one in sorted(family.variants.values(), key=lambda one: (one.place, one.state.name)):
         if parent is not None and one.state.parent_uid == parent.state.uid:
             own.append(one)
         elif not one.deleting or one.finished:
-            # An unfinished variant that is being deleted only waits until its job has stopped.
+            # An unfinished variant that is being deleted needs no act: it only waits until its job
+            # has stopped.
             orphans.append(one)
     return own, orphans
 
@@ -121,7 +123,7 @@ def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[Know
 def _surplus(
     parent: KnownParent, own: Iterable[KnownVariant], context: QueueContext
 ) -> dict[str, str]:
-    """The surplus variants by name, and why."""
+    """Returns the surplus variants by name, each with the reason why it is surplus."""
     admitted = parent.state.admitted
     rules = context.rules
     if not context.queue or (rules is None and not admitted):
@@ -147,7 +149,7 @@ def _surplus(
 
 
 def _duplicate_rank(parent: KnownParent, one: KnownVariant) -> tuple[bool, bool, bool, int]:
-    """Sort key of duplicate variants: the greatest one stays."""
+    """Sort key of duplicate variants: the variant with the greatest key stays."""
     name, state = one.state.name, parent.state
     used = name in (state.admitted, state.migrating_to)
     return not one.deleting, used, bool(one.quota_queue), -len(name)
@@ -197,7 +199,8 @@ def _submitted(
     new_names: Mapping[str, str],
     now: datetime,
 ) -> Iterator[Act]:
-    """``new_names``: the name of each missing variant by tag, the best first."""
+    """Returns acts that submit missing variants. ``new_names``: the name of each missing variant by
+    tag, the best first."""
     if not new_names:
         return
     stored, state = parent.stored, parent.state
@@ -223,10 +226,10 @@ def _ungated(
     rules: FamilyRules,
     now: datetime,
 ) -> tuple[list[Act], datetime | None]:
-    """The act that opens a preemption gate, and when to look again."""
+    """Returns the act that opens a preemption gate, if one must open, and when to decide again."""
     state = parent.state
     if not state.active or state.waits or state.stopping:
-        # No variant is tried now, so an open gate would be useless.
+        # The scheduler may try no variant now, so an open gate would be useless.
         return [], None
     places = {tag.name: tag.place for tag in rules.tags}
     running = {
@@ -254,7 +257,7 @@ def _aggregated(
     *,
     no_flavor: bool,
 ) -> Iterator[Act]:
-    # In the order of `admittance.workload.families.parent_status.rows_of`.
+    # The rows are in the order of `admittance.workload.families.parent_status.rows_of`.
     rows = tuple(
         RowMark(name, one.mark, str(desired[name].why) if name in desired else "")
         for one in sorted(own, key=lambda one: (one.place, one.state.name))
@@ -265,6 +268,6 @@ def _aggregated(
         return
     state = parent.state
     fact = facts.Aggregated(namespace=state.namespace, name=state.name, uid=state.uid)
-    # The mark has no revision of the parent, which changes for many reasons: if the
+    # The mark does not contain the revision of the parent, which changes for many reasons: if the
     # workload-controller computed other rows, the act would be repeated without end.
     yield Act(fact, "variants", (rows, parent.rows))

@@ -1,4 +1,4 @@
-"""``python -m admittance.scheduler``: this service alone."""
+"""``python -m admittance.scheduler``: runs the scheduler as the only service of the process."""
 
 from __future__ import annotations
 

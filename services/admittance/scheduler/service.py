@@ -1,8 +1,8 @@
 """The scheduler on the bus: it watches the bucket, decides, and publishes its decisions.
 
-The running instances share the domains. An instance decides for a domain when it has the domain's
-epoch and the echo of its barrier. Every decision carries the fence of its domain, so the server
-refuses decisions of a former leader.
+The running instances share the domains. An instance of the scheduler decides for a domain when it
+has the domain's epoch and the echo of its own barrier. Every decision carries the fence of its
+domain, so the server refuses decisions of a former leader.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ SERVICE: Final = "scheduler"
 REFUSED_PAUSE_SECONDS: Final = 0.5
 """Pause after the log refused a decision for another reason than its fence."""
 LEAVING_SECONDS: Final = 2.0
-"""How long to wait for the bucket when the service stops."""
+"""How long to wait for the bucket to store usages when the service stops."""
 LONG_WORK_SECONDS: Final = 0.005
-"""Work of this length is followed by a pause for other tasks of the process."""
+"""A pause for other tasks of the process follows work of this length."""
 PAUSE_FACTOR: Final = 3
-"""Length of that pause, relative to the work. With 50,000 workloads at once, a factor of 3 took 42
-s and a factor of 1 took 46 s with a fifth more CPU, because of failed searches."""
+"""Length of the pause after long work, relative to the work. With 50,000 workloads at once,
+admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with a factor of 1, because of
+failed searches."""
 log = structlog.get_logger()
 
 
@@ -131,7 +132,7 @@ class SchedulerService:
     # State. -------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Reads the bucket and follows its changes."""
+        """Reads the bucket and then follows its changes."""
         await follow_bucket(self._bus, (">",), self.read, self._on_loaded)
 
     def _on_loaded(self, revision: int) -> None:
@@ -146,7 +147,8 @@ class SchedulerService:
             try:
                 self._take(entry, now)
             except Unreadable as error:
-                # The old value stays: a workload keeps its quota, because its job may run.
+                # The scheduler keeps the old value, so a workload keeps its quota, because its job
+                # may run.
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             except Exception as error:
                 # One invalid value must not hide the rest of the bucket.
@@ -194,7 +196,7 @@ class SchedulerService:
     # Leading. -----------------------------------------------------------------------
 
     async def lead(self) -> None:
-        """Takes domains without a live leader, as they appear and become vacant."""
+        """Takes the lead of domains without a live leader, when such domains appear."""
         await self._loaded.wait()
         await self._leading.watching.wait()
         throttle = LogThrottle()
@@ -207,7 +209,7 @@ class SchedulerService:
             try:
                 await self._leading.take(sorted(domains), barrier=True)
             except (Unavailable, Refused) as error:
-                # The state is still right, so the service does not restart.
+                # The state is still correct, so the service continues without a restart.
                 if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):
@@ -223,7 +225,7 @@ class SchedulerService:
     # Deciding. ----------------------------------------------------------------------
 
     async def decide(self) -> None:
-        """Runs cycles while there is work. Between cycles the state may change."""
+        """Runs cycles while there is work. The state may change between cycles."""
         await self._loaded.wait()
         loop = asyncio.get_running_loop()
         while True:
@@ -243,8 +245,9 @@ class SchedulerService:
                     decisions += decided
                     spent = clock.monotonic() - begun
                     if spent > LONG_WORK_SECONDS:
-                        # Other tasks of this process need time. Decisions that are faster than
-                        # the bucket are made from an outdated state, and in vain.
+                        # Other tasks of this process need time. Also, decisions that are made
+                        # faster than the bucket is read come from an outdated state, and are
+                        # refused.
                         self._publish_soon(decisions)
                         decisions = []
                         await asyncio.sleep(PAUSE_FACTOR * spent)
@@ -252,7 +255,7 @@ class SchedulerService:
             decisions += self._core.refusals(now=now)
             self._publish_soon(decisions)
             if self._core.has_work():
-                # Arrived entries are read before the next cycle.
+                # Entries of the bucket that have arrived are read before the next cycle.
                 await asyncio.sleep(0)
                 continue
             wake = self._core.next_wake()
@@ -270,8 +273,8 @@ class SchedulerService:
         await self._usages.settled(LEAVING_SECONDS)
 
     def _publish_soon(self, decisions: list[Decision]) -> None:
-        # The next cycle does not wait for acknowledgements. It builds on assumed decisions, and the
-        # fence accepts or refuses all of them alike.
+        # The next cycle does not wait for acknowledgements. The next cycle builds on assumed
+        # decisions, and the fence accepts or refuses all decisions alike.
         messages: list[tuple[Decision, Outgoing]] = []
         if not decisions:
             return
@@ -284,7 +287,8 @@ class SchedulerService:
             headers = {
                 **fence(decision.domain, epoch),
                 HEADER_SCHEMA: SCHEMA_VERSION,
-                # Unguessable: a foreign message with the same id would suppress the decision.
+                # The id must be unguessable: a foreign message with the same id would suppress the
+                # decision.
                 HEADER_MSG_ID: chance.token_hex(12),
             }
             if trace:
@@ -306,7 +310,7 @@ class SchedulerService:
     def _on_published(self, task: asyncio.Task[None]) -> None:
         self._publishing.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # Its decisions would stay assumed without end.
+            # The decisions of the failed task would stay assumed forever, so the service fails.
             self._failed = task.exception()
             self._changed.set()
 
@@ -314,8 +318,9 @@ class SchedulerService:
         try:
             outcomes = await self._bus.publish_all([message for _, message in messages])
         except Unavailable as error:
-            # Some may be on the log. Domains are taken again: after the echo of the new barrier,
-            # every decision that arrived is in the bucket, and no other one will follow.
+            # Some of these decisions may be on the log. The instance takes the domains with a new
+            # epoch: after the echo of the new barrier, every decision that reached the log is in
+            # the bucket, and no other one follows.
             log.warning("decisions_unknown", error=str(error), decisions=len(messages))
             for domain in {decision.domain for decision, _ in messages}:
                 await self._lose(domain)
@@ -324,7 +329,7 @@ class SchedulerService:
             if isinstance(outcome, Fenced):
                 await self._lose(decision.domain)
             elif isinstance(outcome, Refused):
-                # For example the log is full. The decision is made again after a pause.
+                # For example because the log is full. The scheduler decides again after a pause.
                 log.error("decision_refused", error=str(outcome), workload=decision.name)
                 self._unwilling = True
                 self._core.forget(decision.namespace, decision.name, decision.revision)
@@ -375,7 +380,8 @@ _echo = Reader(BarrierEcho)
 
 
 def read_echo(key: str, value: bytes) -> BarrierEcho:
-    """Returns the echo of a barrier at a key of the bucket. Raises Unreadable."""
+    """Returns the echo of a barrier at a key of the bucket. Raises Unreadable for an invalid
+    value."""
     echo = _echo(value)
     if not echo.domain or key != f"barrier.{token(echo.domain)}":
         raise Unreadable(f"it is about the domain {echo.domain}")

@@ -1,9 +1,9 @@
-"""``admit.api.simulate``: answers what would follow from a change. Each answer comes from its own
-process.
+"""``admit.api.simulate``: answers which decisions would follow from a change. Each answer comes
+from its own process.
 
-Copying the bucket and deciding on the copy takes seconds, and this process would make no decisions
-meanwhile. The other process reads the bucket itself and decides with the same configuration. It
-does not change the state here.
+Copying the bucket and deciding on the copy takes seconds, and in this time the scheduler would make
+no decisions. The simulating process reads the bucket itself and decides with the same
+configuration. It does not change the scheduler's state.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from admittance.workload.limits import differing, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")
 AT_ONCE: Final = 1
-"""A simulation takes a CPU core, and as much memory as this process."""
+"""How many simulations run at once. A simulation takes a CPU core, and as much memory as the
+scheduler."""
 WAITING_MAX: Final = 4
 SECONDS: Final = 120.0
-"""Time limit for one answer, including the wait for earlier simulations. The command waits a little
-longer."""
+"""Time limit for one answer, including the wait for earlier simulations. The command that asks
+waits a little longer than this."""
 
 log = structlog.get_logger()
 
 
 class Simulations:
-    """Answers questions one after the other; a few may wait. ``program``: the Python arguments of
-    the simulating process."""
+    """Answers simulation requests one after the other, and lets a few requests wait. ``program``:
+    the Python arguments of the simulating process."""
 
     def __init__(
         self,
@@ -57,8 +58,8 @@ class Simulations:
         self._asked = 0
 
     async def simulate(self, data: bytes, subject: str) -> Parts:
-        """Returns the answer, in as many messages as it needs. Raises Unavailable if too many
-        requests wait, or on timeout."""
+        """Returns the answer to a simulation request, in as many messages as needed. Raises
+        Unavailable if too many requests wait, or on timeout."""
         request = msgspec.json.decode(data or b"{}", type=Simulate)
         parts = subject.split(".")
         namespace = plain(parts[3]) if len(parts) > 3 else ""
@@ -88,7 +89,8 @@ class Simulations:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=environ,
-            # Ctrl-C at the terminal reaches only this process, which then ends its child.
+            # Ctrl-C at the terminal reaches only the scheduler's process, which then ends the
+            # simulating one.
             start_new_session=True,
         )
         try:

@@ -1,8 +1,9 @@
-"""The stored consumption of LocalQueues: one key of the bucket each, ``_usage.<namespace>.<name>``.
+"""The stored consumption of LocalQueues: each LocalQueue has one key in the bucket,
+``_usage.<namespace>.<name>``.
 
-The leader of the domain writes it a second after a change, and in every sampling interval in which
-a workload runs. The next leader continues from there. A put names the revision that it follows, so
-a former leader cannot overwrite what its successor wrote.
+The leader of the domain writes the key a second after a change, and in every sampling interval in
+which a workload runs. The next leader continues from the stored consumption. A put names the
+revision that it replaces, so a former leader cannot overwrite a value of its successor.
 """
 
 from __future__ import annotations
@@ -38,15 +39,17 @@ _usage = Reader(ConsumedUsage)
 
 
 def read_usage(value: bytes) -> ConsumedUsage:
-    """Returns what a LocalQueue has consumed. Raises Unreadable."""
+    """Returns the consumption of a LocalQueue from its stored value. Raises Unreadable for an
+    invalid value."""
     found = _usage(value)
     check_times("lastUpdate", (found.last_update,))
     return found
 
 
 class UsageKeys:
-    """Writes these keys, one batch after the other, because each put names the revision before it.
-    Of changes during a write, only the newest record of each key is written."""
+    """Writes the keys with stored consumption, one batch after the other, because each put names
+    the revision that it replaces. If a record changes several times during a write, only its newest
+    value is written afterwards."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -55,7 +58,8 @@ class UsageKeys:
         self._writing: asyncio.Task[None] | None = None
 
     def read(self, entry: Entry) -> Record:
-        """Returns the record in an entry of the bucket. Raises Unreadable."""
+        """Returns the record of consumption in an entry of the bucket. Raises Unreadable for an
+        invalid entry."""
         key = names_of(entry.key)
         self._revisions[key] = max(entry.revision, self._revisions.get(key, 0))
         if entry.value is None:
@@ -69,7 +73,7 @@ class UsageKeys:
             self._writing = asyncio.create_task(self._write(), name="usages")
 
     async def settled(self, timeout: float) -> None:
-        """Waits until waiting records are written, or until the timeout."""
+        """Waits until all records that wait have been written, or until the timeout."""
         if self._writing is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._writing, timeout)
@@ -90,7 +94,8 @@ class UsageKeys:
                 continue
             for key, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, Refused):
-                    # Another leader has written the key. Its record arrives through the bucket.
+                    # Another leader has written the key. The record of that leader arrives through
+                    # the bucket.
                     log.info(
                         "usage_refused", namespace=key[0], local_queue=key[1], error=str(outcome)
                     )

@@ -344,8 +344,8 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
 
 
 def _row_of(queue: Queue, workload: WorkloadInfo | None) -> WorkloadInfo | None:
-    """Returns the pending workload that lists show for the given one: for a variant its parent;
-    None: that workload is not pending."""
+    """Returns the workload that lists show in place of the given one: for a variant its parent, if
+    the parent is pending in the queue, else the workload itself."""
     parent = (
         workload.family.parent if workload is not None and workload.family is not None else None
     )
