@@ -33,7 +33,9 @@ from admittance.api.meta import Condition, ObjectMeta, Strict
 
 
 class ParametersReference(Strict, frozen=True, kw_only=True):
-    """A reference to an object; the controller gets its ``spec`` with every request."""
+    """A reference to a parameters object; the controller gets the object's ``spec`` with every
+    request.
+    """
 
     api_group: RequiredName = ""
     kind: KindName = ""
@@ -41,7 +43,7 @@ class ParametersReference(Strict, frozen=True, kw_only=True):
 
 
 class RetryStrategy(Strict, frozen=True, kw_only=True):
-    """The delay of a Retry for which the controller gave none (KEP-3258, outlook).
+    """The delay of a Retry for which the check controller gave no delay (KEP-3258, outlook).
 
     Durations as Kubernetes writes them: ``60s``, ``1h30m``.
     """
@@ -83,7 +85,9 @@ class WorkloadPriorityClass(Strict, frozen=True, kw_only=True):
 
 
 class Namespace(Strict, frozen=True, kw_only=True):
-    """Kubernetes' ``v1``. Only its labels have an effect, through ``namespaceSelector``."""
+    """A Namespace of Kubernetes' ``v1``. Only the labels have an effect, through
+    ``namespaceSelector``.
+    """
 
     api_version: str = "v1"
     kind: str = "Namespace"
@@ -137,10 +141,10 @@ class Foreign(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def token(self) -> str:
-        """The kind in keys and subjects: ``<kind in lower case>.<group>``."""
+        """The kind as used in keys and subjects: ``<kind in lower case>.<group>``."""
         return f"{self.kind.lower()}.{self.group}"
 
     @property
     def parameters(self) -> Any:
-        """The ``spec``, which a check controller gets as parameters."""
+        """The object's ``spec``, which a check controller gets as parameters."""
         return self.object.get("spec")

@@ -1,7 +1,7 @@
 """The configuration of a deployment, in the shape of Kueue's own file.
 
 ``apiVersion: config.kueue.x-k8s.io/v1beta2`` (or v1beta1), ``kind: Configuration``. Fields for
-controllers in a Kubernetes cluster are read, with a warning that they have no effect here.
+controllers in a Kubernetes cluster are accepted, with a warning that they have no effect here.
 Source: docs/spec/scheduling.md#1.8.
 """
 
@@ -29,7 +29,7 @@ FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE: Final = "LessThanInitialShare"
 
 Duration: TypeAlias = Annotated[str, field_rule(syntax=duration_error)]
-"""Like ``10m``; 0 or more."""
+"""A duration like ``10m``; 0 or more."""
 
 
 def _check_weights(weights: Mapping[str, float]) -> list[Problem]:
@@ -49,15 +49,19 @@ def _check_outputs(outputs: Mapping[str, Any]) -> list[Problem]:
 
 
 class FairSharing(Strict, frozen=True, kw_only=True):
-    """Fair sharing within cohorts. ``enable`` (v1beta1): false equals leaving out the section.
-    ``preemptionStrategies``: one of them, or both in the order above."""
+    """Fair sharing within cohorts. ``enable`` (v1beta1): false is the same as a configuration
+    without this section. ``preemptionStrategies``: one strategy, or both in the order of the
+    default.
+    """
 
     enable: bool = True
     preemption_strategies: tuple[str, ...] = ()
 
 
 class AdmissionFairSharing(Strict, frozen=True, kw_only=True):
-    """LocalQueues with less usage go first. The sampling interval is 1 s or more."""
+    """Usage-based fair sharing: LocalQueues with less usage go first. ``usageSamplingInterval``: 1
+    s or more.
+    """
 
     usage_half_life_time: Duration = "0s"
     usage_sampling_interval: Annotated[str, field_rule(syntax=partial(duration_error, least=1))] = (
@@ -78,7 +82,9 @@ class RequeuingStrategy(Strict, frozen=True, kw_only=True):
 
 
 class WaitForPodsReady(Strict, frozen=True, kw_only=True):
-    """How long pods may take to be ready. ``enable`` (v1beta1): as for `FairSharing`."""
+    """How long pods may take to be ready. ``enable`` (v1beta1): false is the same as a
+    configuration without this section.
+    """
 
     enable: bool = True
     timeout: Duration = "30m"
@@ -88,21 +94,23 @@ class WaitForPodsReady(Strict, frozen=True, kw_only=True):
 
 
 class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
-    """Ours. ``maxFlavors``: the most flavors of a ClusterQueue without explicit variants, in which
-    each flavor is a variant of every workload."""
+    """Settings of concurrent admission; not in Kueue. ``maxFlavors``: the most flavors of a
+    ClusterQueue without explicit variants, where each flavor is a variant of every workload.
+    """
 
     max_flavors: Annotated[int, field_rule(minimum=1, maximum=FLAVOR_VARIANTS_MAX)] = VARIANTS_MAX
 
 
 class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
-    """Ours. ``backoffMaxSeconds``: from the third Retry in a row without a delay, a check delays
-    the workload by 1 s, 2 s, 4 s, … up to this limit; 0: no delay."""
+    """Pacing of Retries; not in Kueue. ``backoffMaxSeconds``: from the third Retry without a delay
+    in a row, a check delays the workload by 1 s, 2 s, 4 s, … up to this limit; 0: no delay.
+    """
 
     backoff_max_seconds: Annotated[int, field_rule(minimum=0, maximum=86_400)] = 60
 
 
 class Transformation(Strict, frozen=True, kw_only=True):
-    """``outputs``: quantities for one unit of the input."""
+    """How one resource becomes others. ``outputs``: quantities for one unit of ``input``."""
 
     input: Annotated[str, field_rule(required=True)] = ""
     strategy: Annotated[str, one_of(("", "Retain", "Replace"))] = "Retain"
@@ -113,7 +121,7 @@ class Transformation(Strict, frozen=True, kw_only=True):
 
 
 class Resources(Strict, frozen=True, kw_only=True):
-    """How requests become quota."""
+    """How the requests of pods become amounts of quota."""
 
     exclude_resource_prefixes: tuple[str, ...] = ()
     transformations: tuple[Transformation, ...] = ()
@@ -124,14 +132,14 @@ class Resources(Strict, frozen=True, kw_only=True):
 
 
 class Retention(Strict, frozen=True, kw_only=True):
-    """How long ended objects are kept; null: the default."""
+    """How long ended workloads are kept; null: the default."""
 
     after_finished: Duration | None = None
     after_deactivated_by_kueue: Duration | None = None
 
 
 class Retentions(Strict, frozen=True, kw_only=True):
-    """Retention by kind of object."""
+    """How long ended objects are kept, by kind of object."""
 
     workloads: Retention = Retention()
 
@@ -149,7 +157,7 @@ class Configuration(Strict, frozen=True, kw_only=True):
     resources: Resources = Resources()
     object_retention_policies: Retentions = Retentions()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
-    # Only for a controller in a Kubernetes cluster.
+    # The following fields are only for a controller in a Kubernetes cluster.
     namespace: Any = None
     manage_jobs_without_queue_name: Any = None
     managed_jobs_namespace_selector: Any = None
@@ -188,7 +196,7 @@ WITHOUT_EFFECT: Final = (
     "tls",
     "visibilityServer",
 )
-"""Fields that have no effect outside a Kubernetes cluster, as spelled in a manifest."""
+"""Fields of the configuration that have no effect here, as spelled in the file."""
 
 GATES: Final = {
     "ACRequeueAfter": True,
@@ -196,4 +204,4 @@ GATES: Final = {
     "ConcurrentAdmission": True,
     "PartialAdmission": True,
 }
-"""The feature gates that can be set here, with their defaults."""
+"""The feature gates that a configuration can set, with their defaults."""

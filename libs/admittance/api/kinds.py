@@ -1,7 +1,7 @@
 """The table of kinds: how our kinds of manifests are spelled in YAML, in keys and by people.
 
-Their Structs are in `admittance.api.manifests`: they take long to import, and the command line
-completes kinds while the shell waits.
+The Structs of the kinds are elsewhere, in `admittance.api.manifests`: Structs take long to import,
+and the command line completes kinds while the shell waits.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ V1BETA1: Final = "kueue.x-k8s.io/v1beta1"
 V1BETA2: Final = "kueue.x-k8s.io/v1beta2"
 V1ALPHA1: Final = "kueue.x-k8s.io/v1alpha1"
 OUR_GROUPS: Final = frozenset({GROUP, "batch", ""})
-"""API groups in which an unknown kind is a mistake, not a foreign kind."""
+"""API groups in which an unknown kind is a mistake; in any other group it is a foreign kind."""
 _KUEUE: Final = (V1BETA2, V1BETA1)
 
 
 class Kind(NamedTuple):
-    """``token``: the kind in bucket keys and subjects. ``short``: short names that users may type.
-    ``generated``: a generateName is accepted instead of a name."""
+    """A kind of manifest. ``token``: the kind in bucket keys and subjects. ``short``: short names
+    that users may type. ``generated``: a generateName is accepted instead of a name.
+    """
 
     name: str
     plural: str
@@ -32,7 +33,7 @@ class Kind(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All names that users may type, in lower case."""
+        """All names of the kind that users may type, in lower case."""
         return (self.name.lower(), self.plural, *self.short)
 
 
@@ -65,24 +66,26 @@ SUBMITTED_KINDS: Final = frozenset(kind.name for kind in _ROWS if kind.generated
 """Kinds that are submitted and stored as workloads."""
 
 OBJECT_KINDS: Final = {kind.token: kind.name for kind in _ROWS if not kind.generated}
-"""The kinds of bucket objects other than workloads, by the token in their keys."""
+"""The kinds of bucket objects other than workloads, by the token in the keys of the objects."""
 
 _BY_WORD: Final[dict[str, Kind]] = {word: kind for kind in _ROWS for word in kind.words}
 
 
 def kind_named(word: str) -> Kind | None:
-    """The kind for a word typed by a user: its name, plural or short name, in any case."""
+    """The kind for a word typed by a user, which is the kind's name, plural or short name, in any
+    case.
+    """
     return _BY_WORD.get(word.lower())
 
 
 def unknown_kind(api_version: str, kind: str) -> str:
-    """Why the kind is unknown, with a suggestion; "": it is ours or foreign."""
+    """Why the kind is unknown, with a suggestion; "": the kind is known or foreign."""
     group = api_version.rpartition("/")[0]
     known = KINDS.get(kind)
     if known is not None and api_version in known.versions:
         return ""
     if group not in OUR_GROUPS:
-        # A group similar to ours is a typing mistake; any other is a foreign one.
+        # A group similar to `GROUP` is a typing mistake; any other group is foreign.
         if known is not None and difflib.get_close_matches(group, [GROUP], cutoff=0.85):
             return f'apiVersion "{api_version}" is not known; a {kind} is {known.versions[0]}'
         return ""

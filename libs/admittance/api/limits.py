@@ -1,8 +1,8 @@
 """Rules of single fields: ranges, words, counts and syntax, stated once, at the types.
 
 The JSON Schema (`tools.manifests_schema`) and `validation/field_rules.py` read them. Decoding does
-not check them: a manifest gets all its errors at once, and objects stored under older rules stay
-readable. ``own``: another rule checks the field and has its own text.
+not check these rules, so that all errors of a manifest are found at once, and objects stored under
+older rules stay readable. ``own``: code elsewhere checks the field, with an error text of its own.
 """
 
 from __future__ import annotations
@@ -23,28 +23,31 @@ GATE_NAME_MAX: Final = 63
 DETAIL_MAX: Final = 32_768
 PARAMETERS_MAX: Final = 100
 PARAMETER_MAX: Final = 255
-"""Characters of the name of a parameter of a ProvisioningRequestConfig, and of its value."""
+"""The most characters of the name and of the value of a parameter in a ProvisioningRequestConfig.
+"""
 
 GROUPS_MAX: Final = 16
 PER_GROUP_MAX: Final = 64
 CHECKS_MAX: Final = 64
 VARIANTS_MAX: Final = 16
-"""The most variants of a workload, explicit ones or flavors, unless a deployment raises it."""
+"""The most variants of a workload; a deployment may raise the limit for flavors as variants."""
 FLAVOR_VARIANTS_MAX: Final = 64
-"""The most flavors that a deployment may let become variants."""
+"""The highest value of ``concurrentAdmission.maxFlavors`` in a configuration."""
 POD_SETS_MAX: Final = 18
 GATES_MAX: Final = 8
 FLAVORS_ALLOWED_MAX: Final = 256
-"""The most flavors that a ClusterQueue may have in all its groups."""
+"""The most flavors that a ClusterQueue may have in all its resource groups together."""
 NODE_LABELS_MAX: Final = 8
 RESOURCES_MAX: Final = 100
 UPDATES_MAX: Final = 8
 
 
 Syntax: TypeAlias = Callable[[Any], str]
-"""The error in a value, as a sentence; "": it is valid."""
+"""A function that returns the error in a value, as a sentence; "": the value is valid."""
 Entries: TypeAlias = Callable[[Any], list[Problem]]
-"""The errors in a map; the fields are relative to it: ``""`` or ``[key]``."""
+"""A function that returns the errors in a map; their fields are relative to the map: ``""`` or
+``[key]``.
+"""
 
 
 def field_rule(
@@ -56,21 +59,22 @@ def field_rule(
     entries: Entries | None = None,
     **schema: Any,
 ) -> Meta:
-    """A rule of a field, for ``Annotated``. ``required``: it must be present and not empty.
-    ``what``: the items of a list, as an error names them. ``schema``: words of JSON Schema."""
+    """A rule of a field, for ``Annotated``. ``required``: the field must be present and not empty.
+    ``what``: how errors name the items of a list. ``schema``: keywords of JSON Schema.
+    """
     extra = {"required": required, "own": own, "what": what, "syntax": syntax, "entries": entries}
     return Meta(extra_json_schema=schema, extra=extra)
 
 
 def list_rule(most: int, what: str, *, required: bool = False) -> Meta:
-    """A list with a maximum length; ``required``: at least one item."""
+    """A rule for a list with a maximum length; ``required``: the list has at least one item."""
     if required:
         return field_rule(required=True, what=what, minItems=1, maxItems=most)
     return field_rule(what=what, maxItems=most)
 
 
 def or_empty(syntax: Syntax) -> Syntax:
-    """The same syntax, where the empty text is valid too."""
+    """A copy of the syntax for which the empty text is valid too."""
     return lambda value: syntax(value) if value else ""
 
 
@@ -93,7 +97,9 @@ def check_amounts(amounts: Mapping[str, Any]) -> list[Problem]:
 
 
 def _check_parameters(parameters: Mapping[str, str]) -> list[Problem]:
-    """The errors in parameters, by the limits of `admittance.provisioning.new_request`."""
+    """The errors in the parameters of a ProvisioningRequestConfig, by the limits of
+    `admittance.provisioning.new_request`.
+    """
     found: list[Problem] = []
     message = f"has more than {PARAMETER_MAX} characters"
     for key, value in parameters.items():
@@ -141,7 +147,7 @@ NameOrNone: TypeAlias = Annotated[
         maxLength=names.SUBDOMAIN_MAX,
     ),
 ]
-"""The name of an object; "": none."""
+"""The name of an object; "": no object."""
 Label: TypeAlias = Annotated[str, field_rule(syntax=names.label_error, **LABEL_SCHEMA)]
 """A DNS label."""
 RequiredLabel: TypeAlias = Annotated[
@@ -197,7 +203,7 @@ NodeValue: TypeAlias = Annotated[
         own=True, pattern=_whole(f"{names.LABEL_VALUE_PATTERN}|-+[0-9]+"), maxLength=names.LABEL_MAX
     ),
 ]
-"""The value of a label, or a number that a label is compared with."""
+"""A value in a node affinity: the value of a label, or a number that a label is compared with."""
 Labels: TypeAlias = Annotated[
     dict[str, LabelValue],
     field_rule(entries=names.check_labels, propertyNames={"pattern": _whole(_LABEL_KEY)}),
@@ -228,7 +234,7 @@ Quantity: TypeAlias = Annotated[
     str | int | float,
     field_rule(syntax=units.quantity_error, pattern=_whole(_AMOUNT), maxLength=128, minimum=0),
 ]
-"""As written in the manifest; `admittance.api.units` reads it."""
+"""A quantity as written in the manifest; `admittance.api.units` parses it."""
 Amounts: TypeAlias = Annotated[
     dict[str, Quantity],
     field_rule(
@@ -261,11 +267,11 @@ CLASSES: Final = {
     "kueue.x-k8s.io": "WorkloadPriorityClass",
     "scheduling.k8s.io": "PriorityClass",
 }
-"""Groups of priority classes, and the kind in each."""
+"""The API groups that have priority classes, each with the kind of its class."""
 
 
 def one_of(words: Iterable[str], *, required: bool = False) -> Meta:
-    """One of these words."""
+    """The type of a field that has one of these words."""
     return field_rule(required=required, enum=list(words))
 
 

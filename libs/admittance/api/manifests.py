@@ -40,7 +40,7 @@ Typed: TypeAlias = (
 Manifest: TypeAlias = Typed | Foreign
 
 STRUCTS: Final[dict[str, type[Typed]]] = {struct.__name__: struct for struct in get_args(Typed)}
-"""By kind; a Struct is named like its kind."""
+"""The Struct of each kind; a Struct is named like its kind."""
 
 
 def _with_weight(given: FairSharing | None) -> FairSharing | None:
@@ -48,7 +48,7 @@ def _with_weight(given: FairSharing | None) -> FairSharing | None:
 
 
 def flavors_of_annotation(metadata: ObjectMeta) -> tuple[str, ...] | None:
-    """The flavors in the annotation `ALLOWED_FLAVORS`; None: no annotation."""
+    """The flavors in the annotation `ALLOWED_FLAVORS`; None: the annotation is absent."""
     written = metadata.annotations.get(ALLOWED_FLAVORS)
     if written is None:
         return None
@@ -59,13 +59,16 @@ def _workload(given: Workload) -> Workload:
     allowed = flavors_of_annotation(given.metadata)
     if allowed is None or given.spec.admission_constraints is not None:
         return given
-    # A spec travels without its metadata, so the annotation is copied into it.
+    # A spec is sent without its metadata, so the flavors of the annotation are copied into the
+    # spec.
     constraints = AdmissionConstraints(allowed_resource_flavors=allowed)
     return replace(given, spec=replace(given.spec, admission_constraints=constraints))
 
 
 def defaulted(manifest: Manifest, namespace: str = "") -> Manifest:
-    """The manifest with Kueue's defaults, and with ``namespace`` if it needs and lacks one."""
+    """The manifest with Kueue's defaults, and with ``namespace`` if the manifest needs and lacks a
+    namespace.
+    """
     kind = KINDS.get(manifest.kind)
     done: Any = manifest
     metadata = done.metadata
@@ -83,8 +86,9 @@ def defaulted(manifest: Manifest, namespace: str = "") -> Manifest:
 
 def complete(value: Any) -> Any:
     """The value as dicts and lists, with the defaults that are not null or empty. An empty value
-    with another default is kept: a ``namespaceSelector`` of ``{}`` selects everything, a missing
-    one selects nothing."""
+    that differs from its default is kept: a ``namespaceSelector`` of ``{}`` selects everything, a
+    missing ``namespaceSelector`` selects nothing.
+    """
     if isinstance(value, msgspec.Struct):
         found = {}
         for field in msgspec.structs.fields(value):
@@ -101,7 +105,7 @@ def complete(value: Any) -> Any:
 
 
 def _is_empty(value: Any) -> bool:
-    # A default of 0 means something like "no generation yet"; False is a value.
+    # 0 counts as empty: a default of 0 means that there is no value yet. False is a value.
     return value is None or (not value and not isinstance(value, bool))
 
 

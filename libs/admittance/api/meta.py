@@ -29,7 +29,7 @@ class Strict(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """A part of a manifest. An unknown field is an error."""
+    """A part of a manifest in which an unknown field is an error."""
 
 
 class OwnerReference(Strict, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class OwnerReference(Strict, frozen=True, kw_only=True):
 
 
 class ObjectMeta(Strict, frozen=True, kw_only=True):
-    """Metadata of any object. Fields with a meaning only for a Kubernetes API server are kept."""
+    """Metadata of any object. Fields that only a Kubernetes API server uses are kept unread."""
 
     name: str = ""
     generate_name: str = ""
@@ -64,7 +64,7 @@ class ObjectMeta(Strict, frozen=True, kw_only=True):
 
 
 class Condition(Strict, frozen=True, kw_only=True):
-    """One condition, after Kubernetes. ``status``: "True", "False" or "Unknown"."""
+    """One condition of an object, as in Kubernetes. ``status``: "True", "False" or "Unknown"."""
 
     type: str
     status: str
@@ -81,14 +81,18 @@ class LabelSelectorRequirement(Strict, frozen=True, kw_only=True):
 
 
 class LabelSelector(Strict, frozen=True, kw_only=True):
-    """An empty selector selects everything; null instead of a selector selects nothing."""
+    """Selects objects by labels. An empty selector selects everything; null instead of a selector
+    selects nothing.
+    """
 
     match_labels: Labels = msgspec.field(default_factory=dict)
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 class Toleration(Strict, frozen=True, kw_only=True):
-    """``operator`` "" is Equal; an empty key with Exists tolerates everything."""
+    """A toleration of taints. ``operator`` "" is Equal; an empty key with Exists tolerates every
+    taint.
+    """
 
     key: LabelKeyOrNone = ""
     operator: TolerationOperator = ""

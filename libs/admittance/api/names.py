@@ -1,6 +1,6 @@
 """The syntax of names, labels and resources, as in Kubernetes.
 
-A function ``…_error`` returns what is wrong with a text, as a sentence; "": it is valid.
+A function ``…_error`` returns what is wrong with a text, as a sentence; "": the text is valid.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def label_error(name: str) -> str:
 
 
 def _suggestion(name: str, syntax: re.Pattern[str]) -> str:
-    """The valid name that is most like this one, as the end of a sentence; "": none."""
+    """The end of a sentence that suggests the valid name most like ``name``; "": there is no such
+    name.
+    """
     mended = name.lower().replace("_", "-").replace(" ", "-").strip("-.")
     return f"; did you mean {mended}?" if syntax.fullmatch(mended) else ""
 
@@ -115,7 +117,9 @@ def check_labels(labels: Mapping[str, str], field: str = "") -> list[Problem]:
 
 
 def check_annotations(annotations: Mapping[str, str], field: str = "") -> list[Problem]:
-    """The errors in annotations: keys are like those of labels, but in any case; 256 KiB in all."""
+    """The errors in annotations: keys have the syntax of label keys, but in any case; 256 KiB in
+    all.
+    """
     found = [
         Problem(field, error) for key in annotations if (error := label_key_error(key.lower()))
     ]
@@ -126,8 +130,9 @@ def check_annotations(annotations: Mapping[str, str], field: str = "") -> list[P
 
 
 def check_unique(values: Iterable[str], field: str, part: str = "") -> list[Problem]:
-    """A problem for each value of the list ``field`` that an earlier item has too. ``part``: the
-    field of an item that holds the value, as ``.name``."""
+    """A problem for each duplicate in ``values``, which are the items of the list ``field``.
+    ``part``: the field of an item that holds the value, as ``.name``.
+    """
     seen: set[str] = set()
     found = []
     for index, value in enumerate(values):

@@ -1,7 +1,7 @@
 """Reads the part of a stored spec that the scheduler needs.
 
-The scheduler decodes the spec of every workload, so only the fields named here are read; the rest
-of a pod template is skipped.
+The scheduler decodes the spec of every workload, so only the fields of these Structs are decoded;
+the rest of a pod template is skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from admittance.api.units import units, whole
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One pod set. ``requests``: of one pod, in accounting units by resource.
+    """What one pod set needs. ``requests``: of one pod, in accounting units by resource.
 
     ``affinity``: the alternatives of the required node affinity; None: no affinity is required;
     empty: no node can satisfy it.
@@ -35,7 +35,7 @@ class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class WorkloadNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One workload. ``priority`` is 0 by default. ``allowed_flavors`` None: any flavor."""
+    """What a workload needs. ``priority`` is 0 by default. ``allowed_flavors`` None: any flavor."""
 
     pod_sets: tuple[PodSetNeeds, ...]
     queue_name: str
@@ -47,7 +47,7 @@ class WorkloadNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """A part of a stored spec; unnamed fields are skipped."""
+    """A part of a stored spec; fields that the Struct does not have are skipped."""
 
 
 class _Resources(_Part, frozen=True, kw_only=True, gc=False):
@@ -174,7 +174,7 @@ class ContainerLike(Protocol):
 
 
 def requests_of(resources: ResourcesLike) -> Quantities:
-    """The requests, with limits where a request is missing."""
+    """The requests of a container; a resource without a request gets its limit."""
     requests, limits = resources.requests, resources.limits
     if not limits:
         return requests

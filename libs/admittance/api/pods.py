@@ -1,4 +1,4 @@
-"""Pod templates: the fields that admission or a runner reads are typed, others are only kept."""
+"""Pod templates: fields that admission or a runner reads are typed; other fields are only kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Container(Strict, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
-    # Kept for a runner that reads them.
+    # The following fields are kept for runners that read them.
     env_from: Any = None
     image_pull_policy: Any = None
     lifecycle: Any = None
@@ -78,7 +78,7 @@ class NodeSelectorTerm(Strict, frozen=True, kw_only=True):
 
 
 class NodeSelector(Strict, frozen=True, kw_only=True):
-    """Terms are alternatives; the expressions of a term must all hold."""
+    """Selects nodes: one term must hold, and in it all expressions."""
 
     node_selector_terms: Annotated[
         tuple[NodeSelectorTerm, ...], field_rule(required=True, minItems=1)
@@ -109,7 +109,7 @@ class PodSpec(Strict, frozen=True, kw_only=True):
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
-    # Kept, not read.
+    # The following fields are kept, but not read.
     automount_service_account_token: Any = None
     dns_config: Any = None
     dns_policy: Any = None

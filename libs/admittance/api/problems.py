@@ -18,7 +18,7 @@ TYPE: Final = "TypeInvalid"
 
 
 class Problem(NamedTuple):
-    """One problem. ``code``: one of the words above, for programs."""
+    """One problem of a manifest. ``code``: one of the constants above, for programs."""
 
     field: str
     message: str
@@ -29,9 +29,10 @@ class Problem(NamedTuple):
 
 
 class ManifestError(ValueError):
-    """An invalid manifest. Its text is one line: file, document, object, problems.
+    """An invalid manifest. The text of the error is one line: file, document, object, problems.
 
-    ``others``: the errors of other documents in the same file. `lines` has a line for each problem.
+    ``others``: the errors of other documents in the same file. `lines` returns a line for each
+    problem.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ManifestError(ValueError):
 
     @property
     def where(self) -> str:
-        """``file: document 2 (ClusterQueue team-a)``, as far as known."""
+        """Where the problem is, as far as known: ``file: document 2 (ClusterQueue team-a)``."""
         place = " ".join(
             part for part in (self.document, f"({self.about})" if self.about else "") if part
         )

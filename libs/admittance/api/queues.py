@@ -48,7 +48,9 @@ CheckNames = Annotated[tuple[Name, ...], list_rule(CHECKS_MAX, "checks")]
 
 
 class ResourceQuota(Strict, frozen=True, kw_only=True):
-    """Quota of one resource in one flavor. A limit of None: it may borrow or lend without limit."""
+    """Quota of one resource in one flavor. A limit of None: the queue may borrow or lend without
+    limit.
+    """
 
     name: str
     nominal_quota: Quantity
@@ -57,7 +59,9 @@ class ResourceQuota(Strict, frozen=True, kw_only=True):
 
 
 class FlavorQuotas(Strict, frozen=True, kw_only=True):
-    """The quotas of one flavor. ``admission_checks``: the checks of this flavor (KEP-1432)."""
+    """The quotas of one flavor in a queue. ``admission_checks``: checks for workloads on this
+    flavor (KEP-1432).
+    """
 
     name: Name
     resources: tuple[ResourceQuota, ...] = ()
@@ -65,7 +69,7 @@ class FlavorQuotas(Strict, frozen=True, kw_only=True):
 
 
 class ResourceGroup(Strict, frozen=True, kw_only=True):
-    """Resources that get one flavor together. The flavors are in order of preference."""
+    """Resources that are assigned the same flavor. The flavors are in order of preference."""
 
     covered_resources: Annotated[
         tuple[LabelKey, ...], list_rule(PER_GROUP_MAX, "resources", required=True)
@@ -122,8 +126,9 @@ class MigrationConstraints(Strict, frozen=True, kw_only=True):
 
 
 class ExplicitVariant(Strict, frozen=True, kw_only=True):
-    """A named variant with its flavors (KEP-8691). The delays: before its creation, and before its
-    deletion."""
+    """A named variant with its flavors (KEP-8691). The delays are the waits before the creation and
+    before the deletion of the variant.
+    """
 
     name: Label
     allowed_resource_flavors: Annotated[
@@ -134,7 +139,7 @@ class ExplicitVariant(Strict, frozen=True, kw_only=True):
 
 
 class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
-    """Tries several flavors at once, one for each variant (KEP-8691)."""
+    """Settings of concurrent admission, which tries several flavors at once (KEP-8691)."""
 
     migration_constraints: MigrationConstraints
     explicit_variants: Annotated[
@@ -146,11 +151,12 @@ ResourceGroups = Annotated[tuple[ResourceGroup, ...], list_rule(GROUPS_MAX, "gro
 
 
 class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
-    """A ClusterQueue in the present spelling; `reading/upgrade.py` rewrites older ones.
+    """The spec of a ClusterQueue in the present spelling; `reading/upgrade.py` rewrites older
+    spellings.
 
     ``namespace_selector`` None selects no namespace. ``admission_checks``: the checks of all
-    flavors. ``on_quota_cut`` is ours: with ``evict``, as few admitted workloads as necessary are
-    evicted when an edit reduces the quota; otherwise they keep running.
+    flavors. ``on_quota_cut`` (not in Kueue): with ``evict``, an edit that reduces the quota evicts
+    as few admitted workloads as necessary; otherwise admitted workloads keep running.
     """
 
     resource_groups: ResourceGroups = ()
@@ -220,7 +226,9 @@ class ResourceFlavor(Strict, frozen=True, kw_only=True):
 
 
 def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
-    """The checks for every flavor: the list, or the rules of the strategy that name no flavor."""
+    """The checks for all flavors of the queue: ``admissionChecks``, or the rules of the strategy
+    without a flavor.
+    """
     strategy = spec.admission_checks_strategy
     if strategy is None:
         return spec.admission_checks
@@ -228,7 +236,7 @@ def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
 
 
 def of_flavor(spec: ClusterQueueSpec, flavor: str) -> tuple[str, ...]:
-    """The checks of this flavor, without those for every flavor."""
+    """The checks for this flavor, without the checks for all flavors."""
     strategy = spec.admission_checks_strategy
     if strategy is not None:
         return tuple(rule.name for rule in strategy.admission_checks if flavor in rule.on_flavors)
@@ -240,7 +248,7 @@ def of_flavor(spec: ClusterQueueSpec, flavor: str) -> tuple[str, ...]:
 
 
 def named_checks(spec: ClusterQueueSpec) -> tuple[str, ...]:
-    """Every check that the queue names, once, in order."""
+    """Every check that the queue names, in order and without duplicates."""
     names = list(queue_wide(spec))
     for group in spec.resource_groups:
         for flavor in group.flavors:
@@ -251,9 +259,9 @@ def named_checks(spec: ClusterQueueSpec) -> tuple[str, ...]:
 def conflicts(spec: ClusterQueueSpec, controller_of: Callable[[str], str | None]) -> list[Problem]:
     """The problem of two checks in one list with the same controller.
 
-    ``controller_of`` returns None for an unknown check: if it conflicts when it is created, the
-    queue becomes inactive. A flavor's check with the controller of a queue-wide check is not a
-    conflict: it replaces that check.
+    ``controller_of`` returns None for an unknown check: if that check conflicts once it is created,
+    the queue becomes inactive. A flavor's check with the controller of a queue-wide check is not a
+    conflict: the flavor's check replaces the queue-wide check.
     """
     lists = [("spec.admissionChecks", queue_wide(spec))]
     for i, group in enumerate(spec.resource_groups):

@@ -1,9 +1,9 @@
 """Quantities as Kubernetes writes them, and the integers that quota is counted in.
 
 A quantity is a decimal number with a suffix: ``500m``, ``1.5Gi``, ``2e3``, or a bare number. A
-value finer than a billionth is rounded away from zero, and one larger than 2**63-1 becomes 2**63-1.
-Accounting counts cpu in thousandths and everything else in whole units, rounded up: a request for
-half a byte counts as one. Source: Kubernetes, apimachinery's ``resource.Quantity``.
+value finer than a billionth is rounded away from zero, and a value larger than 2**63-1 becomes
+2**63-1. Accounting counts cpu in thousandths and everything else in whole units, rounded up: a
+request for half a byte counts as one. Source: Kubernetes, apimachinery's ``resource.Quantity``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 INT64_MAX: Final = 2**63 - 1
-"""The largest amount of accounting. A quota of this size means no limit."""
+"""The largest amount in accounting units. A quota of this size means no limit."""
 
 _FORM = re.compile(
     r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?",
@@ -56,12 +56,13 @@ def _away_from_zero(number: Fraction) -> int:
 def parse(quantity: str | int | float) -> Fraction:
     """The exact value of quantity, in whole units. Raises BadQuantity.
 
-    A number without quotes is read by its shortest decimal spelling, as it was written.
+    A float (a YAML number without quotes) is parsed from its shortest decimal spelling, which is
+    how it was written.
     """
     return _parse(quantity)
 
 
-# typed: True is not a quantity, even if 1 is in the cache.
+# typed: True equals 1, but must not get the cached result for 1, since True is not a quantity.
 @lru_cache(maxsize=16_384, typed=True)
 def _parse(quantity: str | int | float) -> Fraction:
     if isinstance(quantity, bool):
@@ -104,7 +105,9 @@ def quantity_error(quantity: str | int | float) -> str:
 
 @lru_cache(maxsize=16_384, typed=True)
 def units(resource: str, quantity: str | int | float) -> int | Fraction:
-    """The quantity in exact accounting units; sums are rounded at the end (`whole`)."""
+    """The quantity in exact accounting units, without rounding: callers add such amounts and round
+    the sum (`whole`).
+    """
     number = _parse(quantity)
     if resource == "cpu":
         number *= 1000
@@ -142,7 +145,8 @@ def _largest(number: int, base: int, suffixes: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=16_384)
 def render(resource: str, amount: int) -> str:
-    """The quantity for accounting units, with the largest suffix that needs no fraction.
+    """An amount in accounting units written as a quantity, with the largest suffix that needs no
+    fraction.
 
     ``("cpu", 1500)`` is ``1500m``, ``("cpu", 2000)`` is ``2``, ``("memory", 2**30)`` is ``1Gi``.
     """
@@ -191,7 +195,9 @@ def seconds(text: str) -> Fraction:
 
 
 def duration_error(text: str, least: int = 0) -> str:
-    """The error in a duration of at least so many seconds, as a sentence; "": it is valid."""
+    """The error in a duration that must be at least ``least`` seconds, as a sentence; "": the
+    duration is valid.
+    """
     try:
         length = seconds(text)
     except BadDuration as error:
@@ -200,7 +206,7 @@ def duration_error(text: str, least: int = 0) -> str:
 
 
 def delay_error(text: str) -> str:
-    """The error in a duration above zero, as a sentence; "": it is valid."""
+    """The error in a duration that must be above zero, as a sentence; "": the duration is valid."""
     try:
         return "" if seconds(text) > 0 else f"must be more than 0, not {text}"
     except BadDuration as error:

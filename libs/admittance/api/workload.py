@@ -31,7 +31,7 @@ from admittance.api.pods import PodTemplate
 
 
 class PodSet(Strict, frozen=True, kw_only=True):
-    """Pods with the same template. ``min_count`` None: all pods are admitted or none."""
+    """Pods with the same template. ``min_count`` None: either all pods are admitted, or none."""
 
     name: Label = "main"
     count: Natural = 1
@@ -51,7 +51,7 @@ class NamedGate(Strict, frozen=True, kw_only=True):
 
 
 class AdmissionConstraints(Strict, frozen=True, kw_only=True):
-    """The flavors that may be assigned (KEP-8691); None: any."""
+    """The flavors that may be assigned to the workload (KEP-8691); None: any flavor."""
 
     allowed_resource_flavors: (
         Annotated[tuple[Name, ...], list_rule(FLAVORS_ALLOWED_MAX, "flavors")] | None
@@ -88,13 +88,14 @@ class Workload(Strict, frozen=True, kw_only=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A part of a stored object: fields of newer versions are tolerated."""
+    """A part of a stored object in which unknown fields (of newer versions) are tolerated."""
 
 
 class ImmediateRetries(Kept, frozen=True, kw_only=True):
     """The number of Retries without a delay in a row from one check. ``cycle``: the last cycle with
-    such a Retry. ``edition``: of the workload, its queues, the check and its parameters at that
-    time; after an edit of any of them the count starts at 0."""
+    such a Retry. ``edition``: a digest of the workload, its queues, the check and its parameters at
+    that time; after an edit of any of these objects the count starts at 0.
+    """
 
     count: int = 0
     cycle: int = 0
@@ -102,9 +103,11 @@ class ImmediateRetries(Kept, frozen=True, kw_only=True):
 
 
 class RequeueState(Kept, frozen=True, kw_only=True):
-    """``count``: evictions because pods were not ready. ``requeue_at``: the end of the wait, the
-    later of the delays of checks and of the backoff after such an eviction. ``pods_ready_until``:
-    the end of the backoff alone, kept while a check delays too, since it may shorten its delay."""
+    """``count``: evictions because pods were not ready. ``requeue_at``: the end of the wait: of the
+    checks' delays, or of the backoff after such an eviction, whichever is later.
+    ``pods_ready_until``: the end of the backoff alone, kept while a check delays the workload too,
+    since the check may shorten its delay.
+    """
 
     count: int | None = None
     requeue_at: datetime | None = None
@@ -112,8 +115,9 @@ class RequeueState(Kept, frozen=True, kw_only=True):
 
 
 def _pending() -> str:
-    """The default state. A plain default would be left out of the JSON, where other programs look
-    for the state."""
+    """The default state. As a plain default the state would be left out of the JSON, and other
+    programs need it there.
+    """
     return "Pending"
 
 
@@ -136,7 +140,8 @@ class CheckState(Kept, frozen=True, kw_only=True):
 
 class GatePosition(Kept, frozen=True, kw_only=True):
     """One row of ``status.preemptionGates``. A gate of the spec without a row is closed.
-    ``used_at``: when the first workload was preempted while the gate was open."""
+    ``used_at``: when the workload first preempted another one through the open gate.
+    """
 
     name: str
     position: str = "Closed"
@@ -164,8 +169,10 @@ class GateHolder(Kept, frozen=True, kw_only=True):
 
 
 class PreemptionCount(Kept, frozen=True, kw_only=True):
-    """Counts preemptions of the workload by ``by`` (``namespace/name``). ``last``: the time of the
-    last one. ``seen``: the newest revision of the bucket that its decision had seen."""
+    """Counts preemptions of the workload by the preemptor ``by`` (``namespace/name``). ``last``:
+    the time of the last preemption. ``seen``: the newest revision of the bucket that the decision
+    of that preemption had seen.
+    """
 
     by: str
     by_uid: str
@@ -190,11 +197,13 @@ class ReclaimablePod(Kept, frozen=True, kw_only=True):
 
 
 COMPLETIONS = "admittance.dev/completions"
-"""Annotation of a pod template: the number of successes that end the pod set."""
+"""Annotation of a pod template: the number of pods that must succeed to end the pod set."""
 
 
 def noted_completions(annotations: Mapping[str, str]) -> int:
-    """The number in the annotation `COMPLETIONS`; 0: not a 32-bit number."""
+    """The number in the annotation `COMPLETIONS`; 0: the annotation is absent or not a 32-bit
+    number.
+    """
     written = annotations.get(COMPLETIONS, "")
     if not written.isascii() or not written.isdecimal() or len(written) > 10:
         return 0
@@ -223,7 +232,7 @@ GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 
 
 class JobSpec(Strict, frozen=True, kw_only=True):
-    """``parallelism`` None is 1; ``completions`` None: the number of pods."""
+    """The spec of a Job. ``parallelism`` None is 1; ``completions`` None: the number of pods."""
 
     parallelism: Natural | None = None
     completions: Natural | None = None
@@ -231,7 +240,7 @@ class JobSpec(Strict, frozen=True, kw_only=True):
     active_deadline_seconds: Positive | None = None
     suspend: bool | None = None
     template: PodTemplate
-    # Kept, not read.
+    # The following fields are kept, but not read.
     backoff_limit_per_index: Any = None
     completion_mode: Any = None
     managed_by: Any = None

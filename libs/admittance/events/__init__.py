@@ -1,5 +1,5 @@
-"""The wire: one Struct per fact, the subjects they travel on, and the codec.
+"""The wire: one Struct per fact, the subjects of the facts, and the codec.
 
-Pure: imports msgspec and nothing of ours. Everything that crosses the bus is decoded and
-encoded here, and nowhere else.
+Pure: this package imports msgspec and no other package of Admittance. Everything that crosses the
+bus is decoded and encoded in this package only.
 """

@@ -8,8 +8,9 @@ from typing import Any, Final
 import msgspec
 
 SCHEMA_VERSION: Final = "1"
-"""Goes with every message as the header `HEADER_SCHEMA`. A new field has a default and a
-field's type never changes, so a reader tolerates newer messages of the same version."""
+"""The version of the wire, sent with every message in the header `HEADER_SCHEMA`. A new field has a
+default and a field's type never changes, so a reader tolerates newer messages of the same version.
+"""
 
 HEADER_SCHEMA: Final = "Admit-Schema"
 HEADER_TRACE: Final = "traceparent"
@@ -17,16 +18,18 @@ HEADER_MSG_ID: Final = "Nats-Msg-Id"
 
 
 def null() -> msgspec.Raw:
-    """JSON's null as bytes, the default of raw fields. A factory: a schema cannot show it."""
+    """JSON's null as bytes, the default of raw fields. A function, since a schema cannot show bytes
+    as a default.
+    """
     return msgspec.Raw(b"null")
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Something that happened to a workload.
 
-    ``namespace`` and ``name`` are the workload's, not escaped. ``uid`` guards against a later
-    workload of the same name; empty when the publisher does not know it. ``time`` is the
-    publisher's clock, for information only: the order of the log counts.
+    ``namespace`` and ``name`` are the workload's, not escaped. ``uid`` is the workload's, so that
+    the fact does not affect a later workload of the same name; empty if the publisher does not know
+    the uid. ``time`` is the publisher's clock, for information only: the order of the log counts.
     """
 
     namespace: str
@@ -36,14 +39,17 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 MESSAGE_MAX: Final = 32_768
-"""Characters of a message; a longer one is not stored."""
+"""The most characters of a message for people; a longer message is cut when it is stored."""
 WHOLE_MAX: Final = 131_072
-"""Bytes of JSON of all details together, and of all pod set updates together."""
+"""The most bytes of JSON of all details of a fact together, and of all its pod set updates
+together.
+"""
 
 
 DEEP_MAX: Final = 16
-"""Levels of nesting in free-form JSON. A deeper value that one program reads could exceed the
-recursion limit of another program, or of the same program when it writes the value."""
+"""The most levels of nesting in free-form JSON. A deeper value that one program can read could
+exceed the recursion limit of another program, or of the same program when it writes the value.
+"""
 
 
 def too_deep(what: str, value: Any) -> str:

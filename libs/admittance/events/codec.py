@@ -14,12 +14,13 @@ from admittance.events.reader import BROKEN, guarded, reason_of
 from admittance.events.subjects import address_of
 
 MAX_PAYLOAD: Final = 1_000_000
-"""Bytes. The server's own limit is 1 MiB and includes the headers."""
+"""The most bytes of a payload. The server's limit of 1 MiB includes the headers."""
 SUBJECT_MAX: Final = 1024
-"""Bytes. Long enough for several Kubernetes names. Resulting facts have longer subjects, and at
-4,096 bytes the server closes the connection."""
+"""The most bytes of a subject, enough for several Kubernetes names. Facts that follow from a fact
+have longer subjects than the fact, and at 4,096 bytes the server closes the connection.
+"""
 UID_MAX: Final = 128
-"""Characters. Every fact about the workload repeats the uid."""
+"""The most characters of a workload's uid, which every fact about the workload repeats."""
 
 WITH_UPDATES: Final = (facts.CheckReported, provisioning.ProvisioningStatus)
 
@@ -29,7 +30,7 @@ encode = _encoder.encode
 
 
 class Undecodable(ValueError):
-    """A message that is not a fact: its bytes, its type, or its subject are wrong."""
+    """The error for a message that is not a fact: the bytes, the type or the subject are wrong."""
 
 
 @lru_cache(maxsize=256)
@@ -38,7 +39,7 @@ def _decoder(kind: type[Fact]) -> msgspec.json.Decoder[Any]:
 
 
 def decode(subject: str, data: bytes) -> Fact:
-    """The fact that travelled on ``subject``.
+    """The fact that was published on ``subject``.
 
     Raises Undecodable when the bytes are not JSON of that fact, or when payload and subject name
     different workloads.
@@ -69,7 +70,8 @@ def decode(subject: str, data: bytes) -> Fact:
             raise Undecodable(why)
     match fact:
         case facts.CheckReported(controller=""):
-            # Permissions guard the subject, so it may fill in a name that the payload lacks.
+            # The subject fills in a name that the payload lacks: permissions guard subjects, so the
+            # name can be trusted.
             return msgspec.structs.replace(fact, controller=detail)
         case facts.CheckReported() | facts.CheckRequested() | facts.CheckWithdrawn():
             if fact.controller != detail:

@@ -16,9 +16,10 @@ class Room(Shape, frozen=True, kw_only=True):
     """One resource of one pod set in one flavor, at present.
 
     ``available``: free to use now; ``usage``: what the ClusterQueue uses of its ``nominal`` quota
-    and of the ``borrowing_limit`` above it (None: no limit); ``potential``: what it could use in an
-    empty tree. ``taken``: by earlier pod sets of the workload. ``short``: the missing amount.
-    ``level``: how high in the cohort tree it would borrow.
+    and of the ``borrowing_limit`` above that quota (None: no limit); ``potential``: what the
+    ClusterQueue could use in an empty tree. ``taken``: amount for earlier pod sets of the workload.
+    ``short``: the missing amount. ``level``: how high in the cohort tree the ClusterQueue would
+    borrow.
     """
 
     resource: str
@@ -35,9 +36,10 @@ class Room(Shape, frozen=True, kw_only=True):
 
 
 class Holder(Shape, frozen=True, kw_only=True):
-    """A workload that holds a scarce resource. ``borrowed``: its ClusterQueue uses more than its
-    nominal quota. ``leaving``: it is being evicted. ``spared_by``: why it cannot be preempted;
-    empty: it is a candidate."""
+    """A workload that holds a scarce resource. ``borrowed``: the holder's ClusterQueue uses more
+    than its nominal quota. ``leaving``: the holder is being evicted. ``spared_by``: why the holder
+    cannot be preempted; empty: it is a candidate.
+    """
 
     namespace: str
     name: str
@@ -53,11 +55,12 @@ class Holder(Shape, frozen=True, kw_only=True):
 
 class Protection(Shape, frozen=True, kw_only=True):
     """Why ``workloads`` that hold a scarce resource in ``flavor`` cannot be preempted.
-    ``cluster_queue``: of the workloads, empty for several; ``of``: the owner of the ``policy``.
-    ``rule`` is stable: PolicyNever, PriorityNotLower, AboveThreshold, WhileBorrowing,
-    AboveNominal, WithinNominal, CohortWithinQuota, Inactive, PreemptionLoop, SharesForbid,
-    NotEnough, NotLookedAt.
-    ``lowest_priority``: of those workloads, for rules about priority."""
+    ``cluster_queue``: the ClusterQueue of the workloads, empty for several; ``of``: the owner of
+    the ``policy``. ``rule`` has one of these stable words: PolicyNever, PriorityNotLower,
+    AboveThreshold, WhileBorrowing, AboveNominal, WithinNominal, CohortWithinQuota, Inactive,
+    PreemptionLoop, SharesForbid, NotEnough, NotLookedAt. ``lowest_priority``: the lowest priority
+    of the workloads, for rules about priority.
+    """
 
     cluster_queue: str
     flavor: str
@@ -72,7 +75,9 @@ class Protection(Shape, frozen=True, kw_only=True):
 
 
 class PreemptionVictim(Shape, frozen=True, kw_only=True):
-    """A workload that would be preempted, or is (``since``), with the rule."""
+    """A workload that would be preempted, or that is being preempted since ``since``, with the
+    rule.
+    """
 
     namespace: str
     name: str
@@ -85,7 +90,8 @@ class PreemptionVictim(Shape, frozen=True, kw_only=True):
 
 class Ahead(Shape, frozen=True, kw_only=True):
     """A workload ahead in the same ClusterQueue; ``position`` 0: not counted. ``holds_place``:
-    other workloads are being preempted for it, so it goes first regardless of priority."""
+    other workloads are being preempted for the workload, so it goes first regardless of priority.
+    """
 
     namespace: str
     name: str
@@ -96,12 +102,13 @@ class Ahead(Shape, frozen=True, kw_only=True):
 
 
 class Outlook(Shape, frozen=True, kw_only=True):
-    """The decision of the next cycle if the workload were considered first in it.
+    """The decision of the next cycle if the workload were considered first in that cycle.
 
-    ``outcome``: Fits; Preempts: after the ``victims`` have stopped; NoCandidates: too few
-    workloads may be preempted for it; NoFit: no flavor can hold it; Hindered: it would not be
-    considered, for ``reason``. ``flavors``: per pod set, resource to flavor. ``counts``: pods per
-    pod set, if fewer than requested. ``level``: how high in the cohort tree it would borrow.
+    ``outcome``: Fits; Preempts: after the ``victims`` have stopped; NoCandidates: too few workloads
+    may be preempted for the workload; NoFit: no flavor can hold the workload; Hindered: the
+    workload would not be considered, for ``reason``. ``flavors``: per pod set, resource to flavor.
+    ``counts``: pods per pod set, if fewer than requested. ``level``: how high in the cohort tree
+    the ClusterQueue would borrow.
     """
 
     outcome: str

@@ -1,7 +1,7 @@
 """The facts about workloads: from users, runners, schedulers, checks and the workload-controller.
 
-Subjects: `admittance.events.subjects`. A revision is one of the bucket: the sequence of the last
-write to the workload's key.
+Subjects: `admittance.events.subjects`. A workload's revision is the sequence of the last write to
+the workload's key in the bucket.
 """
 
 from __future__ import annotations
@@ -38,14 +38,17 @@ class Submitted(Fact, frozen=True, kw_only=True):
 
 class Activated(Fact, frozen=True, kw_only=True):
     """Sets ``spec.active``. ``reason``: why the policy activates a variant
-    (`admittance.family.policy.ActivityReason`); "": a user did it."""
+    (`admittance.family.policy.ActivityReason`); "": a user activates the workload.
+    """
 
     reason: str = ""
 
 
 class Deactivated(Fact, frozen=True, kw_only=True):
     """Clears ``spec.active``: the workload is evicted and not admitted again. ``reason``: why the
-    policy deactivates a variant (`admittance.family.policy.ActivityReason`); "": a user did it."""
+    policy deactivates a variant (`admittance.family.policy.ActivityReason`); "": a user deactivates
+    the workload.
+    """
 
     reason: str = ""
 
@@ -72,7 +75,7 @@ class Deleted(Fact, frozen=True, kw_only=True):
 
 
 class Ungated(Fact, frozen=True, kw_only=True):
-    """Opens the preemption gate of the variant; those of its siblings are closed."""
+    """Opens the preemption gate of the variant; the gates of its siblings are closed."""
 
 
 class Aggregated(Fact, frozen=True, kw_only=True):
@@ -83,29 +86,30 @@ class Aggregated(Fact, frozen=True, kw_only=True):
 
 
 class Started(Fact, frozen=True, kw_only=True):
-    """The processes of the admission ``revision`` run."""
+    """The processes of the workload's job run, for the admission at ``revision``."""
 
     revision: int
 
 
 class PodsReady(Fact, frozen=True, kw_only=True):
-    """All pods of the admission ``revision`` are ready or have succeeded."""
+    """All pods are ready or have succeeded, for the admission at ``revision``."""
 
     revision: int
 
 
 class PodsNotReady(Fact, frozen=True, kw_only=True):
-    """Some pod of the admission ``revision`` lost its readiness."""
+    """Some pod lost its readiness, for the admission at ``revision``."""
 
     revision: int
     message: str = ""
 
 
 class Finished(Fact, frozen=True, kw_only=True):
-    """The job ended by itself. ``revision`` 0: published by a user, for any admission.
+    """The job ended by itself. ``revision``: that of the admission; 0: published by a user, for any
+    admission.
 
-    ``exit_code``: of the first container that failed, 128+n when signal n ended it; None when no
-    container failed or the runner does not know.
+    ``exit_code``: of the first container that failed, 128+n if signal n ended that container; None
+    if no container failed or the runner does not know.
     """
 
     revision: int = 0
@@ -118,9 +122,10 @@ class Finished(Fact, frozen=True, kw_only=True):
 class Stopped(Fact, frozen=True, kw_only=True):
     """No process of the workload runs any more.
 
-    ``revision`` is that of the eviction acted on. ``reason`` is ``NodeFailures`` when the job was
-    lost without an eviction; then ``revision`` is that of the admission. It is ``RunnerEnded`` when
-    the runner was shut down: the admission lasts, and its job is started again later.
+    ``revision`` is that of the eviction that the runner obeyed. ``reason`` is ``NodeFailures`` if
+    the job was lost without an eviction; then ``revision`` is that of the admission. ``reason`` is
+    ``RunnerEnded`` if the runner was shut down: the admission lasts, and the job is started again
+    later.
     """
 
     revision: int
@@ -134,9 +139,9 @@ class Stopped(Fact, frozen=True, kw_only=True):
 class Decision(Fact, frozen=True, kw_only=True):
     """A decision of the scheduler about the workload at ``revision``.
 
-    ``seen`` is the newest revision of the bucket in the scheduler's state: every queue, cohort and
-    flavor of the workload's tree must be as old or older, else the decision is void. ``domain``:
-    the tree that it was decided for. ``scan``: further inputs of the decision.
+    ``seen`` is the newest revision of the bucket in the scheduler's state: if a queue, cohort or
+    flavor of the workload's tree has a newer revision, the decision is void. ``domain``: the domain
+    whose leader decided. ``scan``: further inputs of the decision.
     """
 
     revision: int
@@ -149,13 +154,14 @@ class Assigned(Decision, frozen=True, kw_only=True):
     """Quota is assigned to the workload.
 
     ``taken``: amounts per flavor and resource, and what was available before. ``level``: how high
-    in the cohort tree it borrows; 0: no borrowing. ``waited_seconds``: since it joined the queue.
-    ``preempts``: workloads that lose their quota to it; all of them do, or the decision is void.
-    ``pending_preemption``: workloads that must be preempted before it can be admitted.
-    ``local_usage``: the usage by which its LocalQueue was ordered; None: its ClusterQueue does not
-    order by usage, or the LocalQueue has no weight.
-    ``migrates_from``: the admitted sibling of a variant without checks, at its revision. Its job
-    has to stop first: until then the quota is promised, not booked.
+    in the cohort tree the ClusterQueue borrows; 0: no borrowing. ``waited_seconds``: since the
+    workload joined the queue. ``preempts``: workloads that lose their quota to this workload; if
+    one of them cannot, the decision is void. ``pending_preemption``: workloads that must be
+    preempted before this workload can be admitted. ``local_usage``: the usage by which the
+    workload's LocalQueue was ordered; None: the ClusterQueue does not order by usage, or the
+    LocalQueue has no weight. ``migrates_from``: name and revision of the admitted sibling of a
+    variant without checks. The sibling's job has to stop first: until then the variant's quota is
+    promised, not booked.
     """
 
     admission: Admission
@@ -170,13 +176,15 @@ class Assigned(Decision, frozen=True, kw_only=True):
 
 
 class Refused(Decision, frozen=True, kw_only=True):
-    """The workload was considered and cannot have quota now; published when the reason changes."""
+    """The scheduler considered the workload, which cannot have quota now; published when the reason
+    changes.
+    """
 
     refusal: Refusal
 
 
 class Planned(Decision, frozen=True, kw_only=True):
-    """The planned victims of a reservation changed, or their preemption begins."""
+    """The planned victims of a reservation have changed, or their preemption begins."""
 
     pending_preemption: PendingPreemption
 
@@ -187,8 +195,9 @@ class Confirmed(Decision, frozen=True, kw_only=True):
 
 class Revoked(Decision, frozen=True, kw_only=True):
     """The recheck before Admitted failed, or the reservation does not fit any more: QuotaChanged,
-    or FlavorsChanged. An admitted workload loses its quota in this way if its ClusterQueue has
-    ``onQuotaCut: evict``. ``shortfalls``: the resources that are short now, with the numbers."""
+    or FlavorsChanged. An admitted workload is revoked only if its ClusterQueue has ``onQuotaCut:
+    evict``. ``shortfalls``: the resources that are short now, with the numbers.
+    """
 
     reason: str
     message: str = ""
@@ -196,8 +205,10 @@ class Revoked(Decision, frozen=True, kw_only=True):
 
 
 class Preempted(Decision, frozen=True, kw_only=True):
-    """The workload loses its quota to another one. ``times``: how often to the same preemptor,
-    including this time. ``planned``: the preemptor has reserved the quota already."""
+    """The workload loses its quota to another one. ``times``: how often the workload has lost quota
+    to the same preemptor, including this time. ``planned``: the preemptor has reserved the quota
+    already.
+    """
 
     reason: str
     message: str = ""
@@ -212,7 +223,9 @@ class Preempted(Decision, frozen=True, kw_only=True):
 
 
 class CommitFact(Fact, frozen=True, kw_only=True):
-    """Something that followed from the commit of ``revision``."""
+    """A fact that the workload-controller publishes about the workload that it wrote at
+    ``revision``.
+    """
 
     revision: int
     reason: str = ""
@@ -226,7 +239,7 @@ class QuotaReserved(CommitFact, frozen=True, kw_only=True):
 
 
 class Admitted(CommitFact, frozen=True, kw_only=True):
-    """The workload may start. Carries everything that a runner needs."""
+    """The workload may start. The fact has everything that a runner needs."""
 
     cluster_queue: str = ""
     queue: str = ""
@@ -257,15 +270,17 @@ class Pending(CommitFact, frozen=True, kw_only=True):
 
 
 class Noted(CommitFact, frozen=True, kw_only=True):
-    """Information for users that changes no state: RetryDelayClamped, ForcedRelease,
-    MaximumExecutionTimeExceeded, ConflictingChecks, AdmissionCheckUpdated and the like."""
+    """A note for users, without an effect on the workload's state: RetryDelayClamped,
+    ForcedRelease, MaximumExecutionTimeExceeded, ConflictingChecks, AdmissionCheckUpdated and the
+    like.
+    """
 
 
 # Checks. --------------------------------------------------------------------------------
 
 
 class CheckRequested(Fact, frozen=True, kw_only=True):
-    """A check controller is asked to evaluate the workload."""
+    """Requests that a check controller evaluates the workload."""
 
     controller: str
     check: str
@@ -278,7 +293,7 @@ class CheckRequested(Fact, frozen=True, kw_only=True):
 
 
 class CheckWithdrawn(Fact, frozen=True, kw_only=True):
-    """A check controller has to stop its work for ``cycle``."""
+    """Requests that a check controller stops its work on the workload's ``cycle``."""
 
     controller: str
     check: str
@@ -303,7 +318,9 @@ class CheckReported(Fact, frozen=True, kw_only=True):
 
     @property
     def delay_seconds(self) -> int | None:
-        """``requeueAfterSeconds`` as a number; None: it is not one."""
+        """``requeueAfterSeconds`` as a number of seconds; None: the value is neither a number nor a
+        duration.
+        """
         delay = self.requeue_after_seconds
         return None if isinstance(delay, str) else delay
 
@@ -312,7 +329,7 @@ class CheckReported(Fact, frozen=True, kw_only=True):
 
 
 class TimerDue(Fact, frozen=True, kw_only=True):
-    """A timer of the workload is due. ``at``: the time that it was set for."""
+    """A timer of the workload is due. ``at``: the time for which the timer was set."""
 
     kind: str
     at: datetime | None = None

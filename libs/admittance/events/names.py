@@ -1,8 +1,8 @@
-"""Names on the bus: one name is one token, reversibly.
+"""Names on the bus: a name is escaped into one token, and can be read back from the token.
 
-A dot becomes ``_``; any other character outside ``A-Z a-z 0-9 -``, and ``_`` itself, becomes
-``=`` and two hexadecimal digits per UTF-8 byte: ``example.com/budget`` is
-``example_com=2Fbudget``. The same escape serves subjects, bucket keys and durables.
+A dot becomes ``_``; any other character outside ``A-Z a-z 0-9 -``, and ``_`` itself, becomes ``=``
+and two hexadecimal digits per UTF-8 byte: ``example.com/budget`` is ``example_com=2Fbudget``. The
+same escape serves subjects, bucket keys and durables.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from hashlib import blake2b
 from typing import Final
 
 NO_NAMESPACE: Final = "_"
-"""The namespace token of an object without a namespace. No valid name has this token."""
+"""The token in place of the namespace for an object without a namespace. No valid name has this
+token.
+"""
 
 _PLAIN = re.compile(r"\A[A-Za-z0-9-]+\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9-]")
@@ -22,14 +24,14 @@ _UNESCAPE = re.compile(r"(?:=[0-9A-F]{2})+|_")
 
 
 class BadToken(ValueError):
-    """A token that is not an escaped name."""
+    """The error for a token that is not an escaped name."""
 
 
 def _escape(match: re.Match[str]) -> str:
     char = match.group()
     if char == ".":
         return "_"
-    # surrogatepass keeps the escape total: a lone surrogate can come out of any JSON decoder.
+    # surrogatepass: a JSON decoder may return a lone surrogate, and every name must have a token.
     return "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 

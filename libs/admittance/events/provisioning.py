@@ -1,6 +1,7 @@
 """The facts between the provisioning check and capacity providers. docs/spec/lifecycle.md#5.3
 
-``admit.provisioning.<what happened>.<class>.<ns>.<name>``: namespace and name are the workload's.
+Subjects: ``admit.provisioning.<what happened>.<class>.<ns>.<name>``, with namespace and name of the
+workload.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 
 
 class ProvisioningFact(Fact, frozen=True, kw_only=True):
-    """``id``: of the request, `admittance.provisioning.records.request_id`. ``provisioning_class``:
-    the provider's; "": the one in the subject."""
+    """``id``: id of the request for capacity, `admittance.provisioning.records.request_id`.
+    ``provisioning_class``: the class of the provider; "": the class in the subject.
+    """
 
     id: str
     provisioning_class: str = ""
 
 
 class ProvisioningRequested(ProvisioningFact, frozen=True, kw_only=True):
-    """Capacity is requested. It is published again after a crash: act once for each ``id``.
-    ``deadline``: a request that is not provisioned by then counts as failed."""
+    """Capacity is requested. The fact is published again after a crash, so a provider must act only
+    once for each ``id``. ``deadline``: a request that is not provisioned by then counts as failed.
+    """
 
     check: str
     cycle: int
@@ -34,7 +37,9 @@ class ProvisioningRequested(ProvisioningFact, frozen=True, kw_only=True):
 
 
 class ProvisioningCancelled(ProvisioningFact, frozen=True, kw_only=True):
-    """Free booked capacity and stop provisioning; nothing to do for an unknown ``id``."""
+    """The request is withdrawn: the provider frees booked capacity and stops provisioning. A
+    provider ignores an unknown ``id``.
+    """
 
     check: str = ""
     cycle: int = 0
@@ -43,8 +48,10 @@ class ProvisioningCancelled(ProvisioningFact, frozen=True, kw_only=True):
 
 
 class ProvisioningStatus(ProvisioningFact, frozen=True, kw_only=True):
-    """A provider's status of a request. ``seq``: rises with every status of one request; without
-    it, the order of the log counts. ``details``: values that pod set updates may refer to."""
+    """A provider's status of a request. ``seq``: a number that rises with every status of one
+    request; without ``seq`` the order of the log counts. ``details``: values that pod set updates
+    may refer to.
+    """
 
     message: str = ""
     details: dict[str, str] = msgspec.field(default_factory=dict)
@@ -53,7 +60,7 @@ class ProvisioningStatus(ProvisioningFact, frozen=True, kw_only=True):
 
 
 class Accepted(ProvisioningStatus, frozen=True, kw_only=True):
-    """The provider works on the request; the message may say when capacity is expected."""
+    """The provider works on the request; ``message`` may say when capacity is expected."""
 
 
 class Provisioned(ProvisioningStatus, frozen=True, kw_only=True):
@@ -61,7 +68,9 @@ class Provisioned(ProvisioningStatus, frozen=True, kw_only=True):
 
 
 class ProvisioningFailed(ProvisioningStatus, frozen=True, kw_only=True):
-    """No capacity. ``retryable`` False: a retry cannot help. ``retry_after``: seconds."""
+    """The provider cannot provide the capacity. ``retryable`` False: a retry cannot help.
+    ``retry_after``: seconds until a retry may help.
+    """
 
     retryable: bool = True
     retry_after: int | None = None

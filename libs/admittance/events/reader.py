@@ -1,9 +1,10 @@
-"""Reads bytes that any program may have written: the value, or `Unreadable` with the reason.
+"""Reads bytes that any program may have written: returns the value, or raises `Unreadable` with the
+reason.
 
-Any program may write a message to the log or a value to a bucket. A service that crashed on one
-would crash again at every start. So everything is read through a `Reader`, or through a function
-that raises only `Unreadable`, and an unreadable value is *set aside*: its place and the reason are
-reported, and everything else continues.
+Any program may write a message to the log or a value to a bucket. If an unreadable value crashed a
+service, the service would crash again at every start. So all values are read through a `Reader`, or
+through a function that raises only `Unreadable`, and an unreadable value is *set aside*: its place
+and the reason are reported, and the service continues with all other values.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ import msgspec
 from admittance.events.names import BadToken
 
 LEVELS_MAX: Final = 100
-"""Levels of nested lists and objects. The stack limits a recursive decoder: without this limit the
-same bytes could be readable in one function and not in another."""
+"""The most levels of nested lists and objects. The stack limits a recursive decoder, so without
+this limit the same bytes could be readable in one function and not in another.
+"""
 YEARS: Final = range(1900, 9000)
-"""Years of a valid time. Adding a delay to a time outside could exceed Python's range of dates."""
+"""Years of a valid time. Outside these years, adding a delay to a time could exceed Python's range
+of dates.
+"""
 SEQUENCE_MAX: Final = 2**63 - 1
 REASON_MAX: Final = 300
-"""Characters of a reason."""
+"""The most characters of a reason."""
 BROKEN: Final = (
     msgspec.MsgspecError,
     UnicodeError,
@@ -35,19 +39,21 @@ BROKEN: Final = (
 )
 """Exceptions that decoders raise for wrong bytes."""
 
-# An unterminated string matches to the end: otherwise each quote in it would be scanned again.
+# An unterminated string matches to the end of the bytes: otherwise the bytes after each quote would
+# be scanned again, in quadratic time.
 _BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|([\[{])|[\]}]', re.DOTALL)
 
 T = TypeVar("T")
 
 
 class Unreadable(ValueError):
-    """Bytes that cannot be read as the expected type; the text says why, in one line."""
+    """The error for bytes that cannot be read as the expected type; its text is one line."""
 
 
 class SetAside(NamedTuple):
-    """An unreadable value. ``stream``: its bucket or stream; ``place``: its key or subject;
-    ``sequence``: its revision or sequence there."""
+    """An unreadable value. ``stream``: the bucket or stream with the value; ``place``: its key or
+    subject; ``sequence``: its revision or sequence in that bucket or stream.
+    """
 
     stream: str
     place: str
@@ -96,7 +102,7 @@ def guarded(decode: Callable[[bytes], T], data: bytes) -> T:
 
 
 class Reader(Generic[T]):
-    """JSON to values of one type."""
+    """Decodes JSON to values of one type."""
 
     __slots__ = ("_decode", "_kind")
 
@@ -105,7 +111,7 @@ class Reader(Generic[T]):
         self._decode: Callable[[Any], T] = msgspec.json.Decoder(kind).decode
 
     def __call__(self, data: bytes | None) -> T:
-        """The value. Raises Unreadable."""
+        """The value in data. Raises Unreadable."""
         try:
             return guarded(self._decode, data or b"")
         except Unreadable as error:

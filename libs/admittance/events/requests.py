@@ -1,9 +1,8 @@
 """Requests and replies of the micro endpoints under ``admit.api.>``.
 
-A request within one namespace goes to ``admit.api.<what>.<ns>``; without the last token it spans
-all namespaces. Every reply is JSON; a failure is a reply with ``error`` set and the micro error
-headers.
-"""
+A request about one namespace goes to ``admit.api.<what>.<ns>``, a request about all namespaces to
+``admit.api.<what>``. Every reply is JSON; a failure is a reply with ``error`` set and the micro
+error headers."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from admittance.events.shapes import ConsumedUsage, PodSetUpdate, PreemptedBy, S
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A request. Unknown fields are tolerated."""
+    """A request, in which unknown fields are tolerated."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -40,9 +39,8 @@ class Events(Request, frozen=True, kw_only=True):
     """``admit.api.events[.<ns>]``: history from the log, oldest first.
 
     ``workload`` selects one name in the namespace of the subject, ``also`` further names, such as a
-    parent's variants. ``after``: only entries after this sequence; ``since``: only from this time.
-    At most ``limit`` entries come back.
-    """
+    parent's variants. ``after``: only entries after this sequence; ``since``: only entries from
+    this time on. The reply has at most ``limit`` entries."""
 
     workload: str = ""
     also: tuple[str, ...] = ()
@@ -59,7 +57,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class EventsReply(Reply, frozen=True, kw_only=True):
-    """``complete`` is false when there is more after the last entry."""
+    """``complete``: false if the log has more entries after the last entry of this reply."""
 
     entries: tuple[LogEntry, ...] = ()
     complete: bool = True
@@ -77,10 +75,10 @@ class Explain(Request, frozen=True, kw_only=True):
 class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """How one flavor suits one pod set; ``flavor`` is empty for a resource without any flavor.
 
-    ``fits``, or the reason against it. ``outcome``: Fits, Preempts, NoCandidates, NoFit,
-    Ineligible. ``rooms``: per resource. ``victims``: workloads that this flavor alone would
-    preempt; ``barriers``: policies that protect workloads, once per flavor and resource.
-    """
+    ``fits``: the pod set fits in the flavor; if not, ``reason`` says why. ``outcome``: Fits,
+    Preempts, NoCandidates, NoFit, Ineligible. ``rooms``: the numbers of each resource. ``victims``:
+    workloads that would be preempted in this flavor alone; ``barriers``: policies that protect
+    workloads, once per flavor and resource."""
 
     pod_set: str
     flavor: str
@@ -100,11 +98,11 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One variant of a parent. ``variant``: a flavor, or the name of an explicit variant.
 
-    ``active`` and ``why`` (an `ActivityReason`): what the policy wants of it now.
-    ``admitted``: the parent uses its admission. ``gate``: Open or Closed; it may preempt only when
-    Open. ``set_aside``: a sentence why an active variant is not tried: a better sibling goes first,
-    or the family's job still stops. ``explained``: as for any workload.
-    """
+    ``active`` and ``why`` (an `ActivityReason`): what the policy wants of the variant now.
+    ``admitted``: the parent uses the variant's admission. ``gate``: Open or Closed; the variant may
+    preempt only if Open. ``set_aside``: a sentence that says why an active variant is not tried: a
+    better sibling goes first, or the family's job still stops. ``explained``: the explanation of
+    the variant as of any workload."""
 
     name: str
     variant: str
@@ -117,15 +115,15 @@ class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
 
 class ExplainReply(Reply, frozen=True, kw_only=True):
-    """``position`` counts from 1 within the ClusterQueue; 0: it is not queued.
+    """``position`` counts from 1 within the ClusterQueue; 0: the workload is not queued.
 
-    ``ahead``: the first workloads before it; ``waiting_since``: the time that orders it in the
-    queue. ``outlook``: what the next cycle would decide. ``holders``: the workloads named in
-    ``held_by``. ``waits_for``: workloads being preempted for it. ``preempted_by``: the workload
-    that took its quota. ``checks``: checks that its reservation waits for. ``unblocked_by``:
-    sentences that say what would unblock it. ``variants``: of a parent, the best first; a parent
-    has no flavors of its own. ``parent``: the parent of a variant.
-    """
+    ``ahead``: the first workloads of the queue before this workload; ``waiting_since``: the time
+    that orders the workload in the queue. ``outlook``: what the next cycle would decide.
+    ``holders``: the workloads named in ``held_by``. ``waits_for``: workloads being preempted for
+    this workload. ``preempted_by``: the workload that took this workload's quota. ``checks``:
+    checks that the workload's reservation waits for. ``unblocked_by``: sentences that say what
+    would unblock the workload. ``variants``: the variants of a parent, the best first; a parent has
+    no flavors of its own. ``parent``: the parent of a variant."""
 
     phase: str = ""
     reason: str = ""
@@ -156,13 +154,13 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
 
 class Fit(Request, frozen=True, kw_only=True):
     """``admit.api.fit.<ns>``: whether a workload that is not submitted could ever start in its
-    present queue. ``workload``: its manifest."""
+    present queue. ``workload``: the workload's manifest."""
 
     workload: msgspec.Raw
 
 
 class FitReply(Reply, frozen=True, kw_only=True):
-    """``fits`` false: its ClusterQueue could not hold it even if empty, for ``reason``
+    """``fits`` false: the ClusterQueue could not hold the workload even if empty, for ``reason``
     (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the nominal quota and the
     borrowing limit. ``seen``: the newest revision of the bucket known to the scheduler."""
 
@@ -185,10 +183,11 @@ class PendingQuery(Request, frozen=True, kw_only=True):
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``position``: in the ClusterQueue, from 1; 0: its LocalQueue has no ClusterQueue.
+    """A pending workload.
 
-    ``waiting_since``: the time that orders it in the queue. ``flavors``: the flavors tried for it.
-    """
+    ``position``: place in the ClusterQueue, from 1; 0: the LocalQueue has no ClusterQueue.
+    ``waiting_since``: the time that orders the workload in the queue. ``flavors``: the flavors
+    tried for the workload."""
 
     namespace: str
     name: str
@@ -219,7 +218,8 @@ class Queues(Request, frozen=True, kw_only=True):
 
 
 class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Amounts in accounting units: cpu in thousandths, everything else whole."""
+    """Usage of one flavor and resource. Amounts are in accounting units: cpu in thousandths,
+    everything else in whole units."""
 
     flavor: str
     resource: str
@@ -231,8 +231,8 @@ class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Usage of a LocalQueue in a ClusterQueue that orders by usage, the least first. ``value``: the
-    weighed consumption at the last sampling plus the penalties since, over ``weight``; None: no
-    weight, so it goes last."""
+    weighted consumption at the last sampling plus the penalties since then, divided by ``weight``;
+    None: the LocalQueue has no weight and goes last."""
 
     consumed: ConsumedUsage
     weight: float
@@ -240,9 +240,10 @@ class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``namespace`` is empty for a ClusterQueue. ``by_usage``: it serves the LocalQueue with the
-    least usage first; ``used``: the usage of such a LocalQueue. ``weighted_share``: with fair
-    sharing, the ClusterQueue's share of borrowed quota, in thousandths."""
+    """``namespace`` is empty for a ClusterQueue. ``by_usage``: the ClusterQueue serves the
+    LocalQueue with the least usage first; ``used``: the usage of a LocalQueue in such a
+    ClusterQueue. ``weighted_share``: with fair sharing, the ClusterQueue's share of borrowed quota,
+    in thousandths."""
 
     name: str
     namespace: str = ""
@@ -263,10 +264,10 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One flavor and resource at one node of a tree. ``nominal``: its own quota; ``subtree``: its
-    quota plus what all nodes below lend; ``usage``: for a cohort, usage that its children do not
-    cover with the quota that they do not lend; ``borrowed``: usage beyond ``subtree``;
-    ``lendable``: the part of ``subtree`` that the parent may use."""
+    """One flavor and resource at one node of a tree. ``nominal``: the node's own quota;
+    ``subtree``: that quota plus what all nodes below lend; ``usage``: for a cohort, usage that its
+    children do not cover with the quota that they do not lend; ``borrowed``: usage beyond
+    ``subtree``; ``lendable``: the part of ``subtree`` that the parent may use."""
 
     flavor: str
     resource: str
@@ -283,8 +284,8 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A cohort or ClusterQueue in its tree, the root first and children after their parent.
 
-    ``depth``: 0 is the root. ``share``: its weighted share of borrowed quota, in thousandths.
-    """
+    ``depth``: 0 is the root. ``share``: the node's weighted share of borrowed quota, in
+    thousandths."""
 
     name: str
     kind: str
@@ -310,10 +311,9 @@ class QueuesReply(Reply, frozen=True, kw_only=True):
 class Logs(Request, frozen=True, kw_only=True):
     """``admit.api.logs.<ns>``: output of the pods of a workload, from ``offsets`` on.
 
-    Every runner receives it; only a runner that has the workload answers. ``pod`` None: all.
-    ``tail``: for a pod without an offset, only its last lines; None: all. ``before``: of the newest
-    run with a smaller revision of its admission; 0: of the newest run.
-    """
+    Every runner receives it; only a runner that has the workload answers. ``pod`` None: all pods.
+    ``tail``: number of last lines for a pod without an offset; None: all lines. ``before``: selects
+    the newest run whose admission has a smaller revision; 0: the newest run."""
 
     name: str
     pod: int | None = None
@@ -323,7 +323,8 @@ class Logs(Request, frozen=True, kw_only=True):
 
 
 class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``pod`` is ``<pod set>-<index>``; ``offset`` is where ``text`` ends, in bytes."""
+    """Output of one pod. ``pod`` is ``<pod set>-<index>``; ``offset`` is the position in the output
+    at which ``text`` ends, in bytes."""
 
     pod: str
     text: str = ""
@@ -332,7 +333,7 @@ class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class LogsReply(Reply, frozen=True, kw_only=True):
-    """``revision``: of the admission of the run."""
+    """``revision``: revision of the admission with which the run began."""
 
     pods: tuple[PodLog, ...] = ()
     complete: bool = True
@@ -343,14 +344,14 @@ class LogsReply(Reply, frozen=True, kw_only=True):
 
 
 class Timers(Request, frozen=True, kw_only=True):
-    """``admit.api.timers``: how the schedules stand."""
+    """``admit.api.timers``: the state of the schedules."""
 
 
 class TimersReply(Reply, frozen=True, kw_only=True):
     """``wanted``: times that workloads wait for. ``pending``: schedules that are not up to date.
-    Since this instance leads: ``mended`` schedules were lost, wrong or without a workload, and
-    ``again`` came due without an effect and were set again. ``compared``: when the stream was last
-    read."""
+    Counted since this instance leads: ``mended`` schedules that were lost, wrong or without a
+    workload, and ``again``, schedules that came due without an effect and were set again.
+    ``compared``: when the schedules were last compared with the stream."""
 
     wanted: int = 0
     pending: int = 0
@@ -363,14 +364,14 @@ class TimersReply(Reply, frozen=True, kw_only=True):
 
 
 class Families(Request, frozen=True, kw_only=True):
-    """``admit.api.families``: how families stand."""
+    """``admit.api.families``: the state of the families."""
 
 
 class FamiliesReply(Reply, frozen=True, kw_only=True):
-    """``families``: number of parents. ``pending``: families to be reconciled, and facts without
-    an effect so far; ``stuck``: facts published three times or more without an effect.
-    ``stated``: facts published since this instance leads. ``gates_open``: families in which a
-    variant may preempt, by ClusterQueue."""
+    """``families``: number of parents. ``pending``: number of families to be reconciled, and of
+    published facts without an effect so far; ``stuck``: number of facts published three times or
+    more without an effect. ``stated``: number of facts published since this instance leads.
+    ``gates_open``: families in which a variant may preempt, by ClusterQueue."""
 
     families: int = 0
     pending: int = 0
@@ -383,16 +384,17 @@ class FamiliesReply(Reply, frozen=True, kw_only=True):
 
 
 class ProviderQuery(Request, frozen=True, kw_only=True):
-    """``admit.api.provider.<class>``: the status of a request. Sent after a restart, and when
-    heartbeats stop."""
+    """``admit.api.provider.<class>``: requests the status of a request for capacity. Sent after a
+    restart, and when the provider's heartbeats stop."""
 
     id: str
 
 
 class ProviderReply(Reply, frozen=True, kw_only=True):
-    """The last status. ``status``: accepted, provisioned, failed, booking_expired or
-    capacity_revoked, as in the subjects; "": no status yet; cancelled: the request was withdrawn.
-    ``known`` False: the request is unknown. The other fields are those of the status."""
+    """The last status of a request for capacity. ``status``: accepted, provisioned, failed,
+    booking_expired or capacity_revoked, as in the subjects; "": no status yet; cancelled: the
+    request was withdrawn. ``known`` False: the provider does not know the request. All other fields
+    are those of the status fact."""
 
     id: str = ""
     known: bool = True
@@ -409,11 +411,11 @@ class ProviderReply(Reply, frozen=True, kw_only=True):
 
 
 class Health(Request, frozen=True, kw_only=True):
-    """``admit.api.health``: every instance answers for itself."""
+    """``admit.api.health``: the state of each instance; every instance answers."""
 
 
 class HealthReply(Reply, frozen=True, kw_only=True):
-    """``leads``: the domains this instance leads. ``lag``: facts not yet read."""
+    """``leads``: the domains that this instance leads. ``lag``: number of facts not yet read."""
 
     service: str = ""
     instance: str = ""
@@ -424,13 +426,14 @@ class HealthReply(Reply, frozen=True, kw_only=True):
 
 
 class Apply(Request, frozen=True, kw_only=True):
-    """``admit.api.apply[.<ns>]``: all of these manifests, or none. JSON objects, as bytes."""
+    """``admit.api.apply[.<ns>]``: applies all of these manifests, or none. The manifests are JSON
+    objects, as bytes."""
 
     objects: tuple[msgspec.Raw, ...]
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``outcome``: created, changed or unchanged."""
+    """The result for one manifest. ``outcome``: created, changed or unchanged."""
 
     kind: str
     namespace: str = ""
@@ -441,14 +444,14 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class ApplyReply(Reply, frozen=True, kw_only=True):
-    """On an error nothing was applied; ``problems`` lists everything wrong, a line each."""
+    """On an error nothing was applied; ``problems`` has a line for each mistake."""
 
     results: tuple[Applied, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class Delete(Request, frozen=True, kw_only=True):
-    """``admit.api.delete[.<ns>]``: delete an object other than a workload."""
+    """``admit.api.delete[.<ns>]``: deletes an object other than a workload."""
 
     kind: str
     namespace: str = ""
@@ -456,8 +459,8 @@ class Delete(Request, frozen=True, kw_only=True):
 
 
 class DeleteReply(Reply, frozen=True, kw_only=True):
-    """``outcome``: deleted, absent, or deferred: the object is still in use (``error`` names the
-    users), is marked, and is deleted once nothing uses it."""
+    """``outcome``: deleted, absent or deferred. Deferred: the object is in use by the objects that
+    ``error`` names; it is marked, and deleted once no object uses it."""
 
     outcome: str = ""
 
@@ -470,7 +473,7 @@ class Settled(Request, frozen=True, kw_only=True):
 
 class SettledReply(Reply, frozen=True, kw_only=True):
     """The outcome of the fact at ``sequence``: applied, ignored (it changed nothing), refused or
-    dead-lettered, with ``reason`` and ``message``; "" when the fact is too old."""
+    dead-lettered, with ``reason`` and ``message``; "" if the fact is too old."""
 
     outcome: str = ""
     reason: str = ""

@@ -1,7 +1,7 @@
 """Parts of facts and of the stored workload: admissions, updates, refusals.
 
-They are Kueue's shapes where Kueue has them (``status.admission``), and travel unchanged
-between the log, the bucket and the command.
+The parts have Kueue's shapes where Kueue has them (``status.admission``), and are the same on the
+log, in the bucket and in the command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from admittance.events.base import null
 
 CHECK_STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 DELAY_MAX: Final = 2**31 - 1
-"""Longest delay, in seconds, that a check may ask for at once."""
+"""The longest delay, in seconds, that one verdict of a check may request."""
 
 CheckStateWord: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(CHECK_STATES)})]
 _SPAN: Final = r"(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|ms|s|m|h))+"
@@ -26,8 +26,9 @@ _DELAY: Final[dict[str, Any]] = {
     "pattern": rf"^\+?(?:0|{_SPAN})$",
 }
 Delay: TypeAlias = Annotated[int | str, Meta(extra_json_schema=_DELAY)]
-"""Seconds, or a duration like 8m0s. Not checked while decoding: a fact with another value is
-refused with a reason."""
+"""A number of seconds, or a duration like 8m0s. Not checked while decoding: a fact with any other
+value is refused later, with a reason.
+"""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -35,8 +36,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class PodSetAssignment(Shape, frozen=True, kw_only=True):
-    """What one pod set got. ``flavors``: resource to flavor. ``resourceUsage``: resource to the
-    total quantity over all ``count`` pods, as Kubernetes writes it (``"1500m"``, ``"2Gi"``)."""
+    """The quota assigned to one pod set. ``flavors``: resource to flavor. ``resourceUsage``:
+    resource to the total quantity over all ``count`` pods, as Kubernetes writes it (``"1500m"``,
+    ``"2Gi"``).
+    """
 
     name: str
     flavors: dict[str, str] = msgspec.field(default_factory=dict)
@@ -52,7 +55,9 @@ class Admission(Shape, frozen=True, kw_only=True):
 
 
 class PodSetUpdate(Shape, frozen=True, kw_only=True):
-    """What a check adds to the pods of one pod set before they start. Additive only."""
+    """What a check adds to the pods of one pod set before the pods start. An update cannot replace
+    or remove a value.
+    """
 
     name: str
     labels: dict[str, str] = msgspec.field(default_factory=dict)
@@ -64,9 +69,9 @@ class PodSetUpdate(Shape, frozen=True, kw_only=True):
 class PodSetToRun(Shape, frozen=True, kw_only=True):
     """One pod set of an admitted workload, ready for a runner.
 
-    ``template`` is the pod template as submitted; labels, annotations, nodeSelector and
-    tolerations are what flavors and checks add to it. ``completions``: how many successes end the
-    pod set; 0 means ``count``.
+    ``template`` is the pod template as submitted; labels, annotations, nodeSelector and tolerations
+    are what flavors and checks add to the template. ``completions``: how many pods must succeed to
+    end the pod set; 0 means ``count``.
     """
 
     name: str
@@ -81,8 +86,9 @@ class PodSetToRun(Shape, frozen=True, kw_only=True):
 
 
 class PodSetToProvision(Shape, frozen=True, kw_only=True):
-    """Pods that need capacity. ``names``: the pod sets requested together; the first one is
-    ``name``. ``template``: the pod template with the additions of its flavors."""
+    """Pods that need capacity. ``names``: the pod sets that are requested together; ``name`` is the
+    first of them. ``template``: the pod template with the additions of its flavors.
+    """
 
     name: str
     count: int
@@ -92,7 +98,8 @@ class PodSetToProvision(Shape, frozen=True, kw_only=True):
 
 class Shortfall(Shape, frozen=True, kw_only=True):
     """How much of one resource is missing in one flavor, in accounting units: cpu in thousandths,
-    everything else in whole units. ``limit`` names the limit that is hit."""
+    everything else in whole units. ``limit`` names the limit that the workload would exceed.
+    """
 
     pod_set: str
     flavor: str
@@ -113,8 +120,9 @@ class Refusal(Shape, frozen=True, kw_only=True):
 
 class Taken(Shape, frozen=True, kw_only=True):
     """The amount taken or requested of one flavor and resource, in accounting units. ``available``:
-    the amount available just before. ``borrowed``: the usage of the ClusterQueue above its nominal
-    quota afterwards."""
+    the amount that was available just before. ``borrowed``: how much the ClusterQueue uses above
+    its nominal quota afterwards.
+    """
 
     flavor: str
     resource: str
@@ -124,9 +132,10 @@ class Taken(Shape, frozen=True, kw_only=True):
 
 
 class Shares(Shape, frozen=True, kw_only=True):
-    """Weighted shares that were compared, in thousandths of the lendable quota; the largest 64-bit
-    number without a weight. ``after``: the share of the victim's queue without the victim, if the
-    ``strategy`` uses it."""
+    """Weighted shares that were compared, in thousandths of the lendable quota; a queue without a
+    weight has the largest 64-bit number. ``after``: the share of the victim's queue without the
+    victim, if the ``strategy`` compares that share.
+    """
 
     strategy: str
     preemptor: float = 0.0
@@ -136,9 +145,10 @@ class Shares(Shape, frozen=True, kw_only=True):
 
 class Grounds(Shape, frozen=True, kw_only=True):
     """The numbers of a preemption: ClusterQueue and priority of the victim and (``by_``) of the
-    preemptor, the policy of the preemptor's ClusterQueue that allows it, as
-    ``withinClusterQueue: LowerPriority``, with ``threshold`` where it has one; and what the
-    preemptor asks for that is ``short``."""
+    preemptor, the policy of the preemptor's ClusterQueue that allows it, as ``withinClusterQueue:
+    LowerPriority``, with the policy's ``threshold``, if any; and the amounts that the preemptor
+    requests and that are ``short``.
+    """
 
     cluster_queue: str = ""
     priority: int = 0
@@ -151,9 +161,10 @@ class Grounds(Shape, frozen=True, kw_only=True):
 
 
 class HandedOn(Shape, frozen=True, kw_only=True):
-    """A workload at ``revision`` with only a reservation; its quota passes to the preemptor in the
-    same commit, under the rule ``reason`` and with these numbers. ``times``: how often it has lost
-    quota to the same preemptor, including this time."""
+    """A workload at ``revision`` with only a reservation, whose quota passes to the preemptor in
+    the same commit. ``reason``: the rule of the preemption. ``times``: how often it has lost quota
+    to the same preemptor, including this time.
+    """
 
     namespace: str
     name: str
@@ -166,8 +177,9 @@ class HandedOn(Shape, frozen=True, kw_only=True):
 
 
 class PlannedVictim(Shape, frozen=True, kw_only=True):
-    """A workload to be preempted under the rule ``reason``, with the quota that it has held
-    ``since`` then. If it lost that quota and got quota again later, it is not a victim any more."""
+    """A workload to be preempted under the rule ``reason``. ``since``: when the workload got its
+    quota. A workload that lost that quota and got quota again later is not a victim any more.
+    """
 
     namespace: str
     name: str
@@ -178,29 +190,32 @@ class PlannedVictim(Shape, frozen=True, kw_only=True):
 
 class PendingPreemption(Shape, frozen=True, kw_only=True):
     """The workloads to be preempted before a reservation can be admitted. ``issued``: preemption
-    has begun; else it waits until the checks that require this have passed."""
+    has begun; else it begins when the checks with a deferring ``preemptionPolicy`` have passed.
+    """
 
     victims: tuple[PlannedVictim, ...] = ()
     issued: bool = False
 
 
 class Head(Shape, frozen=True, kw_only=True):
-    """A workload that was considered: ``namespace/name``. ``cursor``: where the scan of flavors
-    began: per pod set, from a resource group to the previous flavor; empty: at the first one."""
+    """A workload (``namespace/name``) that a cycle considered. ``cursor``: where the scan of
+    flavors began: per pod set, for each resource group the flavor before the first one scanned;
+    empty: the scan began at the first flavor.
+    """
 
     name: str
     cursor: tuple[dict[int, int], ...] = ()
 
 
 class Scan(Shape, frozen=True, kw_only=True):
-    """Inputs of a decision besides the scheduler's state, needed to replay it.
+    """Inputs of a decision besides the scheduler's state, which a replay of the decision needs.
 
-    ``cursor``: of the head considered. ``heads``: heads considered before it in the same cycle
-    that had an effect but no fact. ``lost``: there were too many of these to name.
+    ``cursor``: cursor of the considered head. ``heads``: heads that were considered earlier in the
+    same cycle and had an effect but no fact. ``lost``: there were too many such heads to name.
     ``seen``, ``at``, ``head``: for a refusal, the newest revision and the time when the workload
-    was considered, and the equal workload considered in its place; else as in the fact.
-    ``usages``: for preemption with usage of LocalQueues: the usages that were compared, without
-    LocalQueues that have no usage or no weight.
+    was considered, and the equal workload considered in its place; otherwise these are the values
+    of the fact. ``usages``: if preemption compared usages of LocalQueues, the compared usages,
+    without LocalQueues that have no usage or no weight.
     """
 
     cursor: tuple[dict[int, int], ...] = ()
@@ -225,8 +240,9 @@ class PreemptedBy(Shape, frozen=True, kw_only=True):
 
 class ConsumedUsage(Shape, frozen=True, kw_only=True):
     """What a LocalQueue has consumed, decayed by age, at ``last_update``: quantities by resource.
-    Kueue's ``status.fairSharing.admissionFairSharingStatus``, and the value of its key in the
-    bucket."""
+    The form is Kueue's ``status.fairSharing.admissionFairSharingStatus``; the bucket has such a
+    value for each LocalQueue, under a key that begins with ``_usage``.
+    """
 
     consumed_resources: dict[str, str] = msgspec.field(default_factory=dict)
     last_update: datetime

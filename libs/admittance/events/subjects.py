@@ -1,7 +1,7 @@
-"""Subjects of the log: which fact travels where, built and read in one place.
+"""Subjects of the log: which fact is published on which subject.
 
-Subject form: ``admit.<thing>.<what happened>.<…>.<namespace>.<name>``, past tense. A payload
-that contradicts its subject is refused by the codec, since permissions guard subjects.
+Subject form: ``admit.<thing>.<what happened>.<…>.<namespace>.<name>``, past tense. The codec
+refuses a payload that contradicts its subject, since permissions guard subjects only.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ STREAM: Final = "ADMITTANCE"
 TIMERS: Final = "ADMITTANCE_TIMERS"
 BUCKET: Final = "admittance"
 USAGE: Final = "_usage"
-"""First token of bucket keys with the consumed usage of a LocalQueue; not objects."""
+"""First token of bucket keys with the consumed usage of a LocalQueue; these values are not objects.
+"""
 CAPACITY: Final = "provisioningrequest"
-"""First token of bucket keys with the provisioning check's requests."""
+"""First token of bucket keys with the provisioning check's requests for capacity."""
 OBJECTS: Final = "admit.object."
 """First tokens of the subjects on which manifests are logged: ``applied`` and ``deleted``."""
 PROVIDERS: Final = "admittance_providers"
@@ -56,14 +57,14 @@ WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "pending": facts.Pending,
     "noted": facts.Noted,
 }
-"""``admit.workload.<key>.<ns>.<name>``."""
+"""Facts by the token ``<key>`` in their subject ``admit.workload.<key>.<ns>.<name>``."""
 
 CHECK_FACTS: Final[dict[str, type[Fact]]] = {
     "requested": facts.CheckRequested,
     "withdrawn": facts.CheckWithdrawn,
     "reported": facts.CheckReported,
 }
-"""``admit.check.<key>.<controller>.<ns>.<name>``."""
+"""Facts by the token ``<key>`` in their subject ``admit.check.<key>.<controller>.<ns>.<name>``."""
 
 PROVISIONING_FACTS: Final[dict[str, type[provisioning.ProvisioningFact]]] = {
     "requested": provisioning.ProvisioningRequested,
@@ -74,10 +75,11 @@ PROVISIONING_FACTS: Final[dict[str, type[provisioning.ProvisioningFact]]] = {
     "booking_expired": provisioning.BookingExpired,
     "capacity_revoked": provisioning.CapacityRevoked,
 }
-"""``admit.provisioning.<key>.<class>.<ns>.<name>``."""
+"""Facts by the token ``<key>`` in their subject ``admit.provisioning.<key>.<class>.<ns>.<name>``.
+"""
 
 ASKED: Final = frozenset({"requested", "cancelled"})
-"""Provisioning facts that providers read; they publish the others."""
+"""Provisioning facts that providers read; providers publish all other provisioning facts."""
 
 FENCED: Final = frozenset({"assigned", "refused", "planned", "confirmed", "revoked", "preempted"})
 """Facts about workloads that only the leader of a domain may publish."""
@@ -101,9 +103,11 @@ TIMER_DUE: Final = "admit.timer.due."
 ALIVE_PROVISIONING: Final = "admit.alive.provisioning."
 """``admit.alive.provisioning.<class>``: heartbeats of providers, not kept on the log."""
 ALIVE_INSTANCE: Final = "admit.alive.instance."
-"""``admit.alive.instance.<service>.<instance>``: the process that runs as the instance answers."""
+"""``admit.alive.instance.<service>.<instance>``: a request that the process answers that runs as
+this instance.
+"""
 ALIVE_CHECK: Final = "admit.alive.check."
-"""``admit.alive.check.<controller>``: heartbeats, not kept on the log."""
+"""``admit.alive.check.<controller>``: heartbeats of check controllers, not kept on the log."""
 CHECK_DURABLE: Final = "check-"
 PROVIDER_DURABLE: Final = "provider-"
 
@@ -113,9 +117,9 @@ _PROVISIONING_KEY_OF: Final = {cls: key for key, cls in PROVISIONING_FACTS.items
 
 
 class Address(NamedTuple):
-    """A parsed subject: the fact's type and its workload.
+    """A parsed subject: the type of the fact, and its workload.
 
-    ``detail`` is the controller of a check, the class of a provider or the kind of a timer, not
+    ``detail``: the controller of a check, the class of a provider or the kind of a timer, not
     escaped; else empty.
     """
 
@@ -126,7 +130,7 @@ class Address(NamedTuple):
 
 
 def subject_of(fact: Fact) -> str:
-    """The subject on which fact travels."""
+    """The subject on which the fact is published."""
     tail = f"{token(fact.namespace)}.{token(fact.name)}"
     cls = type(fact)
     key = _KEY_OF.get(cls)
@@ -158,23 +162,27 @@ def address_of(subject: str) -> Address:
 
 
 def check_durable(controller: str) -> str:
-    """The durable consumer of the log through which requests reach that check controller."""
+    """Name of the durable consumer of the log through which requests reach the check controller."""
     return f"{CHECK_DURABLE}{token(controller)}"
 
 
 def check_filters(controller: str) -> list[str]:
-    """The subjects that this durable reads: requests to the controller and withdrawals."""
+    """The subjects that the check controller's durable reads: requests to the controller and
+    withdrawals.
+    """
     escaped = token(controller)
     return [f"admit.check.requested.{escaped}.*.*", f"admit.check.withdrawn.{escaped}.*.*"]
 
 
 def provider_durable(provisioning_class: str) -> str:
-    """The durable consumer of the log through which requests reach the provider of that class."""
+    """Name of the durable consumer of the log through which requests reach the provider of the
+    class.
+    """
     return f"{PROVIDER_DURABLE}{token(provisioning_class)}"
 
 
 def provider_filters(provisioning_class: str) -> list[str]:
-    """The subjects that this durable reads: requests and cancellations."""
+    """The subjects that the durable of a provider reads: requests and cancellations."""
     escaped = token(provisioning_class)
     return [f"admit.provisioning.{one}.{escaped}.*.*" for one in sorted(ASKED)]
 
@@ -183,7 +191,7 @@ def provider_filters(provisioning_class: str) -> list[str]:
 
 
 def workload_key(namespace: str, name: str) -> str:
-    """``workload.<ns>.<name>``: where the current object is kept."""
+    """The workload's key in the bucket, ``workload.<ns>.<name>``."""
     return f"workload.{token(namespace)}.{token(name)}"
 
 
@@ -204,7 +212,8 @@ def workload_name(key: str) -> WorkloadName:
 
 
 def object_key(kind: str, namespace: str, name: str) -> str:
-    """``<kind>.<name>`` or ``<kind>.<ns>.<name>``: kind in lower case, as in ``clusterqueue``.
+    """An object's key in the bucket, ``<kind>.<name>`` or ``<kind>.<ns>.<name>``, with the kind in
+    lower case, as in ``clusterqueue``.
 
     ``kind`` of a foreign API group is ``<kind>.<group>`` escaped into one token.
     """
@@ -214,7 +223,9 @@ def object_key(kind: str, namespace: str, name: str) -> str:
 
 
 def applied_subject(kind: str, namespace: str, name: str, *, deleted: bool = False) -> str:
-    """``admit.object.{applied,deleted}.<kind>.<ns>.<name>``, ``_`` for no namespace."""
+    """The subject for a change of an object: ``admit.object.{applied,deleted}.<kind>.<ns>.<name>``,
+    with ``_`` for no namespace.
+    """
     what = "deleted" if deleted else "applied"
     ns = token(namespace) if namespace else NO_NAMESPACE
     return f"{OBJECTS}{what}.{token(kind)}.{ns}.{token(name)}"

@@ -19,8 +19,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 class Epoch(Message, frozen=True, kw_only=True):
     """``admit.lease.epoch.<domain>``: from this sequence on, ``owner`` leads the domain.
 
-    ``config``: its settings for decisions that differ from the defaults. ``process``: identifies
-    the writer among all processes that ever run as ``owner``."""
+    ``config``: the owner's settings for decisions that differ from the defaults. ``process``:
+    distinguishes the writer from all other processes that ever run as ``owner``.
+    """
 
     domain: str
     owner: str
@@ -48,7 +49,8 @@ class Alive(Message, frozen=True, kw_only=True):
     """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: the instance is alive.
     Also request and reply on ``admit.alive.instance.<service>.<instance>``.
 
-    ``process``: identifies the writer among all processes that ever run as this instance."""
+    ``process``: distinguishes the writer from all other processes that ever run as this instance.
+    """
 
     service: str
     instance: str
@@ -58,8 +60,9 @@ class Alive(Message, frozen=True, kw_only=True):
 class ObjectApplied(Message, frozen=True, kw_only=True):
     """``admit.object.{applied,deleted}.…``: a manifest other than a workload changed.
 
-    ``parameters_changed``: an AdmissionCheck names other parameters than before, or the former
-    ones are not known."""
+    ``parameters_changed``: an AdmissionCheck names other parameters than before, or its former
+    parameters are not known.
+    """
 
     kind: str
     namespace: str = ""
@@ -71,7 +74,7 @@ class ObjectApplied(Message, frozen=True, kw_only=True):
 
 
 class CheckActive(Message, frozen=True, kw_only=True):
-    """Whether a controller can evaluate one AdmissionCheck of its own, and if not, why."""
+    """Whether a check controller can evaluate one of its AdmissionChecks, and if not, why."""
 
     active: bool = True
     reason: str = ""
@@ -80,12 +83,13 @@ class CheckActive(Message, frozen=True, kw_only=True):
 
 class CheckAlive(Message, frozen=True, kw_only=True):
     """``admit.alive.check.<controller>``, every 10 s: this controller is alive. No field is
-    required. An unreadable message does not count; an empty one counts only if the controller has
-    sent others.
+    required. An unreadable heartbeat does not count; an empty one counts only if the controller has
+    sent heartbeats that are not empty.
 
-    ``instance`` distinguishes the replicas of one program. ``program``: the program that they run;
-    two programs under one controller's name would take each other's requests, so it is reported.
-    ``active``, ``reason``, ``message`` hold for all its checks, ``checks`` for single ones.
+    ``instance`` distinguishes the replicas of one program. ``program``: name of the program that
+    the replicas run; two programs under one controller's name are reported, since they would take
+    each other's requests. ``active``, ``reason``, ``message`` hold for all checks of the
+    controller, ``checks`` for single ones.
     """
 
     time: datetime | None = None
@@ -98,12 +102,12 @@ class CheckAlive(Message, frozen=True, kw_only=True):
 
 
 class ProviderAlive(Message, frozen=True, kw_only=True):
-    """``admit.alive.provisioning.<class>``, every 10 s: the provider of that class is alive.
-    No field is required. An unreadable message does not count; an empty one counts only if the
-    class has sent others.
+    """``admit.alive.provisioning.<class>``, every 10 s: the provider of that class is alive. No
+    field is required. An unreadable heartbeat does not count; an empty one counts only if the class
+    has sent heartbeats that are not empty.
 
-    ``since``: start of the process; after a restart it is asked for the status of its requests.
-    ``parameters``: the parameters that it understands; empty: all.
+    ``since``: start of the provider's process; after a restart the provider is asked for the status
+    of its requests. ``parameters``: the parameters that the provider understands; empty: all.
     """
 
     time: datetime | None = None
@@ -119,7 +123,7 @@ class ProviderAlive(Message, frozen=True, kw_only=True):
 class DeadLetter(Message, frozen=True, kw_only=True):
     """``admit.deadletter.<service>``: a message that could not be processed, with the reason.
 
-    ``data`` is the payload as text where it is UTF-8, else ``data64`` has it in base64.
+    ``data``: the payload as text, if it is UTF-8; else ``data64`` has the payload in base64.
     """
 
     service: str
@@ -136,8 +140,10 @@ class DeadLetter(Message, frozen=True, kw_only=True):
 class Adopted(
     msgspec.Struct, frozen=True, kw_only=True, rename={"key": "k", "revision": "r", "fact": "f"}
 ):
-    """A write that a leader found and that its writer did not record. At ``revision`` the workload
-    contains the facts about it up to ``fact``. ``key``: ``<ns>.<name>``, as in the bucket."""
+    """A write by an earlier leader that did not record it, found by a later leader. At ``revision``
+    the workload contains the facts about the workload up to ``fact``. ``key``: ``<ns>.<name>``, as
+    in the bucket.
+    """
 
     key: str
     revision: int
@@ -154,9 +160,9 @@ class Committed(
     """One commit: the facts up to ``through`` were folded at the time ``now``, and the resulting
     workloads ``keys`` (``<ns>.<name>``) were written, in this order.
 
-    ``runs``: the revisions, as pairs of a first one and a count. ``unsure``: workloads that are not
-    listed were not written and are folded again in the next commit. ``adopted``: writes of another
-    leader that were found instead.
+    ``runs``: the revisions of the writes, as pairs of a first revision and a count. ``unsure``:
+    workloads that ``keys`` does not list were not written, and are folded again in the next commit.
+    ``adopted``: writes of another leader that were found instead.
     """
 
     through: int
@@ -167,7 +173,7 @@ class Committed(
     unsure: bool = False
 
     def written(self) -> Iterator[tuple[str, int]]:
-        """Each key with its revision."""
+        """Each written key with the revision of the write."""
         revisions = (
             revision
             for first, count in zip(self.runs[::2], self.runs[1::2], strict=True)
@@ -177,7 +183,9 @@ class Committed(
 
 
 def runs_of(revisions: list[int]) -> tuple[int, ...]:
-    """Revisions as pairs of the first one of a run and its length."""
+    """Revisions as pairs: the first revision of a run of consecutive ones, and the length of the
+    run.
+    """
     runs: list[int] = []
     for revision in revisions:
         if runs and revision == runs[-2] + runs[-1]:
@@ -191,8 +199,8 @@ class Commits(Message, frozen=True, kw_only=True):
     """``admit.checkpoint.commits``: what one leader committed, in order.
 
     ``floor``: decisions made before this revision count as made from older manifests. ``newest``:
-    the newest recorded revision of a workload. ``begins``: no commit came before. ``gap``: an
-    earlier commit could not be recorded.
+    the newest recorded revision of a workload. ``begins``: no commit came before the first of these
+    commits. ``gap``: an earlier commit could not be recorded.
     """
 
     epoch: int
@@ -206,10 +214,10 @@ class Commits(Message, frozen=True, kw_only=True):
 class CheckpointMade(Message, frozen=True, kw_only=True):
     """``admit.checkpoint.made.<id>``: a checkpoint is complete; without this message it is invalid.
 
-    It holds the bucket after every fact up to ``through``, and no write newer than ``revision``.
-    Its ``parts`` (``admit.checkpoint.part.<id>``), joined in order, are ``size`` bytes of zlib with
-    the BLAKE2b ``digest`` (16 bytes, hexadecimal) and contain ``rows`` rows. Commits recorded up to
-    the sequence ``told`` of the stream are in it.
+    The checkpoint is the content of the bucket after every fact up to ``through``, with no write
+    newer than ``revision``. Its ``parts`` (``admit.checkpoint.part.<id>``), joined in order, are
+    ``size`` bytes of zlib with the BLAKE2b ``digest`` (16 bytes, hexadecimal) and contain ``rows``
+    rows. The checkpoint includes all commits recorded on the stream up to the sequence ``told``.
     """
 
     id: str
@@ -230,11 +238,13 @@ class RowKind(IntEnum):
     VALUE = 0
     GONE = 1
     FINISHED = 2
-    """A workload that has ended; its value is not kept."""
+    """A workload that has finished; the row has no value."""
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):
-    """One key of the bucket in a checkpoint. ``fact``: the last fact applied to a workload."""
+    """One key of the bucket in a checkpoint. ``fact``: sequence of the last fact applied to the
+    workload.
+    """
 
     key: str
     revision: int

@@ -15,10 +15,11 @@ from admittance.events.shapes import Admission, Grounds, Shortfall
 
 
 class Simulate(Request, frozen=True, kw_only=True):
-    """``admit.api.simulate[.<ns>]``: these manifests applied, then these objects deleted.
+    """``admit.api.simulate[.<ns>]``: what would happen if these manifests were applied, and then
+    these objects deleted.
 
-    ``objects``: as JSON, of any kind, Workloads and Jobs included. ``limit``: rows of each list;
-    0: all of them.
+    ``objects``: manifests as JSON, of any kind, Workloads and Jobs included. ``limit``: the most
+    rows of each list; 0: no limit.
     """
 
     objects: tuple[msgspec.Raw, ...] = ()
@@ -27,12 +28,14 @@ class Simulate(Request, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A part of a simulation."""
+    """A part of a request or reply about a simulation."""
 
 
 class SimulatedState(Part, frozen=True, kw_only=True):
-    """The state of a workload. ``phase``: as in the bucket; with ``admission`` it holds that quota,
-    else it waits for ``reason`` at ``position`` of its ClusterQueue (0: it is not queued)."""
+    """The state of a workload in a simulation. ``phase``: as in the bucket. With an ``admission``
+    the workload holds that quota; without one it waits for ``reason`` at ``position`` of its
+    ClusterQueue (0: not queued).
+    """
 
     phase: str
     reason: str = ""
@@ -42,11 +45,12 @@ class SimulatedState(Part, frozen=True, kw_only=True):
 
 
 class WouldStart(Part, frozen=True, kw_only=True):
-    """A workload that gets quota. ``checks``: checks that must be Ready before it starts.
+    """A workload that gets quota. ``checks``: checks that must be Ready before the workload starts.
 
     ``after``: rounds of evicted jobs that have to stop first; 0: at once. ``preempts``: the
-    workloads preempted for it. ``again``: it was evicted before. ``otherwise``: its state without
-    the change; None: it does not exist then.
+    workloads preempted for this workload. ``again``: the workload was evicted before.
+    ``otherwise``: the workload's state without the change; None: without the change it does not
+    exist.
     """
 
     namespace: str
@@ -62,8 +66,9 @@ class WouldStart(Part, frozen=True, kw_only=True):
 
 
 class WouldWait(Part, frozen=True, kw_only=True):
-    """A workload that waits in the end; without the change it does not wait, does not exist, or
-    waits for another reason."""
+    """A workload that waits at the end of the simulation, and that without the change does not
+    wait, does not exist, or waits for another reason.
+    """
 
     namespace: str
     name: str
@@ -79,10 +84,11 @@ class WouldWait(Part, frozen=True, kw_only=True):
 
 class WouldBeEvicted(Part, frozen=True, kw_only=True):
     """A workload that loses its quota. ``reason``: as in the condition Evicted, or in QuotaReserved
-    if it had only a reservation; ``ran``: it was admitted, so its job is stopped.
+    if it had only a reservation; ``ran``: the workload was admitted, so its job is stopped.
 
     ``by``, ``rule``, ``grounds``: the preemptor, the rule and the numbers of a preemption.
-    ``after``: as in WouldStart. ``then``: its state in the end; None: it is deleted.
+    ``after``: rounds of evicted jobs that have to stop first; 0: at once. ``then``: the workload's
+    state at the end; None: the workload is deleted.
     """
 
     namespace: str
@@ -102,7 +108,9 @@ class WouldBeEvicted(Part, frozen=True, kw_only=True):
 
 class Counts(Part, frozen=True, kw_only=True):
     """The length of each list, and the number of all other workloads by state: ``run``,
-    ``reserved`` (waiting for checks), ``pending``, ``off``. ``gone``: deleted by the change."""
+    ``reserved`` (waiting for checks), ``pending``, ``off``. ``gone``: number of workloads that the
+    change deletes.
+    """
 
     starts: int = 0
     waits: int = 0
@@ -117,11 +125,11 @@ class Counts(Part, frozen=True, kw_only=True):
 class SimulateReply(Reply, frozen=True, kw_only=True):
     """The result of a simulation. On an error nothing was tried; ``problems`` lists the mistakes.
 
-    ``results``: the outcome for each object; ``deleted`` for a delete, ``refused`` for an invalid
-    workload, with the reason among its warnings. ``revision``: of the bucket that was copied. The
-    lists are in the order of events, or of the queues. ``settled`` false: the simulation was cut
-    off before its end. A long reply comes in several messages; only the first one has the counts,
-    and ``parts`` in each is their number.
+    ``results``: the outcome for each object: ``deleted`` for a deletion, ``refused`` for an invalid
+    workload, with the reason among the warnings. ``revision``: revision of the bucket that was
+    copied. The lists are in the order of events, or of the queues. ``settled`` false: the
+    simulation was cut off before its end. A long reply comes in several messages; only the first
+    message has the counts, and ``parts`` in each is the number of messages.
     """
 
     revision: int = 0
@@ -139,7 +147,8 @@ class SimulateReply(Reply, frozen=True, kw_only=True):
 
 class SimulationTask(Part, frozen=True, kw_only=True):
     """Not on the wire: the input of the simulation process, from the scheduler. ``config``: the
-    scheduler's own. ``limits``: workload limits that differ from the defaults."""
+    configuration of the scheduler. ``limits``: limits of workloads that differ from the defaults.
+    """
 
     request: Simulate
     config: msgspec.Raw

@@ -1,8 +1,9 @@
 """Encodes equal Structs as equal bytes.
 
 The encoder omits a field if its value is the default object. A decoded value is often only equal to
-the default: ``"main"`` as written, ``resources: {}``. `canonical` puts the default object there, so
-that a manifest with a default spelled out is stored like a manifest without it.
+the default: ``"main"`` as written, ``resources: {}``. `canonical` replaces such a value by the
+default object, so that a manifest that spells a default out is stored like a manifest that leaves
+it out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Step(NamedTuple):
-    """A field that can hold a value equal to its default, or Structs with such fields."""
+    """A field that `canonical` looks at: its value may equal the default without being the default
+    object, or contains Structs.
+    """
 
     name: str
     default: Any
@@ -29,7 +32,7 @@ class _Step(NamedTuple):
 
 
 def _kinds(kind: inspect.Type) -> tuple[bool, bool]:
-    """Whether a field of this type holds a Struct, or a list of them."""
+    """Whether a field of this type holds a Struct, and whether it holds a list of Structs."""
     if isinstance(kind, inspect.Metadata):
         return _kinds(kind.type)
     if isinstance(kind, inspect.UnionType):
@@ -47,7 +50,8 @@ def _plan(struct: type[msgspec.Struct]) -> tuple[_Step, ...]:
     steps = []
     for field in shape.fields:
         is_struct, is_list = _kinds(field.type)
-        # None, booleans, 0 and empty values are the same object everywhere.
+        # Python has one object for None, for each boolean, for 0 and for each empty value, so
+        # fields with such a default need no replacement.
         if is_struct or is_list or field.default not in (None, True, False, "", 0, ()):
             if field.default is msgspec.NODEFAULT and not (is_struct or is_list):
                 continue
@@ -56,7 +60,7 @@ def _plan(struct: type[msgspec.Struct]) -> tuple[_Step, ...]:
 
 
 def canonical(value: S) -> S:
-    """An equal value in which each default is the default object."""
+    """An equal Struct in which each value that equals a default is the default object."""
     changes: dict[str, Any] = {}
     for name, default, is_struct, is_list in _plan(type(value)):
         given = getattr(value, name)

@@ -24,14 +24,16 @@ STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHA
 
 
 class ConfigurationFile(NamedTuple):
-    """``warnings``: a sentence for each field without effect."""
+    """A configuration as read. ``warnings``: a sentence for each field without effect."""
 
     configuration: Configuration
     warnings: tuple[str, ...]
 
 
 def read_file(path: Path) -> ConfigurationFile:
-    """The configuration in a file. Raises ManifestError, and OSError where it cannot be read."""
+    """The configuration in a file. Raises ManifestError for a wrong configuration, and OSError if
+    the file cannot be read.
+    """
     return read_configuration(path.read_bytes(), str(path))
 
 

@@ -1,9 +1,9 @@
 """Fits plain values to the fields of a Struct, and finds all values that do not fit.
 
 msgspec stops at the first error, but users want all errors of a manifest at once, with suggestions
-for misspelled fields. So this module reads a manifest that msgspec refuses. Nulls count as absent,
-as in Kubernetes. A scalar without quotes (`Plain`) gets the type of its field. The module does not
-import the YAML parser, which takes long, since objects from the bus are JSON.
+for misspelled fields. So this module reads again a manifest that msgspec has refused. Nulls count
+as absent, as in Kubernetes. A scalar without quotes (`Plain`) gets the type of its field. The
+module does not import the YAML parser, which takes long, since objects from the bus are JSON.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ _INT64: Final = 2**63
 
 
 class Plain(str):
-    """A YAML scalar without quotes. The type of its field decides how it is read."""
+    """A YAML scalar without quotes. The type of the scalar's field decides how it is read."""
 
     __slots__ = ()
 
 
 def resolve(value: Any) -> Any:
-    """value with its plain scalars read as YAML 1.2 does: null, true, numbers, else strings."""
+    """value with its plain scalars read as in YAML 1.2: as null, booleans or numbers, else as
+    strings.
+    """
     if isinstance(value, Plain):
         return scalar(value)
     if isinstance(value, dict):
@@ -78,7 +80,9 @@ def _leading_zero(text: str) -> bool:
 
 
 class _Shape(NamedTuple):
-    """``fields``: types by name in a manifest. ``required``: fields without a default."""
+    """The fields of a Struct. ``fields``: types by name in a manifest. ``required``: fields without
+    a default.
+    """
 
     fields: dict[str, inspect.Type]
     required: tuple[str, ...]
@@ -110,8 +114,9 @@ def join(path: str, name: str) -> str:
 
 
 def conform(value: Any, kind: type, problems: list[Problem], path: str = "") -> dict[str, Any]:
-    """The value as builtins that fit the Struct. Values that do not fit are left out and added to
-    ``problems``."""
+    """The value as builtins that fit the Struct. Values that do not fit are left out, and a problem
+    for each is added to ``problems``.
+    """
     fitted = _fields(value, _shape(kind), path, problems)
     return fitted if isinstance(fitted, dict) else {}
 
@@ -189,7 +194,7 @@ def _str(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
 
 
 def _quantity(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
-    """A quantity, the only type that is a union."""
+    """Fits a value to a quantity, the only type that is a union."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -229,7 +234,8 @@ def _int(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
     given = str(value) if type(value) is Plain else value
     if type(value) is Plain:
         if _INT.fullmatch(value):
-            value = int(value) if len(value) <= 20 else _INT64  # Digits cost their square.
+            # The time to parse a number grows with the square of its digits.
+            value = int(value) if len(value) <= 20 else _INT64
         elif _INT.fullmatch(value.lstrip("+-").lstrip("0") or "0"):
             message = f"must be a whole number without leading zeros, not {shown(str(value))}"
             problems.append(Problem(path, message, TYPE))
@@ -284,4 +290,4 @@ _FITTERS: Final[dict[type, Callable[[Any, Any, str, list[Problem]], Any]]] = {
     inspect.FloatType: _float,
     inspect.DateTimeType: _time,
 }
-"""A field of any other type accepts every value."""
+"""The function that fits a value to a type; a field of any other type accepts every value."""

@@ -52,7 +52,7 @@ _NOT_CARRIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configurati
 
 
 def named(metadata: ObjectMeta, suffix: str) -> ObjectMeta:
-    """The metadata with a name: its own, or its generateName and the suffix."""
+    """The metadata with a name: the name it has, or its generateName plus the suffix."""
     if metadata.name or not metadata.generate_name:
         return metadata
     return replace(
@@ -61,7 +61,7 @@ def named(metadata: ObjectMeta, suffix: str) -> ObjectMeta:
 
 
 def _seconds(job: Job) -> int | None:
-    """The maximum execution time: the smaller of the label and of activeDeadlineSeconds."""
+    """The maximum execution time: the smaller of the job's label and its activeDeadlineSeconds."""
     limits = []
     if MAX_SECONDS_LABEL in job.metadata.labels:
         limits.append(int(job.metadata.labels[MAX_SECONDS_LABEL]))
@@ -77,7 +77,8 @@ def _template(job: Job, count: int) -> PodTemplate:
     completions = job.spec.completions
     fewer = MIN_PARALLELISM in job.metadata.annotations
     if completions is not None and (completions != count or fewer):
-        # Also if it is the count, since fewer pods may start: the number of successes stays.
+        # Set even if completions equals the count: with minCount fewer pods may start, but as many
+        # must succeed.
         annotations[COMPLETIONS] = str(completions)
     if job.spec.backoff_limit is not None:
         annotations[BACKOFF_LIMIT] = str(job.spec.backoff_limit)
@@ -137,10 +138,11 @@ def class_ref(name: str) -> PriorityClassRef:
 
 
 def resolve_priority(workload: Workload, value_of: Callable[[str], int | None]) -> Workload:
-    """The workload with the priority of its WorkloadPriorityClass, unless it has one of its own.
+    """The workload with the priority of its WorkloadPriorityClass, unless the workload has a
+    priority itself.
 
-    ``value_of`` returns None for a class that does not exist; then the priority stays unset, which
-    `validate` reports.
+    ``value_of`` returns None for a class that does not exist; then the workload's priority stays
+    unset, and `validate` reports that.
     """
     ref = workload.spec.priority_class_ref
     if ref is None or workload.spec.priority is not None or ref.kind != "WorkloadPriorityClass":
@@ -150,7 +152,9 @@ def resolve_priority(workload: Workload, value_of: Callable[[str], int | None]) 
 
 
 def literal(text: str) -> str:
-    """The text escaped for a manifest, so that the expansion of Kubernetes gives it unchanged."""
+    """The text with ``$`` escaped for a manifest, so that Kubernetes' expansion returns the
+    original text.
+    """
     return _EXPANDED.sub("$$", text)
 
 
@@ -169,11 +173,12 @@ def from_command(
     env: Mapping[str, str] | None = None,
     image: str = "",
 ) -> Workload:
-    """A workload of count pods that each run the command. Raises ManifestError.
+    """A workload of ``count`` pods that each run the command. Raises ManifestError for wrong
+    arguments.
 
     A resource with the quantity 0 is not requested. ``priority`` and ``priority_class`` may both be
-    given. Each word of the command and each value of env reaches the process unchanged:
-    ``$(NAME)`` and ``$$`` are escaped.
+    given. Each word of the command and each value of env reaches the process unchanged: ``$(NAME)``
+    and ``$$`` are escaped.
     """
     if not command or not command[0]:
         raise ManifestError([Problem("", "must be set to a command to run", REQUIRED)])
@@ -205,7 +210,7 @@ def from_command(
     problems = [
         problem
         for problem in validate(workload)
-        # The workload-controller looks the class up.
+        # The workload-controller resolves the priority class later.
         if not (priority_class and problem.field == "spec.priority" and priority is None)
     ]
     if problems:

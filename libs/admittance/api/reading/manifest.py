@@ -1,4 +1,4 @@
-"""Reads manifests: decoded, with defaults, validated, and all problems at once.
+"""Reads manifests: decodes them, sets defaults, validates, and reports all problems at once.
 
 `read` takes a text, `accept` one object, and `decode_object` only decodes. All problems are raised
 as one `ManifestError`.
@@ -30,7 +30,9 @@ from admittance.api.reading.yaml_text import SIZE_MAX, Parsed, parse
 
 
 class Document(NamedTuple):
-    """One object of a text. ``place``: ``document 2``, or ``document 2, item 3`` of a List."""
+    """One object of a YAML or JSON text. ``place``: ``document 2``, or ``document 2, item 3`` of a
+    List.
+    """
 
     source: str
     place: str
@@ -116,7 +118,8 @@ def parsed(text: str | bytes, source: str) -> list[Parsed]:
         try:
             return [Parsed(1, 1, json.loads(text, object_pairs_hook=_unique))]
         except (ValueError, RecursionError):
-            pass  # It may be a YAML flow mapping; else the YAML parser names the place.
+            # The text may be a YAML flow mapping; if not, the YAML parser finds the error's place.
+            pass
     return parse(text, source)
 
 
@@ -128,7 +131,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _objects(documents: list[Parsed]) -> list[tuple[str, Any]]:
-    """The objects of the documents, each with its place."""
+    """The objects in the documents, each with its place in the text."""
     found = []
     for number, _, value in documents:
         if value is None or value == {} or (type(value) is Plain and resolve(value) is None):

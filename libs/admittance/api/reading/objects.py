@@ -26,11 +26,12 @@ from admittance.api.validation.validate import validate
 from admittance.api.workload import Workload
 
 OBJECT_MAX: Final = 900_000
-"""The most bytes of one object: a message has at most 1 MiB, and a fact has other fields too."""
+"""The most bytes of one object: a message has at most 1 MiB, and a fact has more than the object.
+"""
 
 
 class Accepted(NamedTuple):
-    """``warnings``: sentences about fields without effect and old spellings."""
+    """A manifest as read. ``warnings``: sentences about fields without effect and old spellings."""
 
     manifest: Manifest
     warnings: tuple[str, ...]
@@ -63,14 +64,15 @@ def encode(manifest: Manifest) -> bytes:
     """The manifest as compact JSON, which begins with apiVersion and kind."""
     if isinstance(manifest, Foreign):
         return _encoder.encode(manifest.object)
-    # The encoder omits defaults, and these two always have their defaults.
+    # apiVersion and kind are written here: they have their defaults, and the encoder omits
+    # defaults.
     head = f'{{"apiVersion":"{manifest.api_version}","kind":"{manifest.kind}"'.encode()
     rest = canonical.encode(manifest)
     return head + b"}" if rest == b"{}" else head + b"," + rest[1:]
 
 
 def name_of(manifest: Manifest) -> str:
-    """``ClusterQueue team-a`` or ``Workload team-a/train-7``."""
+    """Kind and name of a manifest, like ``ClusterQueue team-a`` or ``Workload team-a/train-7``."""
     metadata = manifest.metadata
     name = metadata.name or metadata.generate_name
     return f"{manifest.kind} {metadata.namespace + '/' if metadata.namespace else ''}{name}"
@@ -104,7 +106,7 @@ def decode_object(
         except ManifestError:
             raise
         except _BROKEN:
-            pass  # Read again below, to find all problems.
+            pass  # The value is read again below, to find all problems instead of the first.
         try:
             value = _any.decode(raw)
         except _BROKEN as error:
@@ -125,8 +127,8 @@ def accept(
 ) -> Accepted:
     """One valid object with its defaults. Raises ManifestError.
 
-    ``priority_of`` returns the value of a WorkloadPriorityClass, which the workload gets before it
-    is validated. ``flavors_max``: as for `validate`.
+    ``priority_of`` returns the value of a WorkloadPriorityClass; a workload gets its priority
+    before it is validated. ``flavors_max``: as for `validate`.
     """
     accepted = decode_object(raw, namespace=namespace, source=source, document=document)
     if priority_of is not None and isinstance(accepted.manifest, Workload):
@@ -145,7 +147,7 @@ def accept(
 
 
 def _as_written(problems: list[Problem], value: Any, manifest: Manifest) -> list[Problem]:
-    """The problems with the fields as the manifest spells them."""
+    """The problems, with each field spelled as in the manifest."""
     written = upgrade(dict(value), str(value["apiVersion"]), manifest.kind)
     return [written.as_written(problem) for problem in problems]
 
@@ -203,7 +205,9 @@ class ManifestReader:
             raise self.error([Problem("", f"cannot be stored: {error}")]) from error
 
     def validated(self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX) -> Accepted:
-        """The value as a valid manifest. Raises ManifestError with the fields as written."""
+        """The value as a valid manifest. Raises ManifestError, with each field spelled as in the
+        manifest.
+        """
         accepted = self.decode(value, namespace)
         problems = validate(accepted.manifest, flavors_max=flavors_max)
         if problems:
@@ -235,7 +239,8 @@ class ManifestReader:
         if problems:
             raise self.error(problems)
         plain = self._whole(resolve(value), dict)
-        # A foreign object keeps its namespace; it is unknown whether the kind needs one.
+        # A foreign object keeps the namespace that it has or lacks: it is unknown whether its kind
+        # needs a namespace.
         foreign = Foreign(
             api_version=api_version,
             kind=str(value["kind"]),

@@ -1,4 +1,4 @@
-"""Rewrites older and other spellings of fields to those of the Structs.
+"""Rewrites older and other spellings of fields to the spellings of the Structs.
 
 Kueue's ``v1beta2`` renamed some fields of ``v1beta1`` (and of Cohort's ``v1alpha1``), and the
 design proposals use some other names than Kueue. All spellings are read. A field in two spellings
@@ -14,7 +14,7 @@ from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, TYPE, Problem, sho
 from admittance.api.reading.conform import Plain, resolve
 
 MODES: Final = {"TryPreferredFlavors": "UpgradeOnly", "RetainFirstAdmission": "NoMigration"}
-"""Migration modes: Kueue's names, to those of the proposal."""
+"""Maps Kueue's names of migration modes to the names in the proposal."""
 
 _SOURCES: Final = {
     "kueue.x-k8s.io/workloadpriorityclass": (GROUP, "WorkloadPriorityClass"),
@@ -23,7 +23,9 @@ _SOURCES: Final = {
 
 
 class Upgraded(NamedTuple):
-    """``spelled``: the path as written, by the path in the Struct."""
+    """A rewritten manifest. ``spelled``: by the path of a field in the Struct, the path as written
+    in the manifest.
+    """
 
     value: dict[str, Any]
     spelled: dict[str, str]
@@ -31,7 +33,7 @@ class Upgraded(NamedTuple):
     problems: list[Problem]
 
     def as_written(self, problem: Problem) -> Problem:
-        """The problem with its field as written."""
+        """The problem, with its field spelled as in the manifest."""
         for path, written in self.spelled.items():
             rest = problem.field[len(path) :]
             if problem.field.startswith(path) and rest[:1] in ("", ".", "["):
@@ -63,7 +65,7 @@ def upgrade(value: dict[str, Any], api_version: str, kind: str) -> Upgraded:
 
 
 def _rename(part: dict[str, Any], old: str, new: str, path: str, done: Upgraded) -> None:
-    """Renames a field. A problem if both spellings are present."""
+    """Renames a field; adds a problem if both spellings are present."""
     if old not in part:
         return
     if part.get(new) is not None:

@@ -16,7 +16,7 @@ from admittance.api.problems import ManifestError, Problem, shown
 from admittance.api.reading.conform import Plain
 
 SIZE_MAX: Final = 8 * 1024 * 1024
-"""The most characters of one text."""
+"""The most characters of one YAML text."""
 
 NODES_MAX: Final = 1_000_000
 """The most values of one document; an alias counts as many values as its anchor."""
@@ -28,7 +28,7 @@ _TAGS: Final = "tag:yaml.org,2002:"
 
 
 class Parsed(NamedTuple):
-    """One document of a text: its number and first line, counted from 1."""
+    """One document of a YAML text: its number and its first line, both counted from 1."""
 
     number: int
     line: int
@@ -36,7 +36,7 @@ class Parsed(NamedTuple):
 
 
 class _Open:
-    """A mapping or list that has not ended yet."""
+    """A mapping or list whose end the parser has not reached yet."""
 
     __slots__ = ("anchor", "before", "key", "merges", "value")
 
@@ -154,7 +154,9 @@ def _scalar_of(event: events.ScalarEvent) -> str:
 
 
 def parse(text: str, source: str) -> list[Parsed]:
-    """The documents of a text, also empty ones. Raises ManifestError with file and place."""
+    """The documents of a YAML text, empty documents included. Raises ManifestError with file and
+    place.
+    """
     if len(text) > SIZE_MAX:
         raise ManifestError(
             [Problem("", f"{len(text):,} characters; a manifest may have {SIZE_MAX:,}: split it")],

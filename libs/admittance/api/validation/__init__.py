@@ -1,1 +1,1 @@
-"""The rules of manifests: what is wrong with one, and what may not change in it."""
+"""The rules of manifests: what is wrong with a manifest, and what may not change in an object."""

@@ -16,8 +16,9 @@ from admittance.api.queues import ResourceFlavor
 from admittance.api.validation.meta import check_taints, check_tolerations, unchanged
 
 CONTROLLER_TOKEN_MAX: Final = 249
-"""Characters of a controller's name on the bus, where a durable is named after it with the prefix
-``check-``; the server allows 255."""
+"""The most characters of a controller's name as a token on the bus: its durable consumer is named
+``check-<token>``, and the server allows 255 characters.
+"""
 _PLAIN: Final = frozenset(f"{ascii_letters}{digits}-.".encode())
 
 

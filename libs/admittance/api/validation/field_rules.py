@@ -1,6 +1,6 @@
 """Checks single fields by the rules that `admittance.api.limits` states at their types.
 
-Rules about several fields, and rules with their own texts, are in the other modules of
+Rules about several fields, and rules with error texts of their own, are in the other modules of
 `admittance.api.validation`.
 """
 
@@ -27,18 +27,20 @@ from admittance.api.problems import (
 )
 
 Error: TypeAlias = tuple[str, str]
-"""What is wrong with a value, and the code of such a problem."""
+"""What is wrong with a value, and the code of that problem."""
 Rule: TypeAlias = Callable[[Any], Error | None]
 Path: TypeAlias = tuple[Any, str]
-"""The path of the object that has a field, and the field's name. Both are joined only for a
-problem, since nearly all fields are valid."""
+"""The path of the object that has a field, and the field's name. Path and name are joined only for
+a problem, since nearly all fields are valid.
+"""
 _NO_DEFAULT: Final = object()
 
 
 class Field(NamedTuple):
-    """A field with rules. Of ``rules`` the first error is reported; ``entries``: the rule of a map.
-    ``is_list``: ``item_rules`` and ``inside`` hold for each item. ``inside``: the fields of the
-    Struct. ``words``: the allowed words."""
+    """A field with rules. Only the first error found by ``rules`` is reported. ``entries``: the
+    rule of a map. ``is_list``: ``item_rules`` and ``inside`` hold for each item of the field's
+    list. ``inside``: the fields of the Struct in the field. ``words``: the allowed words.
+    """
 
     name: str
     required: bool = False
@@ -51,12 +53,13 @@ class Field(NamedTuple):
 
 
 Fields: TypeAlias = "tuple[tuple[str, Any, Field], ...]"
-"""Attribute, a default that is valid, and the rules. Most fields have their default, and every
-submitted workload is checked."""
+"""For each field: its attribute, its default if that is valid, and its rules. A field that has its
+valid default is skipped, which saves most of the work.
+"""
 
 
 class TypeRules(NamedTuple):
-    """The rules at a type: words of JSON Schema, and our own."""
+    """The rules at a type: keywords of JSON Schema, and rules of `admittance.api.limits`."""
 
     schema: dict[str, Any]
     extra: dict[str, Any]
@@ -82,7 +85,7 @@ def rules_at(kind: inspect.Type) -> TypeRules:
 
 
 def field_problems(value: msgspec.Struct) -> list[Problem]:
-    """All problems of single fields, at any depth."""
+    """All problems of single fields in value, at any depth."""
     found: list[Problem] = []
     _walk(value, fields_of(type(value)), ((), ""), found)
     return found
@@ -167,7 +170,7 @@ def _field(name: str, at: TypeRules) -> Field:
 
 
 def _has_problems(value: Any, fields: Fields) -> bool:
-    """Whether a default has problems, since it lacks a required field."""
+    """Whether a default value has problems, since it lacks a required field."""
     found: list[Problem] = []
     if isinstance(value, msgspec.Struct):
         _walk(value, fields, ((), ""), found)

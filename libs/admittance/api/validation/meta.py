@@ -17,7 +17,7 @@ def object_name(name: str, field: str) -> list[Problem]:
 
 
 def check_metadata(metadata: ObjectMeta, kind: str) -> list[Problem]:
-    """The name, a generateName where the kind accepts one, and the namespace."""
+    """The problems of the name, of a generateName (if the kind accepts one), and the namespace."""
     found: list[Problem] = []
     row = KINDS[kind]
     if metadata.name:
@@ -37,7 +37,7 @@ def check_metadata(metadata: ObjectMeta, kind: str) -> list[Problem]:
 
 
 def check_selector(selector: LabelSelector | None, field: str) -> list[Problem]:
-    """Whether each operator of a label selector has the values that it needs."""
+    """The problems of a label selector: operators with too few or too many values."""
     found: list[Problem] = []
     for i, term in enumerate(selector.match_expressions if selector is not None else ()):
         found += check_values(term.operator, term.values, f"{field}.matchExpressions[{i}].values")
@@ -45,7 +45,9 @@ def check_selector(selector: LabelSelector | None, field: str) -> list[Problem]:
 
 
 def check_values(operator: str, values: Sequence[str], field: str) -> list[Problem]:
-    """Whether an operator has the values that it needs. An unknown operator has no problem here."""
+    """The problem of an operator with too few or too many values. An unknown operator is not a
+    problem here.
+    """
     if operator in ("In", "NotIn") and not values:
         return [Problem(field, f"must be set when the operator is {operator}", REQUIRED)]
     if operator in ("Exists", "DoesNotExist") and values:
@@ -60,7 +62,7 @@ def check_values(operator: str, values: Sequence[str], field: str) -> list[Probl
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...], field: str) -> list[Problem]:
-    """Whether the fields of each toleration go together."""
+    """The problems of tolerations whose fields contradict each other."""
     found: list[Problem] = []
     for i, one in enumerate(tolerations):
         path = f"{field}[{i}]"
@@ -75,7 +77,7 @@ def check_tolerations(tolerations: tuple[Toleration, ...], field: str) -> list[P
 
 
 def check_taints(taints: tuple[Taint, ...], field: str) -> list[Problem]:
-    """Whether each pair of key and effect occurs once."""
+    """The problems of taints with the same key and effect."""
     found: list[Problem] = []
     seen: set[tuple[str, str]] = set()
     for i, taint in enumerate(taints):
@@ -87,5 +89,5 @@ def check_taints(taints: tuple[Taint, ...], field: str) -> list[Problem]:
 
 
 def unchanged(old: object, new: object, field: str, when: str = "") -> list[Problem]:
-    """The problem of a field that may not change."""
+    """The problem of a field that has changed and may not change."""
     return [] if old == new else [Problem(field, f"may not be changed{when}")]

@@ -37,12 +37,14 @@ from admittance.api.validation.meta import check_selector, unchanged
 from admittance.api.validation.resource_groups import Owner, check_groups, quantity
 
 ROWS_MAX: Final = 8
-"""Checks that one workload may have: all checks of a list, or one of each controller."""
+"""The most checks of one workload."""
 _WEIGHT_MIN: Final = Fraction(1, 10**9)
 
 
 def check_cluster_queue(queue: ClusterQueue, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
-    """``flavors_max``: as for `check_concurrent_admission`."""
+    """The problems of several fields of a ClusterQueue. ``flavors_max``: as for
+    `check_concurrent_admission`.
+    """
     spec = queue.spec
     owner = Owner(bool(spec.cohort_name), "cohortName", True)
     return [
@@ -57,12 +59,15 @@ def check_cluster_queue(queue: ClusterQueue, flavors_max: int = VARIANTS_MAX) ->
 
 
 def check_cluster_queue_update(old: ClusterQueue, new: ClusterQueue) -> list[Problem]:
-    """A ClusterQueue may change in every field, within the rules for a new one."""
+    """Returns no problems: every field of a ClusterQueue may change, within the rules for a new
+    queue.
+    """
     return unchanged(old.metadata.name, new.metadata.name, "metadata.name")
 
 
 def check_cohort(cohort: Cohort) -> list[Problem]:
-    # A cohort's lending limit caps what its whole subtree lends, so it may exceed its own quota.
+    # A cohort's lending limit caps what its whole subtree lends, so the limit may exceed the
+    # cohort's own quota.
     owner = Owner(bool(cohort.spec.parent_name), "parentName", False)
     found = check_groups(cohort.spec.resource_groups, owner)
     return found + _fair_sharing(cohort.spec.fair_sharing)
@@ -109,7 +114,9 @@ def flavors_of(spec: ClusterQueueSpec) -> list[str]:
 
 
 def _check_lists(spec: ClusterQueueSpec) -> list[Problem]:
-    """The lists of checks: each a set, in one of the two forms, with flavors of this queue."""
+    """The problems of the lists of checks: a duplicate check, both forms of lists at once, a flavor
+    that the queue does not offer.
+    """
     found = check_unique(spec.admission_checks, "spec.admissionChecks")
     listed = bool(spec.admission_checks)
     for i, group in enumerate(spec.resource_groups):
@@ -134,7 +141,7 @@ def _check_lists(spec: ClusterQueueSpec) -> list[Problem]:
 
 
 def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
-    """The problem of too many checks for one workload: for all flavors, or for one of them."""
+    """The problem of too many checks for one workload: on any flavor, or on one of them."""
     by_strategy = spec.admission_checks_strategy is not None
     field = "spec.admissionChecksStrategy" if by_strategy else "spec.admissionChecks"
     found = _check_count(queue_wide(spec), field, "checks of the whole queue")
@@ -149,7 +156,7 @@ def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
 
 def _check_count(names: tuple[str, ...], field: str, what: str) -> list[Problem]:
     if not ROWS_MAX < len(names) <= CHECKS_MAX:
-        return []  # The type of the field limits longer lists.
+        return []  # The type of the field already limits longer lists.
     message = f"has {len(names)} {what}, a workload may have {ROWS_MAX}"
     return [Problem(field, message, TOO_MANY)]
 
@@ -176,7 +183,8 @@ def check_concurrent_admission(
     spec: ClusterQueueSpec, flavors_max: int = VARIANTS_MAX
 ) -> list[Problem]:
     """The problems of ``concurrentAdmission``, alone and together with other fields of the queue.
-    ``flavors_max``: the most flavors that each become a variant."""
+    ``flavors_max``: the most flavors of a queue in which each flavor becomes a variant.
+    """
     given = spec.concurrent_admission
     if given is None:
         return []

@@ -15,8 +15,9 @@ COMBINATIONS_MAX: Final = 512
 
 
 class Owner(NamedTuple):
-    """The queue or cohort of the resource groups. ``parent_field``: the field that names its
-    cohort. ``lends_own_only``: it may not lend more than its nominal quota."""
+    """The queue or cohort that has the resource groups. ``parent_field``: the field that names the
+    owner's cohort. ``lends_own_only``: the owner may not lend more than its nominal quota.
+    """
 
     has_parent: bool
     parent_field: str
@@ -79,7 +80,7 @@ def _flavor(flavor: FlavorQuotas, group: ResourceGroup, path: str, owner: Owner)
 
 
 def quantity(written: Quantity | None) -> Fraction | None:
-    """The value of a quantity; None: it is absent or invalid."""
+    """The value of a quantity; None: the quantity is absent or invalid."""
     try:
         return parse(written) if written is not None else None
     except BadQuantity:

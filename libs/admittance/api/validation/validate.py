@@ -1,4 +1,4 @@
-"""All rules of manifests: the problems of one, and of a change of one."""
+"""Applies all rules of manifests: returns the problems of a manifest or of a change."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from admittance.api.workload import Job, Workload
 
 
 def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
-    """The problems of a manifest by itself; [] if it may be stored.
+    """The problems of a manifest by itself; [] if the manifest may be stored.
 
     Names of objects that do not exist are not problems: a queue without its flavor is inactive.
-    ``flavors_max``: the most flavors that each become a variant, as the deployment sets it.
+    ``flavors_max``: the deployment's limit of flavors in a queue in which each flavor becomes a
+    variant.
     """
     if isinstance(manifest, Foreign):
         if not manifest.metadata.name:
@@ -42,7 +43,7 @@ def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Pro
 
 
 def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
-    """The problems of several fields together, and of fields with rules of their own."""
+    """The problems of several fields together, and of fields that `field_rules` does not check."""
     match manifest:
         case Workload():
             return check_workload(manifest)
@@ -66,7 +67,7 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
 def validate_update(
     old: Manifest, new: Manifest, *, reserved: bool = False, admitted: bool = False
 ) -> list[Problem]:
-    """The problems of the change from old to new, without those of `validate`.
+    """The problems of the change from old to new; `validate` finds the problems of new by itself.
 
     ``reserved``: quota is reserved for the workload; ``admitted``: it is admitted.
     """

@@ -54,7 +54,9 @@ def check_workload(workload: Workload) -> list[Problem]:
 
 
 def _family(workload: Workload) -> list[Problem]:
-    """The fields of a variant: a variant has them all, any other workload has none of them."""
+    """The problems of the fields of variants: a variant has all of these fields, any other workload
+    has none.
+    """
     spec = workload.spec
     if spec.role != "variant":
         given = {"spec.variant": spec.variant or None, "spec.siblingIndex": spec.sibling_index}
@@ -108,7 +110,7 @@ def _allowed_flavors(workload: Workload, allowed: tuple[str, ...] | None) -> lis
 
 
 def check_template(template: PodTemplate, path: str) -> list[Problem]:
-    """The tolerations and the node affinity of a pod template."""
+    """The problems of the tolerations and the node affinity of a pod template."""
     pod = template.spec
     found: list[Problem] = []
     if pod.tolerations:
@@ -137,7 +139,9 @@ def _affinity(affinity: Affinity, path: str) -> list[Problem]:
 
 
 def exceeding(workload: WorkloadSpec) -> list[Problem]:
-    """The requests above their limits: such a workload may exist, but it is inadmissible."""
+    """The problems of requests above their limits: a workload with such a request may exist, but is
+    inadmissible.
+    """
     found: list[Problem] = []
     for i, pod_set in enumerate(workload.pod_sets):
         pod, path = pod_set.template.spec, f"spec.podSets[{i}].template.spec"
@@ -165,7 +169,9 @@ def exceeding(workload: WorkloadSpec) -> list[Problem]:
 
 
 def check_gated_by(value: str) -> list[Problem]:
-    """The annotation `GATED_BY`: different names like ``example.com/gate``, with commas between."""
+    """The problems of the annotation `GATED_BY`, which has different names like
+    ``example.com/gate``, with commas between.
+    """
     field = f"metadata.annotations[{GATED_BY}]"
     gates = [gate.strip() for gate in value.split(",")] if value else []
     for gate in gates:
@@ -175,7 +181,7 @@ def check_gated_by(value: str) -> list[Problem]:
 
 
 def check_gated_by_update(old: Workload, new: Workload) -> list[Problem]:
-    """Gates may be removed from a workload, but not added."""
+    """The problem of an added gate: gates may be removed from a workload, but not added."""
 
     def gates(workload: Workload) -> set[str]:
         value = workload.metadata.annotations.get(GATED_BY, "")
@@ -190,8 +196,9 @@ def check_gated_by_update(old: Workload, new: Workload) -> list[Problem]:
 def check_workload_update(
     old: Workload, new: Workload, *, reserved: bool, admitted: bool
 ) -> list[Problem]:
-    """The fields that may not change. ``reserved``: quota is reserved; ``admitted``: it is
-    Admitted."""
+    """The problems of changed fields that may not change. ``reserved``: quota is reserved for the
+    workload; ``admitted``: the workload is Admitted.
+    """
     found = check_gated_by_update(old, new)
     found += unchanged(old.spec.role, new.spec.role, "spec.role")
     if reserved:
@@ -229,14 +236,14 @@ def _frozen(old: WorkloadSpec, new: WorkloadSpec) -> list[Problem]:
 
 
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
-"""Annotation of a Job: the fewest pods with which it may start."""
+"""Annotation of a Job: the fewest pods with which the Job may start."""
 
 MAX_SECONDS_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
-"""Label of a Job: the longest time that it may be admitted, in all."""
+"""Label of a Job: the most seconds that the Job may be admitted, in all runs together."""
 
 
 def pods_of(job: Job) -> int:
-    """The number of pods of a job that run at once."""
+    """The number of a job's pods that run at once."""
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     completions = job.spec.completions
     return parallelism if completions is None else min(parallelism, completions)
@@ -268,7 +275,7 @@ def check_job(job: Job) -> list[Problem]:
 
 
 class TypedPodSetUpdate(Kept, frozen=True, kw_only=True):
-    """One entry of the podSetUpdates of a verdict, with typed tolerations."""
+    """One entry of the podSetUpdates in a verdict, with typed tolerations."""
 
     name: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
