@@ -271,10 +271,11 @@ __all__ = ["SERVICE", "run"]
 async def run(
     bus: Bus, settings: Settings, *, stop: asyncio.Event, provisioning_class: str | None = None
 ) -> None:
-    """Runs the provider while this instance leads, until stop is set. Raises SetupError if boto3 is
-    missing or a setting is wrong."""
+    """Runs the EC2 provider while this instance leads, until ``stop`` is set. Raises SetupError if
+    boto3 is missing or a setting is wrong.
+    """
     aws = AwsSettings.from_env(provisioning_class=provisioning_class)
-    # In a thread, because boto3 reads many files.
+    # The client is made in a thread, because boto3 reads many files.
     ec2 = await asyncio.to_thread(Ec2.connect, aws.provisioning_class)
 
     def begin(_: int) -> AwsReconciler:

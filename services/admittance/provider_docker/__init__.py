@@ -1,5 +1,6 @@
-"""A container engine as a capacity provider: one worker container for each requested pod, with its
-limits of cpu and memory, until the request is cancelled.
+"""A container engine as a capacity provider: starts one worker container for each requested pod,
+with the pod's limits of cpu and memory, and removes it when the request is cancelled.
 
-Consumes: requests of its classes; events of the engine. Publishes: answers to requests. Owns:
-the containers with its installation label. Leadership: one active instance."""
+Consumes: requests of its provisioning classes; events of the engine. Publishes: answers to
+requests. Owns: the containers with the label of this installation. Leadership: one active instance.
+"""

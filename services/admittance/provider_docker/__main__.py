@@ -1,4 +1,4 @@
-"""``python -m admittance.provider_docker``: runs this service alone."""
+"""``python -m admittance.provider_docker``: runs the container engine provider alone."""
 
 from __future__ import annotations
 

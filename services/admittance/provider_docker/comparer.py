@@ -1,4 +1,6 @@
-"""Compares the engine's workers with the requests: reports lost workers and removes orphans."""
+"""Compares the engine's worker containers with the requests: reports lost workers and removes
+orphans.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from admittance.runtime.tasks import set_within
 
 class EventListener(threading.Thread):
     """Reads the engine's events in a thread. Calls ``on_event`` in the event loop for each event;
-    ``ended`` gets the reason when the events end.
+    the future ``ended`` gets the reason when the engine ends the events.
 
     A blocked read cannot be cancelled, so the thread is a daemon and is never joined."""
 
@@ -44,7 +46,7 @@ class EventListener(threading.Thread):
         self._ended = ended
 
     def run(self) -> None:
-        """Runs until the engine ends the events."""
+        """Reads events until the engine ends them."""
         reason = "the engine ended them"
         try:
             self._engine.listen(self._installation, lambda: self._call(self._on_event))
@@ -60,14 +62,17 @@ class EventListener(threading.Thread):
 ENGINE: Final = "engine"
 AGAIN_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.2
-"""A comparison waits this long for further events, because many workers may end at once."""
+"""A comparison is delayed by this time to gather further events, because many workers may end at
+once.
+"""
 
 log = structlog.get_logger()
 
 
 class WorkerComparer:
-    """``in_progress``: requests that are starting their workers; these workers are left alone.
-    ``ready``: the first comparison is done."""
+    """``in_progress``: requests that are starting their workers; the comparison ignores these
+    workers. ``ready``: whether the first comparison is done.
+    """
 
     def __init__(
         self,
@@ -92,7 +97,9 @@ class WorkerComparer:
         self.ready = False
 
     async def run(self) -> None:
-        """Compares periodically and after each event of a worker, until cancelled."""
+        """Compares workers with requests, periodically and after each event of a worker, until
+        cancelled.
+        """
         while True:
             self._due.clear()
             pause = self._docker.sweep_seconds
@@ -112,7 +119,7 @@ class WorkerComparer:
                 await asyncio.sleep(min(GATHER_SECONDS, pause))
 
     async def compared(self) -> None:
-        """Waits for the next successful comparison."""
+        """Waits until the next comparison succeeds."""
         self._due.set()
         async with self._compared:
             await self._compared.wait()
@@ -129,7 +136,7 @@ class WorkerComparer:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def compare(self) -> None:
-        """Compares once. Raises Away."""
+        """Compares workers with requests once. Raises Away if the engine does not answer."""
         before = await stored_requests(self._bus, self._providers)
         workers = await self._engine.workers()
         self._others.log(one.installation for one in workers)
@@ -139,8 +146,8 @@ class WorkerComparer:
                 mine.setdefault(one.request_id, []).append(one)
         for name, status in before.values():
             booked = mine.get(status.id, [])
-            # The store was read before the listing, so a provisioned worker that is not listed is
-            # lost.
+            # The store was read before the engine's listing, so a provisioned worker that is not
+            # listed is lost.
             gone = lost(status.details, booked) if status.status == "provisioned" else ()
             if gone:
                 host = status.details.get(HOST_DETAIL, "")
@@ -158,6 +165,6 @@ class WorkerComparer:
 
     async def _revoke(self, name: str, status: StoredStatus, reason: str) -> None:
         log.warning("revoked", id=status.id, reason=reason)
-        # The provider may not run yet; then the next comparison reports the loss.
+        # The provider may not run yet; then the next comparison reports the lost workers.
         with suppress(RuntimeError):
             await self._providers[name].report(status.id, CapacityRevoked(reason, status.details))

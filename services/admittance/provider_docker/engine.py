@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 class Away(Exception):
-    """The engine does not answer, or not as expected."""
+    """The engine does not answer, or its answer is not valid."""
 
 
 class Denied(Exception):
-    """The engine refused, with the engine's message. ``code``: HTTP status."""
+    """The engine refused the call, with the engine's message. ``code``: the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -37,7 +37,9 @@ class Denied(Exception):
 
 
 class Engine:
-    """The engine that the environment names. All calls raise Away or Denied."""
+    """The container engine that the environment names. All calls of the engine raise Away or
+    Denied.
+    """
 
     def __init__(self, settings: DockerSettings) -> None:
         self._settings = settings
@@ -58,7 +60,9 @@ class Engine:
         return Room(str(info["Name"]), int(info["NCPU"]) * 1000, int(info["MemTotal"]))
 
     async def workers(self, request_id: str | None = None) -> list[ListedWorker]:
-        """The workers of all installations, or those of one request; also stopped workers."""
+        """The worker containers of all installations, or those of one request; also stopped
+        workers.
+        """
         labels = [f"{MANAGED}=true"]
         if request_id is not None:
             labels.append(f"{REQUEST}={request_id}")
@@ -66,7 +70,7 @@ class Engine:
         return [found for one in listed if (found := worker_of(one)) is not None]
 
     async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
-        """Creates and starts the worker; pulls the image if it is missing."""
+        """Creates and starts the worker's container; pulls the image if it is missing."""
         settings = self._settings
 
         def work(api: Any) -> None:
@@ -93,7 +97,7 @@ class Engine:
             try:
                 made = create()
             except docker.errors.ImageNotListedWorker:
-                # The SDK pulls all tags of an image that is named without one.
+                # Without a tag, the SDK would pull all tags of the image.
                 api.pull(settings.image, tag=None if _is_tagged(settings.image) else "latest")
                 made = create()
             api.start(made["Id"])
@@ -101,7 +105,9 @@ class Engine:
         await self._call(work)
 
     async def remove(self, container: str) -> None:
-        """Kills and removes the container. A container that is gone is not an error."""
+        """Kills and removes the container. A container that does not exist any more is not an
+        error.
+        """
         try:
             await self._call(lambda api: api.remove_container(container, v=True, force=True))
         except Denied as error:
@@ -118,8 +124,9 @@ class Engine:
         return str(lines.decode(errors="replace")).strip() if isinstance(lines, bytes) else ""
 
     def listen(self, installation: str, on_event: Callable[[], None]) -> None:
-        """Calls ``on_event`` in this thread for each worker that ends, until the engine ends the
-        events. Blocks."""
+        """Calls ``on_event`` in this thread for each worker that ends; blocks until the engine ends
+        the events.
+        """
         api = self._new_client(timeout=None)
         wanted = {
             "type": "container",
@@ -162,7 +169,7 @@ class Engine:
 
 
 def error_sentence(error: Exception) -> str:
-    """The error as one sentence, with the remedy if it is known."""
+    """The error as one sentence, with what to do if that is known."""
     message = str(error) or type(error).__name__
     where = os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
     if "Permission denied" in message:
@@ -180,7 +187,7 @@ def _is_tagged(image: str) -> bool:
 
 
 def _is_permanent(message: str) -> bool:
-    """Whether a 500 of the engine is permanent."""
+    """Whether a 500 of the engine with this message is permanent."""
     return "executable file not found" in message or "no such file or directory" in message
 
 
@@ -188,9 +195,11 @@ CLASS: Final = "docker.admittance.dev"
 
 
 class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings from ``ADMIT_DOCKER_*``. ``command`` empty: the image's command. ``network`` None:
-    the engine's default. ``settle_seconds``: a worker that runs for this long counts as started.
-    ``sweep_seconds``: between two comparisons; each event causes a further one."""
+    """Settings from ``ADMIT_DOCKER_*``. ``command`` empty: workers run the image's command.
+    ``network`` None: workers use the engine's default network. ``settle_seconds``: a worker that
+    runs for this long counts as started. ``sweep_seconds``: time between two comparisons; each
+    event of the engine causes a further one.
+    """
 
     image: str
     classes: tuple[str, ...] = (CLASS,)
@@ -202,7 +211,7 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> DockerSettings:
-        """Raises SetupError that names the variable."""
+        """Raises a SetupError that names the wrong variable."""
         image = env.get("ADMIT_DOCKER_IMAGE", "")
         if not image:
             raise SetupError("ADMIT_DOCKER_IMAGE is not set: it names the image of the workers")

@@ -1,7 +1,8 @@
-"""Starts workers for requests and removes them.
+"""Starts worker containers for requests and removes them when the requests are cancelled.
 
-Only one instance is active, so only one process books room on the engine. A request is accepted
-before its workers start, so every container of a live request is in the store."""
+Only one instance is active, so only one process books resources of the engine. A request gets the
+status Accepted before its workers start, so the store has the request of every live container.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ log = structlog.get_logger()
 
 
 class DockerReconciler:
-    """Keeps the workers of one engine equal to the requests."""
+    """Starts and removes worker containers of one engine as the requests need them."""
 
     def __init__(
         self,
@@ -65,8 +66,9 @@ class DockerReconciler:
             name: provider_of(name, self.obtain, self.free) for name in docker.classes
         }
         self._booking = asyncio.Lock()
-        """Held while a request looks for room and starts its workers, so that no two get the same
-        room."""
+        """Held while a request looks for room and starts its workers, so that no two requests get
+        the same room.
+        """
         self._in_progress: set[str] = set()
         self._reasons = InactiveReasons(self._providers.values())
         self._comparer = WorkerComparer(
@@ -76,16 +78,16 @@ class DockerReconciler:
 
     @property
     def ready(self) -> bool:
-        """Whether the first comparison is done."""
+        """Whether the first comparison of workers with requests is done."""
         return self._comparer.ready
 
     @property
     def trouble(self) -> str:
-        """Why the classes are inactive; "": they are active."""
+        """Why the provisioning classes are inactive; "" if they are active."""
         return self._reasons.message
 
     async def run(self) -> None:
-        """Works until cancelled. Raises what ends one of its parts."""
+        """Works until cancelled. Raises the error that ends one of its parts."""
         async with task_group() as tasks:
             for one in self._providers.values():
                 service = ProviderService(one, self._bus, self._settings)
@@ -94,7 +96,7 @@ class DockerReconciler:
             tasks.create_task(self._comparer.listen(), name="events")
 
     async def close(self) -> None:
-        """Stops all work. Workers stay."""
+        """Stops all work. The worker containers keep running."""
         self._comparer.ready = False
         self._stop.set()
 
@@ -116,7 +118,7 @@ class DockerReconciler:
                     return await self._book(request, workers)
                 except Away as error:
                     self._reasons.begin(ENGINE, str(error))
-                # The comparison succeeds once the engine is back.
+                # A comparison succeeds once the engine answers again.
                 await self._comparer.compared()
         finally:
             self._in_progress.discard(request.id)
@@ -130,10 +132,10 @@ class DockerReconciler:
                 await self._remove(self._of(request.id, listed))
                 return Failed(lacking.message, retryable=lacking.ever)
             running = {one.name for one in self._of(request.id, listed) if one.runs}
-            # An interrupted start may have left stopped workers.
+            # An interrupted start of the request may have left stopped workers.
             await self._remove([one for one in self._of(request.id, listed) if not one.runs])
             new = [one for one in workers if one.name not in running]
-            # All starts are waited for, so that none continues while a failure is handled.
+            # Waits for all starts, so that none continues while a failure is handled.
             outcomes = await asyncio.gather(
                 *(self._start(worker, request) for worker in new), return_exceptions=True
             )
@@ -185,7 +187,9 @@ SERVICE: Final = "provider-docker"
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Runs the provider while this instance leads, until stop is set. Raises SetupError."""
+    """Runs the container engine provider while this instance leads, until ``stop`` is set. Raises
+    SetupError.
+    """
     Engine.check()
     docker = DockerSettings.from_env(os.environ)
     ours = await installation(bus, "docker")

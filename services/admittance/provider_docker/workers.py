@@ -1,5 +1,6 @@
-"""The worker containers that a request needs, whether the engine has room for them, and which of
-them are lost. Pure."""
+"""The worker containers that a request needs, whether the engine has room for these workers, and
+which workers are lost. Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ CONTAINERS_DETAIL: Final = "containers"
 
 CPU_MILLI_MIN: Final = 10
 MEMORY_MIN: Final = 6 * 1024 * 1024
-"""The smallest limits that engines accept."""
+"""The smallest memory limit that engines accept."""
 MEASURED: Final = frozenset({"cpu", "memory"})
 IGNORED: Final = frozenset({"pods", "ephemeral-storage"})
 
@@ -28,7 +29,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PodGroup(NamedTuple):
-    """A number of equal pods, and the resources that each needs."""
+    """A number of equal pods, and the resources that each pod needs."""
 
     pod_set: str
     pods: int
@@ -36,7 +37,9 @@ class PodGroup(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """A container to start. ``cpu_milli`` and ``memory``: its limits; 0: none."""
+    """A worker container to start. ``cpu_milli`` and ``memory``: the limits of the container; 0
+    means no limit.
+    """
 
     name: str
     cpu_milli: int
@@ -70,15 +73,18 @@ class Room(NamedTuple):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked. ``ever``: there may be room after other requests have ended."""
+    """Why nothing is booked for a request. ``ever``: whether there may be room after other requests
+    have ended.
+    """
 
     message: str
     ever: bool
 
 
 def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[Worker, ...] | NoRoom:
-    """One container for each pod, with a name that follows from the request; or why no engine can
-    run them."""
+    """One container for each pod, with a name derived from the request; or why no engine can run
+    these containers.
+    """
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()
     found: list[Worker] = []
     for at, one in enumerate(wanted):
@@ -112,7 +118,7 @@ def lack_of_room(
     room: Room,
     workers_max: int,
 ) -> NoRoom | None:
-    """Why there is no room for the workers beside the running ones; None: there is room."""
+    """Why there is no room for the workers beside the running ones; None if there is room."""
     others = [one for one in listed if one.request_id != request_id and one.runs]
     sums = (
         ("cpu (thousandths)", _cpu(workers), _cpu(others), room.cpu_milli),
@@ -137,7 +143,7 @@ def _memory(of: Collection[Worker] | Collection[ListedWorker]) -> int:
 def labels_of(
     worker: Worker, request_id: str, provisioning_class: str, installation: str
 ) -> dict[str, str]:
-    """The labels of the container, which `worker_of` reads."""
+    """The labels of the worker's container, which `worker_of` reads."""
     return {
         MANAGED: "true",
         INSTALLATION: installation,
@@ -149,7 +155,7 @@ def labels_of(
 
 
 def worker_of(listed: Mapping[str, Any]) -> ListedWorker | None:
-    """The worker of a listed container; None: the container is not a worker."""
+    """The worker of a listed container; None if the container is not a worker."""
     labels = listed.get("Labels") or {}
     if labels.get(MANAGED) != "true" or REQUEST not in labels:
         return None

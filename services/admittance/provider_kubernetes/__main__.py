@@ -1,4 +1,4 @@
-"""``python -m admittance.provider_kubernetes``: runs this service alone."""
+"""``python -m admittance.provider_kubernetes``: runs the Kubernetes provider alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """REST calls for ProvisioningRequests and PodTemplates, and the meaning of the API server's errors.
 
 lightkube makes the HTTP client from a kubeconfig, because contexts, certificates, changing tokens
-and login programs are hard to get right. The calls are made here, because lightkube does not
-distinguish permanent refusals, temporary refusals and outdated watches."""
+and login programs are hard to get right. This module makes the calls itself, because lightkube does
+not distinguish permanent refusals, temporary refusals and outdated watches.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 
 
 _LACKS_A_RIGHT: Final = re.compile(r"cannot \w+ resource ")
-"""The server's text when an authorizer denies a right. Refusals by admission controllers have other
-texts."""
+"""The text of the API server when an authorizer denies a right. Refusals by admission controllers
+have other texts.
+"""
 _TEMPORARY: Final = ("exceeded quota", "because it is being terminated")
 
 
 class Away(Exception):
-    """The server does not answer, or asks to try again. ``after``: seconds that it asks to wait."""
+    """The API server does not answer, or asks to try again. ``after``: the seconds that the server
+    asks to wait.
+    """
 
     def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
@@ -36,11 +40,11 @@ class Away(Exception):
 
 
 class Unauthorized(Away):
-    """The server does not accept the credentials, for instance an expired token."""
+    """The API server does not accept the credentials, for instance an expired token."""
 
 
 class Denied(Exception):
-    """A permanent refusal, with the server's message. ``code``: HTTP status."""
+    """The API server refused a call permanently, with its message. ``code``: the HTTP status."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -49,7 +53,9 @@ class Denied(Exception):
 
 
 class Right(NamedTuple):
-    """A right that a call needs. ``namespace`` "": in all namespaces."""
+    """A right that a call to the API server needs. ``namespace`` "": the right holds in all
+    namespaces.
+    """
 
     verb: str
     kind: str
@@ -60,7 +66,7 @@ class Right(NamedTuple):
 
 
 class Forbidden(Denied):
-    """A right is missing, which an administrator can grant. The request is not at fault."""
+    """A right is missing that an administrator can grant. The request did nothing wrong."""
 
     def __init__(self, code: int, reason: str, message: str, right: Right) -> None:
         super().__init__(code, reason, message)
@@ -68,19 +74,21 @@ class Forbidden(Denied):
 
 
 class TemporarilyDenied(Denied):
-    """The namespace has used up its quota or is being deleted. The call may work later."""
+    """The call was refused because the namespace has used up its quota or is being deleted. The
+    same call may work later.
+    """
 
 
 class Exists(Denied):
-    """There is an object of that name already."""
+    """The cluster has an object of that name already."""
 
 
 class Missing(Denied):
-    """There is no object of that name, or no such kind."""
+    """The cluster has no object of that name, or no such kind."""
 
 
 class Outdated(Denied):
-    """The version that the watch starts from has expired, so the objects must be listed again."""
+    """The version from which the watch starts has expired, so the objects must be listed again."""
 
 
 def event_of(line: str) -> tuple[str, dict[str, Any]]:
@@ -100,7 +108,7 @@ def event_of(line: str) -> tuple[str, dict[str, Any]]:
 
 
 def error_of(response: httpx.Response, right: Right) -> Exception:
-    """The exception for the response of a failed call that needed that right."""
+    """The exception for the response to a failed call that needed the right ``right``."""
     code = response.status_code
     reason, message = "", response.text.strip()[:1000]
     try:
@@ -134,14 +142,16 @@ PAGE: Final = 500
 CALLS: Final = 16
 CALL_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 60
-"""The server ends a watch after this time. So a dead connection is noticed soon after it."""
+"""The API server ends a watch after this time. So the client notices a dead connection soon after
+that time.
+"""
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
 )
 
 
 class Cluster:
-    """One API server."""
+    """The REST calls to one API server."""
 
     def __init__(self, http: httpx.AsyncClient, server: str) -> None:
         self._http = http
@@ -149,16 +159,16 @@ class Cluster:
         self._slots = asyncio.Semaphore(CALLS)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the API server."""
         await self._http.aclose()
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """The object. All calls raise Denied or Away; this one raises Missing."""
+        """Returns the object. All calls raise Denied or Away; `get` also raises Missing."""
         right = Right("get", kind, namespace)
         return await self._call("GET", _path(kind, namespace, name), right)
 
     async def create(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Creates the object. Raises Exists."""
+        """Creates the object. Raises Exists if there is an object of that name."""
         namespace = body["metadata"]["namespace"]
         right = Right("create", kind, namespace)
         return await self._call("POST", _path(kind, namespace), right, body=body)
@@ -171,8 +181,9 @@ class Cluster:
         return await self._call("PATCH", _path(kind, namespace, name), right, body=body)
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Deletes the object with that uid. An object that is gone, or has another uid now, is not
-        an error."""
+        """Deletes the object with that uid. An object that does not exist any more, or has another
+        uid now, is not an error.
+        """
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -188,7 +199,9 @@ class Cluster:
     async def list(
         self, kind: str, namespace: str | None, selector: str
     ) -> tuple[list[dict[str, Any]], str]:
-        """The objects, and the version to watch from. ``namespace`` None: all namespaces."""
+        """Returns the objects, and the version from which to watch for changes. ``namespace`` None
+        lists all namespaces.
+        """
         found: list[dict[str, Any]] = []
         more = ""
         while True:
@@ -204,7 +217,7 @@ class Cluster:
                 return found, str(metadata.get("resourceVersion", ""))
 
     async def has(self, right: Right) -> bool:
-        """Whether this provider has the right. Raises Denied if the server refuses to tell."""
+        """Whether this provider has the right. Raises Denied if the API server refuses to say."""
         attributes = {
             "verb": right.verb,
             "group": _GROUP[right.kind],
@@ -223,7 +236,7 @@ class Cluster:
         self, kind: str, namespace: str | None, selector: str, version: str
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """Yields the changes after ``version``, with bookmarks, until the server ends the watch.
-        Raises Outdated."""
+        Raises Outdated if ``version`` has expired."""
         import httpx2 as httpx
 
         params = {
@@ -285,8 +298,10 @@ class Cluster:
 
 
 def connect(settings: KubeSettings) -> Cluster:
-    """A client of the cluster in the kubeconfig or the pod's service account. Makes no call yet.
-    Raises SetupError."""
+    """Returns a client for the cluster of the kubeconfig or of the pod's service account. Makes no
+    call to the cluster yet. Raises SetupError if the kubeconfig or the service account cannot be
+    used.
+    """
     try:
         import httpx2 as httpx
         from lightkube.config.client_adapter import AsyncClient, ConnectionParams
@@ -307,8 +322,9 @@ def _path(kind: str, namespace: str | None, name: str = "") -> str:
 
 
 def _login_errors() -> tuple[type[Exception], ...]:
-    """The errors of lightkube if a token file is missing, or a login program fails or returns no
-    token."""
+    """The errors that lightkube raises if a token file is missing, or a login program fails or
+    returns no token.
+    """
     from lightkube.core.exceptions import ConfigError
 
     return ConfigError, OSError, LookupError, TypeError, ValueError

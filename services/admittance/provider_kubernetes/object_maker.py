@@ -1,9 +1,10 @@
-"""Makes and deletes the cluster's objects of a request. Calls are repeated while the cluster is
-away or a right is missing.
+"""Makes and deletes the objects in the cluster for each request. Calls are repeated while the
+cluster is away or a right is missing.
 
-Order: first the templates, then the ProvisioningRequest, then its ownership of the templates. Names
-follow from the request's id, so every step can be repeated. A crash may leave templates without an
-owner; the sweeper finds them by their label."""
+The templates are made first, then the ProvisioningRequest, then its ownership of the templates.
+Names of objects are derived from the request's id, so every step can be repeated. A crash may leave
+templates without an owner; the sweeper finds these templates by their label.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ log = structlog.get_logger()
 
 
 class ClusterRights(MissingRights):
-    """Calls the cluster, repeats calls while a right is missing, and keeps the classes inactive
-    meanwhile.
+    """Calls the cluster, repeats calls while a right is missing, and meanwhile keeps the provider's
+    classes inactive.
 
     A missing right to create in one namespace is an exception: while objects can be made in another
     namespace, the classes stay active and only requests of that namespace wait. A missing right to
@@ -60,14 +61,14 @@ class ClusterRights(MissingRights):
         self._cluster = cluster
         self._waiting: Counter[Right] = Counter()
         self._served: set[str] = set()
-        """Namespaces where an object was made, and creation was not forbidden since."""
+        """Namespaces where an object was made, and where creation was not forbidden since then."""
 
     def blocks(self, right: Hashable) -> bool:
-        """Whether the missing right makes the classes inactive."""
+        """Whether the missing right makes the provider's classes inactive."""
         return not (isinstance(right, Right) and right.verb == "create" and self._served)
 
     def serves(self, namespace: str) -> None:
-        """An object was made in that namespace."""
+        """Records that an object was made in that namespace."""
         self._served.add(namespace)
         self.update()
 
@@ -77,8 +78,9 @@ class ClusterRights(MissingRights):
         *arguments: Any,
         on_wait: OnWait | None = None,
     ) -> T:
-        """Calls the function until the cluster answers. ``on_wait`` gets the reason if the call
-        waits for a right. Raises Denied."""
+        """Calls the function until the cluster answers. ``on_wait`` is called with the reason if
+        the call waits for a right. Raises Denied if the cluster refuses permanently.
+        """
         pause = PAUSE_MIN
         refused: dict[Right, None] = {}
         try:
@@ -121,8 +123,8 @@ class ClusterRights(MissingRights):
             log.warning("rights_unknown", reason=str(error))
             return False
         except Denied:
-            # The server refuses to tell. A waiting request will find out; without one, assume that
-            # the right is back.
+            # The API server refuses to say whether the right is there. A request that waits for the
+            # right will find out; if no request waits, assume that the right is back.
             return not self._waiting[right]
 
     async def _is_logged_in(self) -> bool:
@@ -149,8 +151,9 @@ class ObjectMaker:
         self._rights = rights
 
     async def make(self, identity: ObjectIdentity, request: Request) -> Seen | Failed:
-        """Makes all objects. Returns the ProvisioningRequest, or why the request failed. Raises
-        Missing if the cluster does not have the kind."""
+        """Makes all objects of the request. Returns the ProvisioningRequest object, or why the
+        request failed. Raises Missing if the cluster does not have the kind ProvisioningRequest.
+        """
 
         async def on_wait(reason: str) -> None:
             await request.say(Accepted(f"waits for a right in the cluster: {reason}"))
@@ -170,7 +173,8 @@ class ObjectMaker:
             return Failed(str(error))
         except Denied as error:
             if isinstance(error, Missing) and not error.reason:
-                # The answer has no API status: the kind is not installed. The watch reports it.
+                # The answer has no API status: the kind ProvisioningRequest is not installed. The
+                # watch reports the missing kind.
                 raise
             return Failed(str(error), retryable=False)
         return seen_of(made) or Failed(f"{identity.name} in the cluster has lost its labels")
@@ -178,7 +182,9 @@ class ObjectMaker:
     async def _create(
         self, kind: str, body: dict[str, Any], identity: ObjectIdentity, on_wait: OnWait
     ) -> dict[str, Any]:
-        """The object, made now or earlier. Raises NameTaken."""
+        """Returns the object, made now or earlier. Raises NameTaken if the object belongs to
+        another request.
+        """
         metadata = body["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         while True:
@@ -208,7 +214,7 @@ class ObjectMaker:
             log.warning("template_gone", name=place[1])
 
     async def is_there(self, seen: Seen) -> bool:
-        """Whether the object still exists with that uid."""
+        """Whether the object that was seen still exists with the same uid."""
         try:
             found = await self._rights.call(self._cluster.get, REQUESTS, seen.namespace, seen.name)
         except Missing:
@@ -216,7 +222,9 @@ class ObjectMaker:
         return bool(found["metadata"]["uid"] == seen.uid)
 
     async def delete(self, request_id: str, namespace: str) -> None:
-        """Deletes all objects of the request in the namespace. Raises Denied."""
+        """Deletes all objects of the request in the namespace. Raises Denied if the cluster refuses
+        a deletion permanently.
+        """
         wanted = objects.selector(self._installation, request_id)
         for kind in (REQUESTS, TEMPLATES):
             found, _ = await self._rights.call(self._cluster.list, kind, namespace, wanted)

@@ -1,8 +1,9 @@
 """Lists and watches the ProvisioningRequests of this installation.
 
-When a watch ends, the next one continues from the last version. If that version has expired, the
-objects are listed again. Calls are repeated while the server is away. The latest state of each
-object is always seen; earlier states may be missed."""
+When a watch ends, the next watch continues from the last version. If that version has expired, the
+objects are listed again. Calls are repeated while the API server does not answer. The watch always
+reports the latest state of each object; it may miss earlier states.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ log = structlog.get_logger()
 
 
 class ObjectWatch:
-    """``seen``: the objects by request id. ``on_change`` gets the request id of each changed
-    object; ``on_listed`` is called after each listing. ``on_health`` gets "" when the server
-    answers, and the error when the server has not answered for ``away_seconds``."""
+    """``seen``: the ProvisioningRequest objects by request id. ``on_change`` is called with the
+    request id of each changed object; ``on_listed`` is called after each listing. ``on_health`` is
+    called with "" when the API server answers, and with the error when it has not answered for
+    ``away_seconds``.
+    """
 
     def __init__(
         self,
@@ -56,17 +59,21 @@ class ObjectWatch:
         self._last_answer = 0.0
         self._pause = PAUSE_MIN
         self._version: str | None = None
-        """The version that the next watch starts from; None: list first."""
+        """The version from which the next watch starts; None if the objects must be listed
+        first.
+        """
         self.seen: dict[str, Seen] = {}
         self._deleted_uids: dict[str, None] = {}
-        """The uids of the objects that were deleted last, so that `note` does not add them
-        again."""
+        """The uids of the objects that were deleted most recently, so that `note` does not add
+        these objects again.
+        """
         self.listing = False
-        """Whether changes come from a listing that is not complete yet."""
+        """Whether changes come from a listing of the objects that is not complete yet."""
 
     def note(self, seen: Seen) -> None:
-        """Adds an object that was just made or read, unless a newer state of it or its deletion is
-        known."""
+        """Adds an object that was just made or read, unless the watch already knows a newer state
+        of it or its deletion.
+        """
         known = self.seen.get(seen.id)
         if (known is None or known.uid != seen.uid) and seen.uid not in self._deleted_uids:
             self._put(seen)
@@ -78,7 +85,7 @@ class ObjectWatch:
             self._drop(known)
 
     async def run(self) -> None:
-        """Lists and watches until cancelled."""
+        """Lists and watches the objects until cancelled."""
         self._last_answer = asyncio.get_running_loop().time()
         while True:
             try:
@@ -93,7 +100,8 @@ class ObjectWatch:
                 patience = 0.0 if isinstance(error, Unauthorized) else self._away_seconds
                 await self._wait_for_server(str(error), patience, error.after)
             except Denied as error:
-                # A right or the kind is missing, and an administrator has to add it.
+                # A right or the kind ProvisioningRequest is missing, and an administrator has to
+                # add it.
                 await self._wait_for_server(f"{self._cluster.server}: {error}", 0.0, None)
 
     async def _list(self) -> str:
@@ -128,7 +136,7 @@ class ObjectWatch:
                 else:
                     self._put(seen)
         self._answered()
-        # The pause matters if the server ends every watch at once.
+        # The pause matters only if the API server ends every watch at once.
         await self._wait(PAUSE_MIN)
 
     def _put(self, seen: Seen) -> None:

@@ -1,9 +1,10 @@
-"""The cluster's objects of a request: names, labels and bodies, and the statuses that follow from
-their conditions. Pure.
+"""The objects in the cluster for a request: names, labels and bodies, and the statuses that follow
+from their conditions. Pure.
 
 A name consists of the workload's name, which is cut if it is too long, and a hash of the request's
-id. So it is stable and unique. An annotation has the full id, which proves that an object belongs
-to the request."""
+id. So the name is stable and unique. An annotation has the full id, which proves that an object
+belongs to the request with that id.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ _DOTS = re.compile(r"[.-]*\.[.-]*")
 
 
 def digest(request_id: str) -> str:
-    """A label value for the request's id."""
+    """The label value that stands for the request's id."""
     return blake2b(request_id.encode(), digest_size=16).hexdigest()
 
 
 def request_name(workload: str, request_id: str) -> str:
-    """The name of the ProvisioningRequest, which is the same for the same id."""
+    """The name of the ProvisioningRequest, which is the same for the same request id."""
     return _named(workload, digest(request_id)[:10])
 
 
@@ -57,7 +58,9 @@ def template_name(request: str, pod_set: str) -> str:
 
 
 def _named(text: str, tail: str) -> str:
-    """A DNS subdomain of at most 253 characters that ends with tail."""
+    """A DNS subdomain of at most 253 characters that begins with ``text`` and ends with
+    ``tail``.
+    """
     cut = _plain(text)[: NAME_MAX - len(tail) - 1].rstrip("-.")
     return f"{cut}-{tail}" if cut else f"w-{tail}"
 
@@ -67,7 +70,7 @@ def _plain(text: str) -> str:
 
 
 class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The request that objects belong to. ``namespace``: in the cluster."""
+    """The request to which objects belong. ``namespace``: the namespace in the cluster."""
 
     id: str
     provisioning_class: str
@@ -82,7 +85,7 @@ class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return request_name(self.workload, self.id)
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """The metadata of one of the objects."""
+        """The metadata of the object with this name."""
         return {
             "name": name,
             "namespace": self.namespace,
@@ -152,7 +155,7 @@ def selector_of_others(installation: str) -> str:
 
 
 def selector(installation: str, request_id: str | None = None) -> str:
-    """The label selector of all our objects, or of those of one request."""
+    """The label selector of all objects of this installation, or of those of one request."""
     found = f"{MANAGED}=true,{INSTALLATION}={installation}"
     return f"{found},{REQUEST}={digest(request_id)}" if request_id is not None else found
 
@@ -175,7 +178,9 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A ProvisioningRequest as it was last listed or watched. ``version``: of the object."""
+    """A ProvisioningRequest as it was last listed or watched. ``version``: the resource version of
+    the object.
+    """
 
     id: str
     provisioning_class: str
@@ -189,14 +194,15 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     details: Mapping[str, str] = {}
 
     def true(self, kind: str) -> Condition | None:
-        """The condition of that type if its status is True."""
+        """The condition of that type if its status is True, else None."""
         found = self.conditions.get(kind)
         return found if found is not None and found.status == "True" else None
 
 
 def seen_of(manifest: Mapping[str, Any]) -> Seen | None:
-    """The ProvisioningRequest of a manifest; None: it has no labels of Admittance, or is not
-    valid."""
+    """The ProvisioningRequest of a manifest; None if the manifest has no labels of Admittance, or
+    is not valid.
+    """
     try:
         return _seen_of(manifest)
     except (KeyError, TypeError, AttributeError, msgspec.ValidationError):
@@ -227,8 +233,8 @@ def _seen_of(manifest: Mapping[str, Any]) -> Seen | None:
 
 
 def status_of(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
-    """The status of a request in progress; None: there is none yet. The first condition in the
-    order of docs/spec/lifecycle.md#5.2 that is True decides.
+    """The status of a request in progress; None if there is none yet. Of the conditions that are
+    True, the first in the order of docs/spec/lifecycle.md#5.2 decides.
 
     ``pod_sets``: the pod sets that get the object's name as an annotation, so that their pods
     consume the capacity."""
@@ -251,7 +257,7 @@ def status_of(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
 
 
 def end_of(seen: Seen) -> BookingExpired | CapacityRevoked | None:
-    """How provisioned capacity has ended; None: it has not ended."""
+    """How provisioned capacity has ended; None if it has not ended."""
     if (revoked := seen.true("CapacityRevoked")) is not None:
         return CapacityRevoked(revoked.text or "the capacity was revoked")
     if (expired := seen.true("BookingExpired")) is not None:

@@ -1,9 +1,10 @@
-"""Makes, watches and deletes the objects of requests: one provider for each class, one watch of the
-cluster for all classes.
+"""Makes, watches and deletes objects in the cluster for requests: one provider for each
+provisioning class, one watch of the cluster for all classes.
 
-All instances work. The instance that receives a request makes its object. All instances watch the
-objects; equal answers are published once. A request is accepted before its object is made, so every
-object of a live request is in the store."""
+All instances of the service work. The instance that receives a request makes its object. All
+instances watch the objects; an answer that several instances give is published once. A request gets
+the status Accepted before its object is made, so the store has the request of every live object.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ log = structlog.get_logger()
 
 
 class KubernetesReconciler:
-    """Keeps the cluster's objects equal to the requests. Several instances may work at once."""
+    """Makes and deletes objects in the cluster as the requests need them. Several instances of the
+    service may work at once.
+    """
 
     def __init__(
         self, bus: Bus, settings: Settings, kube: KubeSettings, cluster: Cluster, installation: str
@@ -76,11 +79,11 @@ class KubernetesReconciler:
 
     @property
     def trouble(self) -> str:
-        """Why the classes are inactive; "": they are active."""
+        """Why the provisioning classes are inactive; "" if they are active."""
         return self._reasons.message
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Provides until stop is set. Raises what ends one of its parts."""
+        """Works until ``stop`` is set. Raises the error that ends one of its parts."""
         services = [
             asyncio.create_task(
                 ProviderService(one, self._bus, self._settings).run(stop), name=one.name
@@ -106,7 +109,7 @@ class KubernetesReconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Makes the objects and waits for the final condition."""
+        """Makes the request's objects and waits for the final condition."""
         identity = ObjectIdentity(
             id=request.id,
             provisioning_class=request.provisioning_class,
@@ -131,11 +134,11 @@ class KubernetesReconciler:
                 log.warning("made_again", id=request.id, name=identity.name)
         finally:
             del self._in_progress[request.id]
-            # From now on the sweeper handles changes of the object.
+            # From now on the sweeper handles changes of the request's object.
             self._on_changed(request.id)
 
     async def _until_end(self, request: Request) -> Status | None:
-        """The final answer; None: the object was deleted before there was one."""
+        """The final answer to the request; None if its object was deleted before there was one."""
         changed = self._in_progress[request.id]
         names = [name for one in request.pod_sets for name in one.names]
         last_message = ""
@@ -158,7 +161,7 @@ class KubernetesReconciler:
         places = {self._kube.namespace(cancellation.namespace)}
         seen = self._objects.seen.get(cancellation.id)
         if seen is not None:
-            # The object may have been made with another mapping of namespaces.
+            # The object may have been made while another mapping of namespaces was set.
             places.add(seen.namespace)
         for namespace in places:
             await self._maker.delete(cancellation.id, namespace)
@@ -188,7 +191,9 @@ SERVICE: Final = "provider-kubernetes"
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Runs the provider until stop is set. Raises SetupError."""
+    """Runs the Kubernetes provider until ``stop`` is set. Raises SetupError if a setting is
+    wrong.
+    """
     kube = KubeSettings.from_env(os.environ)
     cluster = connect(kube)
     try:

@@ -34,12 +34,14 @@ _NAMESPACE = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``namespaces``: the cluster's namespace for each of Admittance's; ``*``: for all others;
-    other namespaces have the same name in both. ``kubeconfig`` None: the pod's service account,
-    else KUBECONFIG, else ``~/.kube/config``. ``installation``: the label that distinguishes several
-    installations in one cluster; None: the name in the bucket of providers. ``away_seconds``: when
-    the API server is silent for this long, the classes become inactive. ``sweep_seconds``: between
-    two searches for orphans."""
+    """``namespaces``: for each namespace of Admittance the one in the cluster; ``*`` stands for all
+    others; a namespace that is not listed has the same name in the cluster. ``kubeconfig`` None:
+    the pod's service account is used, else KUBECONFIG, else ``~/.kube/config``. ``installation``:
+    the label that distinguishes several installations in one cluster; None: the installation's name
+    in the bucket of providers is used. ``away_seconds``: when the API server has not answered for
+    this long, the provider's classes become inactive. ``sweep_seconds``: time between two searches
+    for orphans.
+    """
 
     classes: tuple[str, ...] = CLASSES
     namespaces: Mapping[str, str] = {}
@@ -51,7 +53,7 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> KubeSettings:
-        """Raises SetupError that names the variable."""
+        """Raises a SetupError that names the wrong variable."""
         installation = env.get("ADMIT_KUBE_INSTALLATION") or None
         if installation is not None and not _LABEL.match(installation):
             raise SetupError(f"ADMIT_KUBE_INSTALLATION={installation!r} is not a valid label value")
@@ -66,13 +68,14 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def namespace(self, ours: str) -> str:
-        """The cluster's namespace for one of Admittance's."""
+        """The cluster's namespace for a namespace of Admittance."""
         return self.namespaces.get(ours) or self.namespaces.get(ANY) or ours
 
     @property
     def only_namespace(self) -> str | None:
-        """The namespace of the cluster if only one is used, so that a Role in it is enough; None:
-        several are used."""
+        """The cluster's namespace if only one is used, so that a Role in it is enough; None if
+        several are used.
+        """
         return self.namespaces[ANY] if set(self.namespaces) == {ANY} else None
 
 
@@ -92,11 +95,11 @@ DEFAULT: Final = "~/.kube/config"
 
 
 class BadKubeconfig(ValueError):
-    """Why a kubeconfig cannot be used."""
+    """The kubeconfig cannot be used; the message says why."""
 
 
 def login(settings: KubeSettings) -> SingleConfig:
-    """The cluster and user that the settings select. Raises SetupError."""
+    """The cluster and user that the settings select. Raises SetupError if they cannot be used."""
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
 
@@ -104,7 +107,7 @@ def login(settings: KubeSettings) -> SingleConfig:
         try:
             account = KubeConfig.from_service_account()
         except ConfigError:
-            pass  # This process does not run in a pod.
+            pass  # This process does not run in a pod, so it has no service account.
         except (LookupError, OSError) as error:
             raise SetupError(
                 f"the pod's service account cannot be used: {error_sentence(error)}"
@@ -147,8 +150,9 @@ def _read(path: Path) -> Any:
 
 
 def context_of(document: Any, context: str | None) -> dict[str, Any]:
-    """The part of a kubeconfig for that context; None: for the current context. Raises
-    BadKubeconfig."""
+    """The part of a kubeconfig for the context ``context``; with None, for the current context.
+    Raises BadKubeconfig if the part is missing or not valid.
+    """
     if not isinstance(document, dict):
         raise BadKubeconfig("it has no contexts, clusters and users")
     name = context or document.get("current-context")
@@ -197,9 +201,9 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
 
 
 def error_sentence(error: Exception) -> str:
-    """The error of a kubeconfig as a sentence."""
+    """The error of a kubeconfig as a sentence, with what to do if that is known."""
     if isinstance(error, FileNotFoundError) and not error.filename:
-        # The error of ssl does not name the file.
+        # The error of Python's ssl module does not name the file.
         return "a certificate file is missing; `kubectl config view --flatten` writes it in"
     if isinstance(error, ssl.SSLError):
         return f"its certificates cannot be read: {error}"

@@ -1,5 +1,6 @@
-"""Handles the objects of requests that are not in progress here: reports the end of provisioned
-capacity, and deletes orphans."""
+"""Handles the objects of requests on which this instance does not work: reports the end of
+provisioned capacity, and deletes orphans.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +33,15 @@ from admittance.runtime.tasks import set_within
 
 AGAIN_SECONDS: Final = 0.2
 HOLDING: Final = ("provisioned", "booking_expired")
-"""Last statuses after which a loss of capacity must be reported."""
+"""The last statuses of a request after which a loss of capacity must be reported."""
 
 log = structlog.get_logger()
 
 
 class ObjectSweeper:
-    """``in_progress``: the requests that this instance works on. They handle their own objects."""
+    """``in_progress``: the requests that this instance works on. The work on these requests handles
+    their objects.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class ObjectSweeper:
         self._others_logged = False
 
     def begin(self) -> None:
-        """Sweeps soon, because the objects were listed again."""
+        """Starts a sweep soon, because the objects were listed again."""
         self._is_listed = True
         self._due.set()
 
@@ -88,7 +91,7 @@ class ObjectSweeper:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def close(self) -> None:
-        """Stops all work."""
+        """Stops all work of the sweeper."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -125,15 +128,17 @@ class ObjectSweeper:
             self._looking.discard(request_id)
 
     async def _report_end(self, seen: Seen, status: StoredStatus | None) -> bool:
-        """Reports the end of provisioned capacity. False: the request's previous answer is not
-        stored yet, so check again."""
+        """Reports the end of provisioned capacity. Returns False if the request's previous answer
+        is not stored yet, so the object must be checked again.
+        """
         if seen.id in self._in_progress or seen.deleting:
             return True
         over = end_of(seen)
         if over is None or status is None or status.status == over.word:
             return True
         if status.status in HOLDING:
-            with suppress(RuntimeError):  # The provider has not started, or has stopped.
+            # The provider of the class has not started, or has stopped.
+            with suppress(RuntimeError):
                 await self._providers[seen.provisioning_class].report(seen.id, over)
                 return True
         return status.status != "accepted"
@@ -152,8 +157,9 @@ class ObjectSweeper:
         self._others.log(one["metadata"]["labels"][INSTALLATION] for one in found)
 
     async def _find_deleted(self, seen: Collection[Seen], listed: Collection[str]) -> None:
-        """Notes deletions of objects that the watch has missed. ``seen``: known before the listing;
-        ``listed``: the uids in it."""
+        """Tells the watch about objects whose deletion it has missed. ``seen``: the objects known
+        before the listing; ``listed``: the uids in the listing.
+        """
         for one in seen:
             is_lost = one.uid not in listed and self._watch.seen.get(one.id) is one
             if is_lost and not await self._maker.is_there(one):
@@ -172,7 +178,7 @@ class ObjectSweeper:
         for template in templates:
             metadata = template["metadata"]
             annotations = metadata.get("annotations") or {}
-            # The cluster deletes a template together with its owner.
+            # A template with an owner is skipped: the cluster deletes it together with its owner.
             if annotations.get(CLASS) in self._providers and not metadata.get("ownerReferences"):
                 request_id = annotations.get(REQUEST, "")
                 listed.append((request_id, partial(self._delete_template, metadata)))
@@ -186,5 +192,5 @@ class ObjectSweeper:
         try:
             await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
         except Denied as error:
-            # In other namespaces templates may still be deleted.
+            # The sweep goes on: templates in other namespaces may still be deleted.
             log.error("not_deleted", template=name, reason=str(error))

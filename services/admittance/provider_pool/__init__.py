@@ -1,5 +1,7 @@
-"""A pool of machines as a capacity provider: books pods on existing machines, or boots them.
+"""A pool of machines as a capacity provider: books pods on machines of the pool, or boots machines.
 MachinePool manifests describe the machines.
 
-Consumes: requests of its classes; MachinePools from the bucket. Publishes: answers to the requests.
-Owns: its bookings in the bucket of providers. Leadership: one active instance."""
+Consumes: requests of the pools' provisioning classes; MachinePools from the bucket. Publishes:
+answers to the requests. Owns: its bookings in the bucket of providers. Leadership: one active
+instance.
+"""

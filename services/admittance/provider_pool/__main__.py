@@ -1,4 +1,4 @@
-"""``python -m admittance.provider_pool``: runs this service alone."""
+"""``python -m admittance.provider_pool``: runs the pool provider alone."""
 
 from __future__ import annotations
 

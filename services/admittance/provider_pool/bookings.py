@@ -1,8 +1,9 @@
-"""The bookings of a pool's machines, and counts of free and booked machines. Pure.
+"""The bookings of a pool's machines, and the counts of free and booked machines. Pure.
 
-All pods of a request are booked, or none. Pods of several bookings may share a machine. The
+Either all pods of a request are booked, or none. Pods of several bookings may share a machine. The
 machines of a kind are numbered; a pool that shrinks loses the machines with the highest numbers,
-and the bookings there."""
+and with them their bookings.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from admittance.api.workload import Kept
 from admittance.provider_pool.manifests import Machine, Pool
 
 Node = tuple[str, int]
-"""A machine: its kind and number."""
+"""A machine: the name of its kind, and its number."""
 
 
 class Pods(NamedTuple):
-    """A number of equal pods. ``needs``: the resources of each; ``labels``: those that its machine
-    must have."""
+    """A number of equal pods. ``needs``: the resources of each pod; ``labels``: the labels that its
+    machine must have.
+    """
 
     pods: int
     needs: Mapping[str, int]
@@ -28,8 +30,9 @@ class Pods(NamedTuple):
 
 
 class Held(Kept, frozen=True, kw_only=True):
-    """The part of a machine that a booking holds. ``ready_at``: when the machine is ready; None:
-    when the booking is."""
+    """The part of a machine that a booking holds. ``ready_at``: when the machine is ready; None
+    means when the booking is ready.
+    """
 
     kind: str
     number: int
@@ -38,8 +41,10 @@ class Held(Kept, frozen=True, kw_only=True):
 
 
 class Booking(Kept, frozen=True, kw_only=True):
-    """``namespace`` and ``name``: of the workload. ``provisioning_class``: of the pool at the time
-    of booking. ``ready_at``: when all machines are ready. ``expires_at`` None: never."""
+    """``namespace`` and ``name``: those of the workload. ``provisioning_class``: the class of the
+    pool at the time of booking. ``ready_at``: when all machines of the booking are ready.
+    ``expires_at`` None: the booking never expires.
+    """
 
     id: str
     held: tuple[Held, ...]
@@ -51,14 +56,16 @@ class Booking(Kept, frozen=True, kw_only=True):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked. ``ever``: there may be room after other bookings have ended."""
+    """Why nothing is booked for a request. ``ever``: whether there may be room after other bookings
+    have ended.
+    """
 
     message: str
     ever: bool
 
 
 class Bookings:
-    """The bookings of one pool."""
+    """The bookings of one pool of machines."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -69,7 +76,7 @@ class Bookings:
         """When each booked machine is ready."""
 
     def restore(self, bookings: Iterable[Booking]) -> None:
-        """Adds stored bookings."""
+        """Adds bookings that were stored."""
         for booking in bookings:
             self._keep(booking)
 
@@ -82,14 +89,15 @@ class Bookings:
         namespace: str = "",
         name: str = "",
     ) -> Booking | NoRoom:
-        """Books all pods, or returns why there is no room. If the request has a booking, returns it
-        unchanged. ``namespace`` and ``name``: of the workload."""
+        """Books all pods of the request, or returns why there is no room. If the request has a
+        booking already, returns it unchanged. ``namespace`` and ``name``: those of the workload.
+        """
         known = self.known.get(request_id)
         if known is not None:
             return known
         placed: dict[Node, dict[str, int]] = {}
         ready: dict[Node, datetime] = {}
-        # The largest pods first, so that small pods fill the gaps.
+        # The largest pods are placed first, so that small pods fill the gaps.
         for group in sorted(pods, key=lambda one: sorted(one.needs.values()), reverse=True):
             fitting = [kind for kind in self.pool.machines if _may_hold(kind, group)]
             if not fitting:
@@ -126,7 +134,7 @@ class Bookings:
         return booking
 
     def free(self, request_id: str) -> Booking | None:
-        """Removes the booking of the request and returns it; None: there is none."""
+        """Removes the booking of the request and returns it, or returns None if there is none."""
         booking = self.known.pop(request_id, None)
         for held in booking.held if booking is not None else ():
             node = held.kind, held.number
@@ -141,8 +149,9 @@ class Bookings:
         return booking
 
     def change(self, pool: Pool) -> list[Booking]:
-        """Takes the changed pool. Frees and returns the bookings that lost machines; if the pool's
-        class changed, these are all."""
+        """Applies a changed manifest of the pool. Frees and returns the bookings that lost
+        machines; if the pool's class changed, these are all bookings.
+        """
         self.pool = pool
         kinds = {one.name: one for one in pool.machines}
         lost = [
@@ -151,7 +160,7 @@ class Bookings:
             if booking.provisioning_class not in ("", pool.provisioning_class)
             or any(not _is_there(kinds.get(held.kind), held) for held in booking.held)
         ]
-        # If a machine became too small for its bookings, the oldest bookings stay.
+        # If a machine became too small for its bookings, it keeps the oldest bookings.
         lost += [one for one in self._exceeding(kinds) if one not in lost]
         for booking in lost:
             self.free(booking.id)
@@ -195,7 +204,9 @@ class Bookings:
         count: int,
         placed: dict[Node, dict[str, int]],
     ) -> int:
-        """Places at most ``count`` pods of the group on the machine. Returns how many it placed."""
+        """Places at most ``count`` pods of the group on the machine. Returns how many pods it
+        placed.
+        """
         node = kind.name, number
         used, new = self._used.get(node, {}), placed.get(node, {})
         most = count
@@ -211,14 +222,14 @@ class Bookings:
 
 
 def _may_hold(kind: Machine, group: Pods) -> bool:
-    """Whether an empty machine of that kind can hold one of the pods."""
+    """Whether an empty machine of that kind can hold one pod of the group."""
     if any(kind.labels.get(key) != value for key, value in group.labels.items()):
         return False
     return all(much <= kind.resources.get(name, 0) for name, much in group.needs.items())
 
 
 def _most(kind: Machine, group: Pods) -> int:
-    """The number of pods that an empty machine holds."""
+    """How many pods of the group an empty machine of that kind holds."""
     fits = [kind.resources.get(name, 0) // much for name, much in group.needs.items() if much]
     return min(fits, default=group.pods)
 
@@ -245,8 +256,9 @@ class MachineCounts(NamedTuple):
 
 
 def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> MachineCounts:
-    """The counts of the whole pool. They follow from the manifest and the stored bookings, so the
-    CLI computes them without the service."""
+    """The machine counts of the whole pool. The counts follow from the manifest and the stored
+    bookings, so the CLI computes them without the service.
+    """
     each = list(machine_counts_by_kind(pool, bookings, now).values())
     return MachineCounts(
         sum(one.machines for one in each),
@@ -258,8 +270,9 @@ def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> Ma
 def machine_counts_by_kind(
     pool: Pool, bookings: Iterable[Booking], now: datetime
 ) -> dict[str, MachineCounts]:
-    """The counts of each kind of machine, without bookings of removed machines, which are about to
-    be revoked."""
+    """The machine counts of each kind, without bookings of removed machines, which are about to be
+    revoked.
+    """
     ready: dict[str, dict[int, datetime]] = {one.name: {} for one in pool.machines}
     for booking in bookings:
         for held in booking.held:

@@ -1,10 +1,11 @@
 """All pools and their bookings, in memory and in the bucket of providers, where the next leader
-finds them.
+finds these bookings.
 
-A new booking is in memory first, which takes its machines; it is reported after the bucket has it.
-A freed booking is deleted from the bucket first, so that a crash cannot bring it back. Writes are
-fenced, so a stale leader cannot book machines that its successor has booked, or free bookings of
-its successor."""
+A new booking takes its machines in memory first; it is reported after the bucket has it. A freed
+booking is deleted from the bucket first, so that it cannot come back after a crash. Writes are
+fenced, so a stale leader cannot book machines that the new leader has booked, or free the new
+leader's bookings.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ log = structlog.get_logger()
 
 
 class PooledBooking(NamedTuple):
-    """A booking with the name of its pool."""
+    """A booking together with the name of its pool."""
 
     pool: str
     booking: Booking
@@ -44,7 +45,9 @@ _booking = Reader(Booking)
 
 
 def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
-    """The booking at a key of the bucket of providers, and its pool. Raises Unreadable."""
+    """The booking at a key of the bucket of providers, and the name of its pool. Raises Unreadable
+    if key or value are not valid.
+    """
     booking = _booking(value)
     pool = pool_of_key(key)
     if pool is None or key != key_of(pool, booking.id):
@@ -57,19 +60,19 @@ def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
 
 
 class Ledger:
-    """All pools with their bookings. ``pools``: by name."""
+    """All pools with their bookings. ``pools``: the bookings of each pool, by the pool's name."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self.pools: dict[str, Bookings] = {}
         self._without_pool: dict[str, list[Booking]] = {}
-        """By pool: bookings of pools that are not read yet, not readable, or deleted."""
+        """By pool name: bookings of pools that are not read yet, not readable, or deleted."""
         self._unreadable: set[str] = set()
-        """Pools with a manifest that cannot be read."""
+        """The names of pools whose manifest cannot be read."""
         self._unconfirmed: set[str] = set()
-        """Requests with a booking that the bucket may not have."""
+        """Ids of requests with a booking that the bucket may not have."""
         self.superseded = asyncio.Event()
-        """Set when another instance has taken over, so this ledger is stale."""
+        """Set when another instance has taken over, so that this ledger is stale."""
         self._revision = 0
         self._fence: dict[str, str] = {}
 
@@ -82,8 +85,9 @@ class Ledger:
             raise Superseded("another instance of provider-pool has taken over")
 
     async def restore(self) -> None:
-        """Takes over and reads the stored bookings. Bookings of cancelled requests are deleted,
-        because no message would free them."""
+        """Makes this instance the only writer of bookings, and reads the stored bookings. Stored
+        bookings of cancelled requests are deleted, because no message would free them.
+        """
         led = bucket.put_message(LEADER, b"", expected=None, bucket=PROVIDERS)
         self._revision = await self._bus.publish(led)
         self._fence = {EXPECTED: str(self._revision), FENCE: led.subject}
@@ -93,7 +97,7 @@ class Ledger:
             try:
                 pool, booking = read_booking(entry.key, entry.value)
             except Unreadable as error:
-                # Not written by this service.
+                # This service did not write the entry.
                 log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(PooledBooking(pool, booking))
@@ -115,8 +119,9 @@ class Ledger:
     # Pools. -------------------------------------------------------------------------------
 
     def change_pool(self, name: str, pool: Pool | None) -> list[PooledBooking]:
-        """The pool changed to this; None: it was deleted. Returns the bookings that lost machines,
-        which are freed in memory, but not in the bucket."""
+        """Takes the new state of a pool; None if it was deleted. Returns the bookings that lost
+        machines, which are freed in memory, but not in the bucket.
+        """
         self._unreadable.discard(name)
         known = self.pools.pop(name, None)
         if known is None:
@@ -137,8 +142,9 @@ class Ledger:
             self._unreadable.add(name)
 
     def all_read(self) -> list[PooledBooking]:
-        """All existing pools were read. Returns the bookings of deleted pools, which are freed in
-        memory, but not in the bucket."""
+        """Records that all existing pools were read. Returns the bookings of deleted pools, which
+        are freed in memory, but not in the bucket.
+        """
         gone = self._without_pool.keys() - self._unreadable
         return [
             PooledBooking(name, one)
@@ -147,7 +153,7 @@ class Ledger:
         ]
 
     def classes(self) -> set[str]:
-        """The provisioning classes of all pools and bookings."""
+        """The provisioning classes of all pools and all bookings."""
         booked = {
             one.provisioning_class
             for name in self._without_pool
@@ -165,7 +171,7 @@ class Ledger:
             yield from (PooledBooking(name, one) for one in waiting)
 
     def of(self, request_id: str) -> PooledBooking | None:
-        """The booking of the request; None: it has none."""
+        """The booking of the request, or None."""
         for name, bookings in self.pools.items():
             if request_id in bookings.known:
                 return PooledBooking(name, bookings.known[request_id])
@@ -176,7 +182,7 @@ class Ledger:
         return None
 
     async def confirmed(self, request_id: str) -> PooledBooking | None:
-        """The booking of the request, once the bucket has it; None: it has none."""
+        """Returns the booking of the request, once the bucket has it; None if it has no booking."""
         found = self.of(request_id)
         if found is not None and request_id in self._unconfirmed:
             await self._store(found)
@@ -185,8 +191,9 @@ class Ledger:
     async def book(
         self, request: Request, pods: Sequence[Pods], now: datetime
     ) -> PooledBooking | list[NoRoom]:
-        """Books the request in the first pool of its class that has room. If none has, returns the
-        reason of each pool."""
+        """Books the request in the first pool of its provisioning class that has room. If no pool
+        has room, returns the reason for each pool.
+        """
         refusals: list[NoRoom] = []
         for name, bookings in self.pools.items():
             if bookings.pool.provisioning_class != request.provisioning_class:
@@ -202,7 +209,9 @@ class Ledger:
         return refusals
 
     async def free(self, request_id: str) -> str | None:
-        """Frees the booking of the request. Returns its pool; None: there was no booking."""
+        """Frees the booking of the request. Returns the name of the booking's pool; None if there
+        was no booking.
+        """
         found = self.of(request_id)
         if found is None:
             await self.confirm()
@@ -212,7 +221,7 @@ class Ledger:
         return found.pool
 
     def release(self, pooled: PooledBooking) -> None:
-        """Frees the booking in memory. The bucket still has it."""
+        """Frees the booking in memory only. The bucket still has the booking."""
         self._unconfirmed.discard(pooled.booking.id)
         if pooled.pool in self.pools:
             self.pools[pooled.pool].free(pooled.booking.id)
@@ -251,9 +260,11 @@ AGAIN_SECONDS: Final = 0.2
 
 class BookingEnder:
     """Ends bookings: reports the end to the workload, then deletes the booking from the bucket.
-    After a crash in between, the next leader finds the booking and reports again.
+    After a crash between the two, the next leader finds the booking and reports its end again.
 
-    ``providers``: by class. They publish reports once they run."""
+    ``providers``: the providers by provisioning class. The providers publish reports once they
+    run.
+    """
 
     def __init__(self, bus: Bus, ledger: Ledger, providers: Mapping[str, Provider]) -> None:
         self._bus = bus
@@ -263,25 +274,26 @@ class BookingEnder:
         self._waiting: dict[str, asyncio.Event] = {}
 
     async def close(self) -> None:
-        """Stops all work."""
+        """Stops all work of ending bookings."""
         tasks = [task for _, task in self._ending.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def classes(self) -> set[str]:
-        """The classes of the bookings that are being ended."""
+        """The provisioning classes of the bookings that are being ended."""
         return {pooled.booking.provisioning_class for pooled, _ in self._ending.values()} - {""}
 
     async def ended(self, request_id: str) -> None:
-        """Waits until the request has no booking that is being ended."""
+        """Waits until no booking of the request is being ended."""
         if request_id in self._ending:
             await asyncio.wait([self._ending[request_id][1]])
 
     @contextmanager
     def waiting(self, request_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set when the machines are revoked that the request waits for. Then the
-        request reports the revocation itself."""
+        """Yields an event that is set when the machines for which the request waits are revoked.
+        After that event the request reports the revocation itself.
+        """
         revoked = self._waiting[request_id] = asyncio.Event()
         try:
             yield revoked
@@ -289,9 +301,10 @@ class BookingEnder:
             del self._waiting[request_id]
 
     def revoke(self, pooled: PooledBooking, *, earlier: bool) -> None:
-        """Ends a booking after its machines were removed. ``earlier``: they were removed while no
-        leader was active. Then a request that had no answer gets other machines when it is
-        delivered again."""
+        """Ends a booking after its machines were removed. ``earlier``: the machines were removed
+        while no leader was active. A request that had no answer then gets other machines when it is
+        delivered again.
+        """
         log.warning("revoked", pool=pooled.pool, id=pooled.booking.id)
         waiting = self._waiting.get(pooled.booking.id)
         if waiting is not None:
@@ -302,7 +315,7 @@ class BookingEnder:
         self._begin(pooled, status, only_provisioned=earlier)
 
     def end(self, pooled: PooledBooking, status: BookingExpired) -> None:
-        """Ends a booking that has expired."""
+        """Ends a booking that has expired, with this status."""
         self._begin(pooled, status)
 
     def _begin(
@@ -333,13 +346,14 @@ class BookingEnder:
                 await self._ledger.confirm()
                 if only_provisioned and not await self._is_provisioned(pooled):
                     status = None
-                # A booking of an old version has no class, so no provider can report its end.
+                # A booking made by an old version has no provisioning class, so no provider can
+                # report its end.
                 if status is not None and booking.provisioning_class:
                     await self._providers[booking.provisioning_class].report(booking.id, status)
                 await self._ledger.delete(pooled)
                 return
             except (KeyError, RuntimeError, AdmittanceError) as error:
-                # The provider has not started yet, or the bus is not available.
+                # The provider of the class has not started yet, or the bus is not available.
                 log.debug("not_reported_yet", id=booking.id, reason=str(error))
             await asyncio.sleep(AGAIN_SECONDS)
 

@@ -32,7 +32,7 @@ MACHINES_MAX: Final = 100_000
 
 
 class BadPool(ValueError):
-    """The manifest is not valid; the message names the field."""
+    """The manifest of a MachinePool is not valid; the message names the field."""
 
 
 class _Machine(
@@ -52,8 +52,9 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal machines. ``boot_seconds``: from booking until a machine is ready. ``resources``: of
-    one machine, as integers (cpu in thousandths)."""
+    """A number of equal machines in a pool. ``boot_seconds``: time from the booking until a machine
+    is ready. ``resources``: the resources of one machine, as integers (cpu in thousandths).
+    """
 
     name: str
     count: int
@@ -63,8 +64,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """``booking_seconds``: how long a workload that has not started keeps its booking; 0: until the
-    request is cancelled."""
+    """``booking_seconds``: how long a workload that has not started keeps its booking; 0 means
+    until the request is cancelled.
+    """
 
     name: str
     provisioning_class: str
@@ -73,7 +75,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pool_of(name: str, spec: Any) -> Pool:
-    """The pool that a manifest's spec describes. Raises BadPool."""
+    """The pool that a manifest's spec describes. Raises BadPool if the spec is not valid."""
     try:
         read = msgspec.convert(spec, _Spec)
     except msgspec.ValidationError as error:
@@ -133,15 +135,18 @@ def _amounts(written: Mapping[str, str | int | float], where: str) -> dict[str, 
 
 POOL: Final = token(f"{KIND.lower()}.{GROUP}")
 POOLS: Final = f"{POOL}.>"
-"""The keys of all manifests."""
+"""The pattern of the keys of all MachinePool manifests."""
 BOOKED: Final = "_pool"
 LEADER: Final = "_pool_led"
-"""The key that each new leader writes, so that late writes of its predecessors are refused."""
+"""The key that each new leader writes, so that the server refuses late writes of earlier
+leaders.
+"""
 
 
 def pool_of_manifest(key: str) -> str | None:
-    """The pool with its manifest at that key of the bucket; None: the key is not valid. A pool has
-    no namespace, because the keys of its bookings have none."""
+    """The name of the pool whose manifest is at that key of the bucket; None if the key is not
+    valid. A pool has no namespace, because the keys of its bookings have no namespace.
+    """
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == POOL and len(rest) == 1 else None
 
@@ -160,11 +165,11 @@ def key_of(pool: str, request_id: str) -> str:
 
 
 def pattern_of(pool: str | None = None) -> str:
-    """The keys of all bookings of a pool; None: of all pools."""
+    """The pattern of the keys of all bookings of a pool; with None, of all pools."""
     return f"{BOOKED}.{token(pool)}.*" if pool is not None else f"{BOOKED}.>"
 
 
 def pool_of_key(key: str) -> str | None:
-    """The pool of the booking at that key; None: it is not the key of a booking."""
+    """The name of the pool of the booking at that key; None if it is not the key of a booking."""
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == BOOKED and len(rest) == 2 else None

@@ -1,4 +1,6 @@
-"""Reads the pools and answers the requests of all classes that a pool serves."""
+"""Reads the MachinePools and answers the requests of all provisioning classes that a pool
+serves.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ log = structlog.get_logger()
 
 
 class PoolReconciler:
-    """Runs one provider for each class that pools serve, and keeps the bookings."""
+    """Runs one provider for each provisioning class that pools serve, and keeps the bookings."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
         self._bus = bus
@@ -61,11 +63,11 @@ class PoolReconciler:
 
     @property
     def pools(self) -> dict[str, Bookings]:
-        """The bookings of each pool, by name."""
+        """The bookings of each pool, by the pool's name."""
         return self._ledger.pools
 
     async def run(self) -> None:
-        """Works until cancelled. Raises what ends one of its parts, and Superseded."""
+        """Works until cancelled. Raises the error that ends one of its parts, and Superseded."""
         await self._ledger.restore()
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="pools")
@@ -74,12 +76,12 @@ class PoolReconciler:
             tasks.create_task(self._watch_successor(), name="successor")
 
     async def _watch_successor(self) -> None:
-        # Even if the other leader is gone again, its bookings have to be read.
+        # Even if the other leader has ended, its bookings have to be read.
         await self._ledger.superseded.wait()
         raise Superseded("another instance of provider-pool has taken over")
 
     async def close(self) -> None:
-        """Stops all work. Bookings stay."""
+        """Stops all work. The bookings are kept."""
         self.ready = False
         self._stop.set()
         self._changed.set()
@@ -105,7 +107,7 @@ class PoolReconciler:
     def _read(self, entry: Entry) -> None:
         name = pool_of_manifest(entry.key)
         if name is None:
-            # The manifest was published without validation.
+            # The MachinePool was published without validation.
             if entry.value is not None:
                 log.error("bad_pool", key=entry.key, reason="a MachinePool has no namespace")
             return
@@ -121,8 +123,9 @@ class PoolReconciler:
     # Bookings. ----------------------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Books the request in the first pool of its class with room, and waits until its machines
-        are ready."""
+        """Books machines for the request in the first pool of its class with room, and waits until
+        they are ready.
+        """
         await self._loaded.wait()
         await self._ender.ended(request.id)
         found = await self._ledger.confirmed(request.id)
@@ -211,7 +214,7 @@ __all__ = ["SERVICE", "run"]
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Runs the provider while this instance leads, until stop is set."""
+    """Runs the pool provider while this instance leads, until ``stop`` is set."""
 
     def begin(_: int) -> PoolReconciler:
         return PoolReconciler(bus, settings)

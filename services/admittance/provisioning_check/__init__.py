@@ -1,7 +1,8 @@
 """The check controller ``kueue.x-k8s.io/provisioning-request``: obtains capacity before a job
 starts.
 
-Consumes: checks, their configuration, flavors, requests and workloads from the bucket; answers and
-heartbeats of providers. Publishes: requested and cancelled to providers; verdicts of its checks.
-Owns: the request records (``provisioningrequest.>``). Leadership: one active instance. Source:
-docs/spec/lifecycle.md#5."""
+Consumes: AdmissionChecks, their configuration, flavors, request records and workloads from the
+bucket; answers and heartbeats of providers. Publishes: ``requested`` and ``cancelled`` to
+providers; verdicts of its checks. Owns: the request records (``provisioningrequest.>``).
+Leadership: one active instance. Source: docs/spec/lifecycle.md#5.
+"""

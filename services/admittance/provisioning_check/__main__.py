@@ -1,4 +1,4 @@
-"""``python -m admittance.provisioning_check``: runs this service alone."""
+"""``python -m admittance.provisioning_check``: runs the provisioning check alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Reads the bucket into the observed state: workloads only once there is a check that needs
-them."""
+"""Reads the bucket into the observed state; workloads are read only once there is a check that
+needs them.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +38,18 @@ PATTERNS: Final = (
 )
 
 NAMESPACES_MAX: Final = 20
-"""With more namespaces than this, one filter covers all namespaces."""
+"""With more namespaces than this, one filter with a wildcard covers all namespaces."""
 
 log = structlog.get_logger()
 
 
 class BucketWatch:
-    """Keeps the observed state equal to the bucket.
+    """Keeps the observed state up to date with the bucket.
 
-    ``changed`` is called after each batch, ``objects_changed`` after each check, configuration or
-    flavor. ``needed`` is set once there are checks of this controller, or requests; then workloads
-    are read. ``loaded`` is set once the whole bucket has been read."""
+    ``changed`` is called after each batch of entries, ``objects_changed`` after each
+    AdmissionCheck, configuration or flavor. ``needed`` is set once this controller has checks or
+    request records; then workloads are read. ``loaded`` is set once the whole bucket has been read.
+    """
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class BucketWatch:
         self.loaded = asyncio.Event()
 
     async def objects(self) -> None:
-        """Watches all objects but workloads, until cancelled."""
+        """Watches all objects except workloads, until cancelled."""
         await follow_bucket(self._bus, PATTERNS, self._read_batch, self._on_objects_loaded)
 
     async def workloads(self) -> None:
@@ -101,9 +103,10 @@ class BucketWatch:
         self._changed()
 
     async def _recover(self, deleted: Mapping[Name, int]) -> None:
-        """Rebuilds from the log the requests of records that were deleted by hand. If nothing is
-        left to cancel for a name, its delete marker gets our header, so that the next leader does
-        not look again. Raises Unavailable."""
+        """Rebuilds from the log the requests of records that were deleted by hand. If no request is
+        left to cancel for a name, its delete marker gets the header of this service, so that the
+        next leader does not look again. Raises Unavailable if the log cannot be read.
+        """
         recovery = DeletedRequestRecovery(deleted)
         namespaces = {token(namespace) for namespace, _ in deleted}
         filters = [
@@ -128,12 +131,14 @@ class BucketWatch:
             self._observed.recovered(record, deleted[name])
             log.info("recovered", id=record.spec.id, workload=record.spec.workload)
         settled = deleted.keys() - {(one.metadata.namespace, one.metadata.name) for one in found}
-        # A refusal means that a new record has been stored at the name.
+        # If the server refuses a deletion, a new record has been stored at the name.
         await self._bus.publish_all([deletion(name, deleted[name]) for name in sorted(settled)])
 
     async def reread(self, step: Step) -> None:
         """Reads the key of the step's write again, because the write was refused: another writer
-        changed it, or it has an unknown delete marker. Raises Unavailable or Refused."""
+        changed the key, or it has an unknown delete marker. Raises Unavailable or Refused if the
+        read fails.
+        """
         assert step.write is not None, "a write was refused"
         name = step.slot.namespace, step.write.name
         found = await bucket.get(self._bus, key_of(step.slot, step.write))
@@ -159,13 +164,13 @@ class BucketWatch:
             else:
                 self._read_object(kind, names[0], entry)
         except Exception as error:
-            # One broken object must not stop the others.
+            # One object that cannot be read must not stop the others.
             _set_aside(entry, reason_of(error))
 
     def _read_record(self, name: Name, entry: Entry) -> None:
         record = _record_of(entry)
         if self.loaded.is_set():
-            pass  # `ObservedState.lost_records` has the records deleted from now on.
+            pass  # `ObservedState.lost_records` keeps the records that are deleted from now on.
         elif record is None and HEADER_CANCELLED not in entry.headers:
             self._deleted_by_hand[name] = entry.revision
         else:
@@ -185,8 +190,9 @@ class BucketWatch:
 
 
 def _record_of(entry: Entry) -> Record | None:
-    """The record of the entry; None: it was deleted. An entry that cannot be read counts as deleted
-    by hand."""
+    """The record in the entry; None if it was deleted. An entry that cannot be read counts as
+    deleted by hand.
+    """
     if entry.value is None:
         return None
     try:

@@ -1,4 +1,6 @@
-"""The messages of a step: put or delete the record, the fact for the provider, the verdict."""
+"""The messages of a step: the put or deletion of the record, the fact for the provider, the
+verdict.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,13 @@ from admittance.runtime.bus.bus import Outgoing
 
 MARKER_SECONDS: Final = 86_400.0
 HEADER_CANCELLED: Final = "Admit-Taken-Back"
-"""Header of the delete markers that this service writes. A marker without it was written by hand,
-and the provider may still hold capacity."""
+"""Header of the delete markers that this service writes. A delete marker without this header was
+written by hand, and the provider may still hold capacity.
+"""
 
 
 def key_of(slot: Slot, write: Write) -> str:
-    """The key of the record."""
+    """The key of the record that the step writes."""
     return object_key(CAPACITY, slot.namespace, write.name)
 
 
@@ -34,8 +37,9 @@ def record_message(slot: Slot, write: Write) -> Outgoing:
 
 
 def deletion(name: tuple[str, str], expected: int) -> Outgoing:
-    """The message that deletes the record of that namespace and name. Its header says that this
-    service deleted it."""
+    """The message that deletes the record of that namespace and name. The message's header says
+    that this service deleted the record.
+    """
     return bucket.delete_message(
         object_key(CAPACITY, *name),
         expected=expected,
@@ -45,8 +49,9 @@ def deletion(name: tuple[str, str], expected: int) -> Outgoing:
 
 
 def fact_message(fact: ProvisioningFact, repetition: int) -> Outgoing:
-    """The message for the provider. ``repetition``: how often the request was sent before. Raises
-    ValueError if the id does not fit into a header."""
+    """The message with the fact for the provider. ``repetition``: how often the request was sent
+    before. Raises ValueError if the request's id does not fit into a header.
+    """
     kind = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
     if not fact.id.isprintable():
         raise ValueError(f"the id {shown(fact.id)} does not fit into a header")
@@ -59,7 +64,7 @@ def fact_message(fact: ProvisioningFact, repetition: int) -> Outgoing:
 
 
 def reference_of(step: Step) -> Reference:
-    """The reference of the check's request that the step's verdict answers."""
+    """The reference of the request to the check that the step's verdict answers."""
     assert step.report is not None, "the caller reports a verdict"
     return Reference(
         namespace=step.slot.namespace,

@@ -30,14 +30,16 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_within
 
 HEARTBEAT_MAX: Final = 64 * 1024
-"""Most bytes of a heartbeat; larger ones are ignored."""
+"""The most bytes of a heartbeat; larger heartbeats are ignored."""
 CLASSES_MAX: Final = 10_000
-"""Most classes; heartbeats of further classes are ignored."""
+"""The most provisioning classes; heartbeats of further classes are ignored."""
 ANSWER_SECONDS: Final = 2.0
 AT_ONCE: Final = 32
-"""Concurrent queries to one provider."""
+"""How many queries to one provider are in flight at once."""
 LATE_SECONDS: Final = 5.0
-"""A wake-up this late means that the process was suspended and missed heartbeats."""
+"""A wake-up that is late by this time means that the process was suspended and missed
+heartbeats.
+"""
 PREFIX: Final = len(ALIVE_PROVISIONING)
 
 log = structlog.get_logger()
@@ -46,22 +48,23 @@ _read_reply = Reader(ProviderReply)
 
 
 class AnswerHandler(Protocol):
-    """Takes the answers to queries."""
+    """Takes the answers to queries of the provider monitor."""
 
     async def apply_answers(self, answers: Sequence[ProvisioningStatus], /) -> object: ...
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str, /) -> None:
-        """Notes an answer that cannot be decoded."""
+        """Notes an answer that cannot be decoded on the request."""
         ...
 
     def send_again(self, slot: Slot, request_id: str, /) -> None:
-        """Sends a request that the provider does not know."""
+        """Sends again a request that the provider does not know."""
         ...
 
 
 class ProviderMonitor:
-    """``changed`` is called when a check becomes active or inactive. ``handler`` gets the answers
-    to queries."""
+    """``changed`` is called when an AdmissionCheck becomes active or inactive. ``handler`` gets the
+    providers' answers to queries.
+    """
 
     def __init__(
         self,
@@ -84,11 +87,11 @@ class ProviderMonitor:
         self._handler = handler
 
     def reevaluate(self) -> None:
-        """Evaluates all checks again, because checks or configurations changed."""
+        """Causes all checks to be evaluated again, because checks or configurations changed."""
         self._wake.set()
 
     async def run(self, loaded: asyncio.Event) -> None:
-        """Listens until cancelled."""
+        """Listens to heartbeats until cancelled."""
         await loaded.wait()
         now = clock.monotonic()
         for check in self._core.observed.checks.values():
@@ -119,13 +122,14 @@ class ProviderMonitor:
         self._wake.set()
 
     def on_heartbeat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        """Takes a message of a heartbeat subject. An unreadable or too large one is ignored, as if
-        it had not been sent."""
+        """Takes a message of a heartbeat subject. An unreadable or too large heartbeat is ignored,
+        as if it had not been sent.
+        """
         try:
             name = plain(subject[PREFIX:].decode())
             known = self._heartbeats.knows(name)
             if len(data) > HEARTBEAT_MAX or not (data or known):
-                return  # An empty message does not make a class known.
+                return  # An empty message does not make a provisioning class known.
             heartbeat = _read_heartbeat(data) if data else ProviderAlive()
         except (Unreadable, UnicodeError, BadToken):
             return
@@ -136,7 +140,9 @@ class ProviderMonitor:
         self._wake.set()
 
     def _report_changes(self) -> None:
-        """Reports checks that became active or inactive, and queries providers that restarted."""
+        """Reports AdmissionChecks that became active or inactive, and queries providers that
+        restarted.
+        """
         observed, now = self._core.observed, clock.monotonic()
         for name in self._heartbeats.classes():
             why = self._heartbeats.trouble(name, now)
@@ -169,12 +175,13 @@ class ProviderMonitor:
         self._queries.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            # The provider has the requests in its durable anyway.
+            # A failed query does no harm: the provider has the requests in its durable.
             log.error("not_asked", task=task.get_name(), error=str(error), exc_info=error)
 
     async def _query(self, provisioning_class: str, records: list[Record]) -> None:
         """Queries a provider for the state of its requests, `AT_ONCE` at a time. The answers are
-        applied in the order of the requests."""
+        applied in the order of the records.
+        """
         subject = f"admit.api.provider.{token(provisioning_class)}"
         for start in range(0, len(records), AT_ONCE):
             part = records[start : start + AT_ONCE]
@@ -187,7 +194,7 @@ class ProviderMonitor:
             is_away, unreadable = False, 0
             for record, message in zip(part, replies, strict=True):
                 if isinstance(message, Unavailable | Refused):
-                    # The provider serves no queries: it answers the requests in its durable.
+                    # The provider serves no queries: it will answer the requests in its durable.
                     is_away = True
                     continue
                 if isinstance(message, BaseException):
@@ -215,7 +222,7 @@ class ProviderMonitor:
 
 
 def reply_of(data: bytes) -> ProviderReply:
-    """The provider's reply to a query. Raises Undecodable."""
+    """The provider's reply to a query. Raises Undecodable if the reply is not valid."""
     try:
         return _read_reply(data)
     except Unreadable as error:
@@ -223,7 +230,9 @@ def reply_of(data: bytes) -> ProviderReply:
 
 
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:
-    """The status in the reply; None: the provider has given none yet. Raises Undecodable."""
+    """The status in the reply; None if the provider has given the request none yet. Raises
+    Undecodable if the status is not valid.
+    """
     kind = PROVISIONING_FACTS.get(reply.status)
     if kind is None or not issubclass(kind, ProvisioningStatus):
         return None

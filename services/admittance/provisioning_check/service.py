@@ -1,5 +1,6 @@
 """The provisioning check: reads the bucket and the answers of providers, performs the steps that
-follow, and reports verdicts."""
+follow from them, and reports verdicts.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ FILTERS: Final = [
     f"admit.provisioning.{word}.>" for word in sorted(PROVISIONING_FACTS.keys() - ASKED)
 ]
 AGAIN_SECONDS: Final = 0.2
-"""Pause after a failed step."""
+"""Pause before steps are decided again after one has failed."""
 
 log = structlog.get_logger()
 
@@ -45,7 +46,9 @@ log = structlog.get_logger()
 class ProvisioningReconciler:
     """Keeps one capacity request for each reservation that needs one.
 
-    A provider's answer is acknowledged once everything that follows from it is on the log."""
+    A provider's answer is acknowledged once everything that follows from the answer is on the
+    log.
+    """
 
     def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
         self._bus = bus
@@ -70,7 +73,7 @@ class ProvisioningReconciler:
 
     @property
     def ready(self) -> bool:
-        """Whether the bucket has been read."""
+        """Whether the whole bucket has been read."""
         return self._watch.ready and not self._stop.is_set()
 
     @property
@@ -79,7 +82,7 @@ class ProvisioningReconciler:
         return self._puller.pending
 
     async def run(self) -> None:
-        """Works until cancelled. Raises what ends one of its parts, and Superseded."""
+        """Works until cancelled. Raises the error that ends one of its parts, and Superseded."""
         async with task_group() as tasks:
             tasks.create_task(self._watch.objects(), name="objects")
             tasks.create_task(self._watch.workloads(), name="workloads")
@@ -89,19 +92,19 @@ class ProvisioningReconciler:
             tasks.create_task(self._serve_checks(), name="checks")
 
     async def close(self) -> None:
-        """Stops all work. Requests stay as they are."""
+        """Stops all work. Capacity requests stay as they are."""
         self._stop.set()
         await self._puller.close()
 
     # Checks. ------------------------------------------------------------------------
 
     async def _serve_checks(self) -> None:
-        # Without a check of this controller there is nothing to serve.
+        # Without an AdmissionCheck of this controller there is nothing to serve.
         await self._watch.needed.wait()
         await CheckService(self.controller, self._bus, self._settings).run(self._stop)
 
     async def _on_check_requested(self, request: Request) -> Later:
-        """Answers a request of the check by "later": the verdict follows from the bucket."""
+        """Answers a request to the check with `Later`: the verdict follows from the bucket."""
         log.debug("asked", workload=f"{request.namespace}/{request.name}", check=request.check)
         return Later()
 
@@ -110,7 +113,8 @@ class ProvisioningReconciler:
     async def _perform_steps(self) -> None:
         await self._watch.loaded.wait()
         while True:
-            # Cleared before the steps, so that a change during them causes another round.
+            # The event is cleared before the steps, so that a change during the steps causes
+            # another round.
             self._changed.clear()
             self.core.mark_overdue(clock.now())
             failed = False
@@ -161,29 +165,34 @@ class ProvisioningReconciler:
             self._note_all_read()
 
     async def _note_unusable(self, bad: Sequence[UnusableDelivery]) -> None:
-        """Notes each unusable answer on the request that its subject names, because users look
-        there."""
+        """Notes each unusable answer on the request that the answer's subject names, because users
+        look there.
+        """
         for one in bad:
             with suppress(BadToken):
                 to = address_of(one.delivery.subject)
                 await self.note_unreadable((to.namespace, to.name), to.detail, one.reason)
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str) -> None:
-        """Notes on the workload's request that an answer of the class could not be decoded."""
+        """Notes on the workload's request that an answer of the provisioning class could not be
+        decoded.
+        """
         step = self.core.note_unreadable(workload, provisioning_class, why, clock.now())
         if step is not None:
             await self._performer.perform([step])
 
     def _note_all_read(self) -> None:
-        """Lets deadlines pass once all answers on the log are read: an answer that was published in
-        time counts, also if no leader was active then."""
+        """Allows deadlines to pass once all answers on the log are read: an answer that was
+        published in time counts, also if no leader was active then.
+        """
         if not self.core.observed.answers_read and self._puller.idle:
             self.core.observed.answers_read = True
             self._changed.set()
 
     async def apply_answers(self, answers: Sequence[ProvisioningStatus]) -> list[str]:
         """Applies the answers in their order, concurrently for different requests. Returns for each
-        answer why it becomes a dead letter; "": it does not."""
+        answer why it becomes a dead letter; "" if it does not.
+        """
         whys = [""] * len(answers)
         broken: set[int] = set()
         left = list(range(len(answers)))
@@ -194,7 +203,7 @@ class ProvisioningReconciler:
                 try:
                     step, why = self.core.apply_status(answers[i], clock.now())
                 except Exception as error:
-                    # One broken answer must not block the others.
+                    # One answer that cannot be applied must not block the others.
                     step, why = None, f"it cannot be applied: {error}"
                     broken.add(i)
                     about = {"id": answers[i].id, "workload": answers[i].name}
@@ -206,7 +215,7 @@ class ProvisioningReconciler:
                 if step is not None:
                     steps[i] = step
             failed = await self._performer.perform(list(steps.values()))
-            # The records of these answers changed meanwhile.
+            # Other writers changed the records of these answers meanwhile.
             again = [i for number, i in enumerate(steps) if number in failed]
             left = sorted([*later, *again])
             self._changed.set()
@@ -233,7 +242,7 @@ class ProvisioningReconciler:
 
 
 def _status_of(delivery: Delivery) -> ProvisioningStatus | str:
-    """The provider's answer, or why the message cannot be used."""
+    """The provider's answer in the message, or why the message cannot be used."""
     try:
         fact = decode(delivery.subject, delivery.data)
     except Undecodable as error:
@@ -245,7 +254,7 @@ __all__ = ["SERVICE", "run"]
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Runs the provisioning check while this instance leads, until stop is set."""
+    """Runs the provisioning check while this instance leads, until ``stop`` is set."""
 
     def begin(epoch: int) -> ProvisioningReconciler:
         return ProvisioningReconciler(bus, settings, epoch)

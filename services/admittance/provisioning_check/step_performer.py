@@ -1,5 +1,6 @@
-"""Performs steps on the bus: write the record, then publish to the provider, then report to the
-check. In this order a crash between two of them loses nothing."""
+"""Performs steps on the bus: writes the record, then publishes to the provider, then reports the
+check's verdict. In this order a crash between two of these writes loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +119,9 @@ class StepPerformer:
     async def _publish(
         self, batch: StepBatch, message_of: Callable[[Step], Outgoing | None]
     ) -> list[tuple[int, Step, int | Refused | Unavailable]]:
-        """Publishes the message of each step that has one. Returns the outcomes."""
+        """Publishes the message of each step that has one. Returns the outcomes of the
+        publications.
+        """
         messages: dict[int, Outgoing] = {}
         for i, step in list(batch.left.items()):
             try:
@@ -144,8 +147,9 @@ class StepPerformer:
 
 
 class StepBatch:
-    """Steps that are being performed, by index. ``left``: those that have not failed. ``cannot``:
-    those that can never succeed, with the error."""
+    """Steps that are being performed, by index. ``left``: the steps that have not failed.
+    ``cannot``: the steps that can never succeed, each with its error.
+    """
 
     def __init__(self, left: dict[int, Step], revisions: dict[int, int]) -> None:
         self.left = left
@@ -159,9 +163,10 @@ class StepBatch:
         self.failed.add(number)
 
     def end(self, number: int, error: Exception) -> None:
-        """Removes a step that failed; the error decides whether it may succeed later."""
+        """Removes a step that failed; the error decides whether the step may succeed later."""
         if isinstance(error, Unavailable | Refused) and not isinstance(error, TooBig):
-            self.fail(number)  # For instance, a full log may get room again.
+            # The step may succeed later: for instance, a full log may get room again.
+            self.fail(number)
             return
         if isinstance(error, AdmittanceError) and not isinstance(error, TooBig):
             raise error

@@ -1,9 +1,10 @@
-"""Keeps a schedule on the bus for every time that a workload waits for.
+"""Keeps a schedule on the bus for every time for which a workload waits.
 
-Decides: which schedules the stored workloads need (`admittance.workload.due_times`), and which
+Decides: which schedules the stored workloads need (`admittance.workload.due_times`), and so which
 schedules to set or cancel.
 
 Consumes: workloads and AdmissionChecks, from the bucket; the existing schedules. Publishes:
-schedules on the stream of timers; the bus publishes ``timer.due`` for each when it is due. Owns:
-that stream. The workload-controller decides what a due time means for a workload. Leadership: one
-active instance."""
+schedules on the timers stream; the bus publishes ``timer.due`` for each schedule when it is due.
+Owns: the timers stream. The workload-controller decides what a due time means for a workload.
+Leadership: one active instance.
+"""

@@ -1,4 +1,4 @@
-"""``python -m admittance.retry_timer``: runs this service alone."""
+"""``python -m admittance.retry_timer``: runs the retry-timer alone."""
 
 from __future__ import annotations
 

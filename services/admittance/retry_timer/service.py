@@ -1,7 +1,9 @@
-"""Reads the bucket, compares it with the stream of timers, sets and cancels schedules.
+"""Reads the bucket, compares it with the timers stream, sets and cancels schedules.
 
-One instance is active; the others stand by. A stale leader is harmless: a wrong schedule only makes
-the workload-controller look at a workload without effect, and the next comparison corrects it."""
+One instance of the retry-timer is active; the others stand by. A stale leader does no harm: a wrong
+schedule only makes the workload-controller look at a workload without effect, and the next
+comparison corrects it.
+"""
 
 from __future__ import annotations
 
@@ -37,25 +39,30 @@ from admittance.workload.transition_context import CheckRules, check_rules
 SERVICE: Final = "retry-timer"
 PATTERNS: Final = ("workload.>", "admissioncheck.>")
 SHARE: Final = 30
-"""The pause after a comparison is at least this many times its duration."""
+"""The pause after a comparison of all schedules is at least this many times the comparison's
+duration.
+"""
 READ_AGAIN_SECONDS: Final = 1.0
-"""Pause after the stream could not be read."""
+"""Pause after the timers stream could not be read."""
 LATER_SECONDS: Final = 5.0
-"""Pause when due timers may not have been processed yet."""
+"""Pause before overdue schedules are set again, if the workload-controller may not have processed
+all due timers.
+"""
 ANSWER_SECONDS: Final = 35.0
 CANCELS: Final = 200
-"""Concurrent cancellations."""
+"""How many cancellations of schedules are in flight at once."""
 SLOTS_LOGGED: Final = 20
-"""Most slots named in one log line."""
+"""The most slots (a kind of timer of a workload) that one log line names."""
 
 log = structlog.get_logger()
 _settled = Reader(SettledReply)
 
 
 class ScheduleReconciler:
-    """Keeps the schedules equal to the times that workloads wait for. ``mended`` counts schedules
-    corrected by comparisons, ``repeated`` schedules that came due without effect and were set
-    again."""
+    """Sets and cancels schedules so that there is one for every time for which a workload waits.
+    ``mended`` counts schedules corrected by comparisons, ``repeated`` schedules that were set again
+    because they came due without effect.
+    """
 
     def __init__(self, bus: Bus, settings: Settings, core: Timers) -> None:
         self._bus = bus
@@ -72,7 +79,7 @@ class ScheduleReconciler:
         self._throttle = LogThrottle()
 
     async def run(self) -> None:
-        """Works until cancelled. Raises what ends one of its parts."""
+        """Works until cancelled. Raises the error that ends one of its parts."""
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._compare_periodically(), name="comparing")
@@ -122,7 +129,7 @@ class ScheduleReconciler:
             self.core.apply_check(plain(tail), _rules(entry), now)
 
     def _apply_as_deleted(self, entry: Entry) -> None:
-        # An AdmissionCheck keeps the rules that were last readable.
+        # An unreadable AdmissionCheck keeps the rules that were last readable.
         if entry.key.startswith("workload."):
             self._apply(entry._replace(value=None))
 
@@ -130,7 +137,7 @@ class ScheduleReconciler:
 
     async def _perform_orders(self) -> None:
         while True:
-            # Cleared first, so that changes during the orders cause another round.
+            # The event is cleared first, so that changes during the orders cause another round.
             self._changed.clear()
             while orders := self.core.orders(clock.now()):
                 await self._perform(orders)
@@ -199,7 +206,7 @@ class ScheduleReconciler:
                 await asyncio.sleep(READ_AGAIN_SECONDS)
                 continue
             took = clock.monotonic() - began
-            # 20 % jitter, so that several deployments on one machine do not compare at the same
+            # The jitter of 20 % keeps several deployments on one machine from comparing at the same
             # time.
             pause = max(self._settings.compare_seconds, SHARE * took)
             await asyncio.sleep(pause * chance.uniform(0.8, 1.2))
@@ -243,8 +250,9 @@ class ScheduleReconciler:
         self._changed.set()
 
     async def _all_due_are_processed(self) -> bool:
-        """Whether the workload-controller has processed every ``timer.due`` on the log, so an
-        overdue slot is not merely delayed."""
+        """Whether the workload-controller has processed every ``timer.due`` on the log, so that an
+        overdue schedule is not merely delayed.
+        """
         try:
             newest = await history.last(self._bus, f"{TIMER_DUE}>")
             if newest is None:
@@ -276,7 +284,7 @@ __all__ = ["SERVICE", "run"]
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Runs the retry-timer while this instance leads, until stop is set."""
+    """Runs the retry-timer while this instance leads, until ``stop`` is set."""
     limits = limits_of(
         settings.configuration,
         drain=settings.drain_seconds,

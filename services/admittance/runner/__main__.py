@@ -1,4 +1,4 @@
-"""``python -m admittance.runner``: one runner against the bus of the environment."""
+"""``python -m admittance.runner``: runs one runner against the bus that the environment names."""
 
 from __future__ import annotations
 

@@ -22,18 +22,21 @@ from admittance.workload.stored import StoredWorkload
 
 
 class AdmissionState(enum.Enum):
-    """State of one admission of a workload."""
+    """The state of one admission of a workload."""
 
     CURRENT = "current"
     EVICTED = "evicted"
-    """The workload was evicted, and the job's stop is awaited."""
+    """The workload was evicted, and the workload-controller waits until its job has stopped."""
     OVER = "over"
-    """Finished, released, replaced by a later one, or the workload is gone."""
+    """The admission has ended: the workload is finished, released, admitted again later, or
+    deleted.
+    """
 
 
 class AdmissionView(NamedTuple):
-    """The newest admission of a workload: its revision (0: none), its state, the revision of the
-    eviction where it is evicted, and the workload's uid."""
+    """The newest admission of a workload: its revision (0 if there is none), its state, the
+    revision of the eviction if the workload was evicted, and the workload's uid.
+    """
 
     revision: int
     state: AdmissionState
@@ -44,7 +47,7 @@ class AdmissionView(NamedTuple):
 def view(workload: StoredWorkload, revision: int) -> AdmissionView:
     """The newest admission of the stored workload at ``revision``.
 
-    A revision is known only after the write, so the object names the revision of its admission
+    A revision is known only after the write, so the object names the revision of its admission only
     from its next write on; until then the object's own revision is that of the admission.
     """
     status = workload.status
@@ -63,31 +66,33 @@ def view(workload: StoredWorkload, revision: int) -> AdmissionView:
 
 
 def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:
-    """The state of the admission ``revision``; ``seen``: the newest one, None: no workload."""
+    """The state of the admission with this revision; ``seen``: the workload's newest admission,
+    None if the workload does not exist.
+    """
     if seen is None or seen.revision != revision:
         return AdmissionView(revision, AdmissionState.OVER)
     return seen
 
 
 REQUESTS_MAX: Final = 100
-"""Requests in flight at the same time."""
+"""How many requests to the bus are in flight at the same time."""
 
 
 class AdmissionReader:
-    """Every call raises Unavailable when the bus does not answer."""
+    """Every call of the reader raises Unavailable when the bus does not answer."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
 
     async def view(self, namespace: str, name: str) -> AdmissionView | None:
-        """The newest admission of a workload; None: the workload does not exist."""
+        """The newest admission of a workload; None if the workload does not exist."""
         entry = await get(self.bus, workload_key(namespace, name))
         if entry is None or entry.value is None:
             return None
         return _view(entry)
 
     async def views(self, admissions: Sequence[tuple[str, str, int]]) -> list[AdmissionView]:
-        """The state of each admission (namespace, name, revision) now."""
+        """The present state of each admission (namespace, name, revision)."""
         views: list[AdmissionView] = []
         for start in range(0, len(admissions), REQUESTS_MAX):
             part = admissions[start : start + REQUESTS_MAX]
@@ -101,7 +106,7 @@ class AdmissionReader:
         """The newest admission of every workload that has or had one, by namespace and name."""
         views = {}
         for entry in await read_all(self.bus, "workload.>"):
-            # Most workloads of a long queue were never admitted: do not decode them.
+            # Most workloads of a long queue were never admitted, so their entries are not decoded.
             if entry.value is None or b'"Admitted"' not in entry.value:
                 continue
             seen = _view(entry)
@@ -113,9 +118,10 @@ class AdmissionReader:
     async def last_admitted(
         self, namespace: str, name: str, fits: Callable[[int], bool] = lambda _: True
     ) -> tuple[Admitted, str] | None:
-        """The newest ``admitted`` of a workload on the log with a revision that ``fits``, and its
-        trace. Skips messages that cannot be read or have another revision: they must not hide an
-        older one, or the job would never start."""
+        """The newest ``admitted`` fact of a workload on the log with a revision that ``fits``, and
+        the fact's trace. Skips messages that cannot be read or have another revision: they must not
+        hide an older fact, or the job would never start.
+        """
         subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
         newest = await last(self.bus, subject)
         if newest is None:
@@ -133,7 +139,7 @@ class AdmissionReader:
             after = page[-1].sequence
 
     async def end_of_log(self) -> int:
-        """The sequence of the newest message on the log."""
+        """The sequence of the newest message on the log, of any subject."""
         info = await self.bus.api(f"STREAM.INFO.{STREAM}")
         return int(info["state"]["last_seq"])
 
@@ -152,6 +158,6 @@ def _view(entry: Entry) -> AdmissionView | None:
     try:
         return view(read(entry.key, entry.value or b""), entry.revision)
     except Unreadable as error:
-        # The workload-controller sets it aside, too.
+        # The workload-controller sets the same entry aside, too.
         log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
         return None

@@ -1,15 +1,16 @@
 """Claims: which runner may run an admission. One key per admission in ``admittance_claims``.
 
 =========  ===============================================================================
-held       a value that names the runner, with a TTL; renewed at a third of it
-expired    the server's marker: the runner is dead or cannot reach the bus. The admission is
-           not started again; one runner marks it over and publishes ``stopped``
-over       a deletion with the header ``Admit-Claim: over``: ended, never to be started
-released   a plain deletion: the runner that claims it next runs it from its beginning
+held       a value that names the runner, with a TTL; the runner renews it after a third of the TTL
+expired    the server's marker: the runner is dead or cannot reach the bus. No runner starts the
+           admission again; one runner marks the claim as over and publishes ``stopped``
+over       a deletion with the header ``Admit-Claim: over``: the admission has ended and never
+           starts again
+released   a plain deletion: the runner that claims the admission next runs it from its beginning
 =========  ===============================================================================
 
 Every write expects the revision that it follows, so one of two runners is refused. After a write
-with an unknown outcome, the key is read.
+with an unknown outcome, the runner reads the key.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class ClaimState(enum.Enum):
 
 
 class Claim(NamedTuple):
-    """The state of a key. ``runner``: the runner that holds it or marked it over."""
+    """The state of one claim's key. ``runner``: the runner that holds the claim or marked it as
+    over.
+    """
 
     state: ClaimState
     runner: str
@@ -56,7 +59,7 @@ _value = Reader(_HeldClaim)
 
 
 def read_holder(value: bytes) -> str:
-    """The runner that a claim names. Raises Unreadable when the claim names no runner."""
+    """The runner that a claim names. Raises Unreadable if the claim names no runner."""
     runner = _value(value).runner
     if not runner:
         raise Unreadable("it names no runner")
@@ -64,7 +67,7 @@ def read_holder(value: bytes) -> str:
 
 
 def read_claim(entry: Entry | None) -> Claim:
-    """The claim in an entry of the bucket; None: never claimed."""
+    """The claim in an entry of the bucket; None if the admission was never claimed."""
     if entry is None:
         return Claim(ClaimState.FREE, "", 0)
     if entry.value is None:
@@ -76,15 +79,16 @@ def read_claim(entry: Entry | None) -> Claim:
     try:
         runner = read_holder(entry.value)
     except Unreadable as error:
-        # Another program wrote it. The runner loses the claim, stops the job and cannot report it,
-        # as if it were dead. The workload runs again, under another admission.
+        # Another program wrote the entry. The runner loses the claim, stops the job and cannot
+        # report it, as if the runner were dead. The workload then runs again, under another
+        # admission.
         log_set_aside(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
         return Claim(ClaimState.EXPIRED, "", entry.revision)
     return Claim(ClaimState.HELD, runner, entry.revision)
 
 
 class Claims:
-    """The claims of one runner. ``held``: key to the revision of our last write."""
+    """The claims of one runner. ``held``: for each key the revision of this runner's last write."""
 
     def __init__(self, bus: Bus, runner: str, ttl: float) -> None:
         self._bus = bus
@@ -97,10 +101,12 @@ class Claims:
         return read_claim(await get(self._bus, key, bucket=CLAIMS))
 
     async def take(self, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
-        """Claims all keys at once and returns their claims: HELD with our name where it worked.
-        ``again``: we held them before, so an expired claim may be taken back.
+        """Claims all keys at once and returns their claims: those that this runner got are HELD
+        with its name. ``again``: this runner held the claims before, so it may take back an expired
+        claim.
 
-        Raises Unavailable: some may be ours then; calling it again finds out which.
+        Raises Unavailable: this runner may have got some of the claims then; a second call finds
+        out which.
         """
         answers = await self._put([(key, 0) for key in keys])
         claims = []
@@ -121,7 +127,7 @@ class Claims:
             ours or claim.state is ClaimState.FREE or (again and claim.state is ClaimState.EXPIRED)
         ):
             return claim
-        # Also when it is ours already: its TTL starts again.
+        # This holds also for a claim that this runner has already: its TTL starts again.
         answer = (await self._put([(key, claim.revision)]))[0]
         if isinstance(answer, StaleRevision):
             return await self.read(key)
@@ -131,9 +137,10 @@ class Claims:
         return Claim(ClaimState.HELD, self._runner, answer)
 
     async def renew(self) -> list[str]:
-        """Renews the TTL of every claim; returns the keys that are not ours any more.
+        """Renews the TTL of every claim; returns the keys of claims that this runner does not hold
+        any more.
 
-        Raises Unavailable when not all could be renewed.
+        Raises Unavailable when some claims could not be renewed.
         """
         asked = list(self.held.items())
         lost = []
@@ -144,10 +151,11 @@ class Claims:
                     self.held[key] = answer
             elif isinstance(answer, StaleRevision):
                 if self.held.get(key) != revision:
-                    continue  # marked over or released meanwhile
+                    continue  # the claim was marked as over or released meanwhile
                 claim = await self.read(key)
                 if claim.state is ClaimState.HELD and claim.runner == self._runner:
-                    # An earlier write of ours lost its answer: its age is unknown.
+                    # An earlier write of this runner got no answer, so the age of the claim is
+                    # unknown.
                     claim = await self._take_over(key, False)
                 if not (claim.state is ClaimState.HELD and claim.runner == self._runner):
                     self.held.pop(key, None)
@@ -157,9 +165,11 @@ class Claims:
         return lost
 
     async def mark_over(self, key: str, *, dead_only: bool = False) -> bool:
-        """Marks the claim as over. False: another runner holds it or marked it over.
+        """Marks the claim as over. Returns False if another runner holds the claim or marked it as
+        over.
 
-        True also when we marked it before. ``dead_only``: marks only an expired claim.
+        Returns True also when this runner marked the claim before. ``dead_only``: marks only an
+        expired claim.
         """
         self.held.pop(key, None)
         headers = {VERDICT: "over", RUNNER: self._runner}
@@ -185,7 +195,7 @@ class Claims:
             return True
 
     async def release(self, key: str) -> None:
-        """Releases the claim, if it is ours."""
+        """Releases the claim, if this runner holds it."""
         self.held.pop(key, None)
         claim = await self.read(key)
         if claim.state is ClaimState.HELD and claim.runner == self._runner:
@@ -195,7 +205,7 @@ class Claims:
             try:
                 await self._bus.publish(message)
             except StaleRevision:
-                return  # it just expired
+                return  # the claim just expired
 
     async def _put(self, keys: Sequence[tuple[str, int]]) -> list[int | Refused]:
         if not keys:

@@ -1,4 +1,4 @@
-"""One admission on one runner: its stages and its legal moves. Pure.
+"""One admission on one runner: the stages of its run and the legal moves between them. Pure.
 
 A run begins when its claim is requested and is closed when its last fact is published. The run
 manager turns claims, facts and the shim's journal into events, calls `step`, and carries out the
@@ -22,24 +22,30 @@ FAILED_TO_START: Final = "FailedToStart"
 
 
 class Stage(enum.Enum):
-    """Where a run stands."""
+    """The stage of a run."""
 
     CLAIMING = "claiming"
-    """The claim is requested; another runner may get it."""
+    """The runner has requested the claim; another runner may get it."""
     STARTING = "starting"
-    """Claimed, and in the data folder; it may not have a shim yet."""
+    """The admission is claimed, and its run is in the data folder; the run may not have a shim
+    yet.
+    """
     RUNNING = "running"
-    """Its processes run under a shim."""
+    """The processes of the run work under a shim."""
     STOPPING = "stopping"
-    """Its processes were told to end."""
+    """The processes of the run were told to end."""
     ENDED = "ended"
-    """No process runs. Its facts are published, after a crash again, until acknowledged."""
+    """No process of the run is left. Its facts are published, and after a crash published again,
+    until acknowledged.
+    """
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """``revision``: of the admission. ``evicted``: revision of the eviction acted on, 0 for none.
-    ``claim_lost``: another runner may hold the claim. ``leaving``: the runner shuts down; the
-    admission is to run again later. ``ready``: ``pods_ready`` is published."""
+    """``revision``: the revision of the admission. ``evicted``: the revision of the eviction that
+    stops the run; 0 if there is none. ``claim_lost``: another runner may hold the claim of the
+    admission. ``leaving``: the runner shuts down; the admission must run again later. ``ready``:
+    whether ``pods_ready`` is published.
+    """
 
     namespace: str
     name: str
@@ -56,7 +62,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """The claim is ours and the admission still stands."""
+    """This runner holds the claim and the admission is still current."""
 
 
 class NotOurs(msgspec.Struct, frozen=True):
@@ -64,7 +70,7 @@ class NotOurs(msgspec.Struct, frozen=True):
 
 
 class JobEvicted(msgspec.Struct, frozen=True):
-    """The workload was evicted, at ``revision``."""
+    """The workload was evicted, at the revision ``revision``."""
 
     revision: int
 
@@ -76,16 +82,17 @@ class Unstartable(msgspec.Struct, frozen=True):
 
 
 class Up(msgspec.Struct, frozen=True):
-    """The first processes of the job run."""
+    """The first processes of the job are running."""
 
 
 class PodsAllReady(msgspec.Struct, frozen=True):
-    """Every pod runs or has succeeded."""
+    """Every pod of the job runs or has succeeded."""
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """``kind``: succeeded, failed, stopped (on request) or lost (its end is unknown, or its lease
-    ran out). ``exit_code``: of the failed container; 0: not known."""
+    """``kind``: succeeded, failed, stopped (on request) or lost (the end of the job is unknown, or
+    its lease expired). ``exit_code``: the exit code of the failed container; 0 if not known.
+    """
 
     kind: str
     message: str = ""
@@ -93,11 +100,11 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class ClaimLost(msgspec.Struct, frozen=True):
-    """This runner does not hold the claim any more."""
+    """This runner does not hold the claim of the admission any more."""
 
 
 class ShutDown(msgspec.Struct, frozen=True):
-    """The runner shuts down."""
+    """The runner is shutting down."""
 
 
 Event: TypeAlias = (
@@ -109,33 +116,38 @@ Event: TypeAlias = (
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Put the run into the data folder, then hand it to a shim."""
+    """Puts the run into the data folder, then hands it to a shim."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Note the reason in the data folder, then tell the shim."""
+    """Notes the reason for the stop in the data folder, then tells the shim."""
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Publish the fact until the log has it."""
+    """Publishes the fact, and repeats this until the log has it."""
 
     fact: Started | PodsReady | Finished | Stopped
 
 
 class MarkOver(msgspec.Struct, frozen=True):
-    """Mark the claim as over, so that no runner starts the admission. ``then`` is published only if
-    no other runner holds the claim by now; if one does, it publishes the end."""
+    """Marks the claim as over, so that no runner starts the admission. The fact ``then`` is
+    published only if no other runner holds the claim by now; a runner that holds it publishes the
+    end of the job itself.
+    """
 
     then: Stopped | None = None
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Release the claim: the runner that claims it next runs the admission from its beginning. The
-    output of this run is kept."""
+    """Releases the claim: the runner that claims the admission next runs it from its beginning. The
+    output of this run is kept.
+    """
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Close the run: every fact is published. Its output is kept for a while."""
+    """Closes the run, because every fact of it is published. The output of the run is kept for a
+    while.
+    """
 
 
 Effect: TypeAlias = Start | Stop | Publish | MarkOver | Release | Close
@@ -143,7 +155,7 @@ Effects: TypeAlias = tuple[Effect, ...]
 
 
 def step(run: Run, event: Event) -> tuple[Run, Effects]:
-    """The run after the event, and the effects to carry out in this order.
+    """Returns the run after the event, and the effects to carry out in this order.
 
     An event that comes late or twice changes nothing.
     """
@@ -191,10 +203,11 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
 def runs_to_evict(
     runs: Mapping[str, Run], namespace: str, name: str, evicted: int, admitted: int = 0
 ) -> list[str]:
-    """Keys of the runs that an eviction of the workload at revision ``evicted`` stops.
+    """The keys of the runs that an eviction of the workload at revision ``evicted`` stops.
 
-    ``admitted``: the revision of its last admission before that, 0 if not known. A run of a still
-    earlier admission had its own eviction and does not answer this one.
+    ``admitted``: the revision of the workload's last admission before the eviction, 0 if not known.
+    The run of a still earlier admission had an eviction of its own and does not answer this
+    eviction.
     """
     return [
         key
@@ -219,7 +232,7 @@ def _at(run: Run, stage: Stage) -> Run:
 
 
 def result_of(run: Run, kind: str, message: str, exit_code: int = 0) -> Finished:
-    """The fact of a run that has ended by itself. ``kind``: succeeded or failed."""
+    """The fact ``finished`` for a run that has ended by itself. ``kind``: succeeded or failed."""
     succeeded = kind == "succeeded"
     return Finished(
         **_of(run),
@@ -245,17 +258,17 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
 
 def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
     if revision <= max(run.revision, run.evicted):
-        return run, ()  # an eviction before this admission, or one that is handled
+        return run, ()  # the eviction came before this admission, or is handled already
     run = msgspec.structs.replace(run, evicted=revision)
     match run.stage:
         case Stage.CLAIMING:
-            return run, ()  # decided when the claim is answered
+            return run, ()  # the eviction is handled when the claim is answered
         case Stage.STARTING | Stage.RUNNING:
             return _at(run, Stage.STOPPING), (Stop(),)
         case Stage.STOPPING:
-            return run, (Stop(),)  # the stop note gets the revision as well
+            return run, (Stop(),)  # the note of the stop gets the revision of the eviction as well
         case Stage.ENDED:
-            # If another runner claimed and runs it, that runner stops it.
+            # If another runner has claimed the admission and runs it, that runner stops it.
             return run, (MarkOver(then=_stopped(run)),)
     assert_never(run.stage)
 
@@ -274,7 +287,8 @@ def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effe
     if run.stage is Stage.ENDED:
         return run, ()
     if kind in ("succeeded", "failed"):
-        # Also during an eviction or with a lost claim: a job that ended by itself has a result.
+        # The result is published also during an eviction or with a lost claim: a job that ended by
+        # itself has a result.
         effects: Effects = (Publish(result_of(run, kind, message, exit_code)),)
         if run.evicted:
             effects = (*effects, Publish(_stopped(run)))
@@ -290,5 +304,6 @@ def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effe
             run, reason=RUNNER_ENDED, message="its runner ended; it runs again under a runner"
         )
         return over, (Publish(said), Release(), Close())
-    # It ended without a request or a result: the quota is freed, the workload runs again.
+    # The job ended without a stop request or a result: its quota is freed and the workload runs
+    # again.
     return over, (MarkOver(then=lost), Close())

@@ -1,8 +1,9 @@
-"""Starts and stops jobs as facts, claims and, at the start of a runner, the bucket require.
+"""Starts and stops jobs as required by facts, claims and, at the start of a runner, the bucket.
 
 The log alone is not enough at the start: a new runner on an old log would start jobs that ended
 long ago. So a runner reads its data folder, its claims and the bucket, and then facts from a log
-position that it noted before the bucket. Requests to the bus are repeated until the bus answers.
+position that it noted before the bucket. Requests to the bus are repeated until the bus answers
+them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ log = structlog.get_logger(service="runner")
 
 
 async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> None:
-    """Claims the admissions, each with its trace, and starts those that we got and that are still
-    current. When it returns, these are in the data folder.
+    """Claims the admissions, each with its trace, and starts those that this runner got and that
+    are still current. When the function returns, the runs of these admissions are in the data
+    folder.
     """
     new: dict[str, Admitted] = {}
     for fact, trace in facts:
@@ -50,9 +52,9 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
         if claim.state is ClaimState.EXPIRED:
             manager.run_in_background(report_lost_job(manager, *of), key)
         elif claim.state is ClaimState.OVER and claim.runner == manager.folder.runner:
-            # We may have marked it over and crashed before publishing.
+            # This runner may have marked the claim as over and crashed before it published the end.
             manager.run_in_background(publish_end(manager, *of), key)
-    # Read after claiming: an admission evicted before that is not started.
+    # The bucket is read after claiming, so an admission evicted before the claim is not started.
     views = await manager.retry(
         lambda: manager.admissions.views(
             [(new[key].namespace, new[key].name, new[key].revision) for key in ours]
@@ -72,7 +74,9 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
 
 
 async def evict(manager: RunManager, fact: Evicted) -> None:
-    """Stops the job; publishes ``stopped`` at once when the job runs nowhere."""
+    """Stops the job of an evicted workload; publishes ``stopped`` at once when the job runs
+    nowhere.
+    """
     keys = decide.runs_to_evict(manager.runs, fact.namespace, fact.name, fact.revision)
     if any(manager.runs[key].evicted for key in keys):
         last = await manager.retry(
@@ -94,7 +98,8 @@ async def answer_eviction(
 ) -> None:
     """Answers an eviction of a workload that does not run here.
 
-    The runner that marks the claim over answers; the mark also keeps slower runners from starting.
+    The runner that marks the claim as over answers; the mark also keeps slower runners from
+    starting the job.
     """
     found = await manager.retry(
         lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
@@ -113,8 +118,9 @@ async def answer_eviction(
 
 
 async def report_lost_job(manager: RunManager, namespace: str, name: str, revision: int) -> None:
-    """Marks an expired claim over and publishes the end of its job; one runner succeeds in this.
-    The job is lost, unless its folder can be read here and has a result."""
+    """Marks an expired claim as over and publishes the end of its job; only one runner succeeds in
+    this. The job is lost, unless this runner can read its folder and finds a result.
+    """
     key = run_key(namespace, name, revision)
     other = await manager.retry(lambda: manager.other_folders.find(key))
     if other is not None:
@@ -124,7 +130,7 @@ async def report_lost_job(manager: RunManager, namespace: str, name: str, revisi
 
 
 async def publish_end(manager: RunManager, namespace: str, name: str, revision: int) -> None:
-    """Publishes the end of a job with an expired claim that we marked over."""
+    """Publishes the end of a job whose expired claim this runner has marked as over."""
     key = run_key(namespace, name, revision)
     other = await manager.retry(lambda: manager.other_folders.find(key))
     if other is not None:
@@ -151,7 +157,9 @@ async def publish_end(manager: RunManager, namespace: str, name: str, revision: 
 
 
 async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
-    """Claims and starts the workload's admission if it is current and its fact is on the log."""
+    """Claims and starts the workload's admission if it is current and its ``admitted`` fact is on
+    the log.
+    """
     view = await manager.retry(lambda: manager.admissions.view(namespace, name))
     if view is None or view.state is not AdmissionState.CURRENT:
         return
@@ -175,7 +183,8 @@ async def recover(manager: RunManager) -> None:
         if view.state is AdmissionState.EVICTED:
             manager.handle(key, decide.JobEvicted(view.evicted))
         elif view.state is AdmissionState.OVER and manager.folders[key].journal.outcome is None:
-            # The eviction was missed; its revision is not known, and its answer is not awaited.
+            # The runner missed the eviction: its revision is not known, and the workload-controller
+            # does not wait for an answer.
             manager.handle(key, decide.JobEvicted(run.revision + 1))
     for key, found in list(manager.folders.items()):
         manager.report_journal(key, found)
@@ -210,19 +219,21 @@ def _read_folder(manager: RunManager) -> None:
             name=identity.name,
             uid=identity.uid,
             revision=identity.revision,
-            # Facts published before are published again, with the same message ids.
+            # Facts that were published before are published again, with the same message ids.
             stage=Stage.STARTING if note is None else Stage.STOPPING,
             evicted=note.evicted if note else 0,
             leaving=note.leaving if note else False,
             claim_lost=note.claim_lost if note else False,
         )
         if note is not None:
-            # The stop may have been noted but not sent.
+            # The stop may have been noted but not sent to the shim.
             manager.launcher.stop(found)
 
 
 async def _take_claims_again(manager: RunManager) -> None:
-    """Renews the claims of runs that may still run; stops runs that another runner claimed."""
+    """Takes again the claims of runs that may still run; stops runs whose admission another runner
+    has claimed.
+    """
     keys = [key for key, found in manager.folders.items() if found.journal.outcome is None]
     began = manager.machine.boot_seconds()
     claims = await manager.retry(lambda: manager.claims.take(keys, again=True))
@@ -236,7 +247,7 @@ async def _take_claims_again(manager: RunManager) -> None:
 
 
 async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> None:
-    """Reacts to claims of other runners: expired, released, or taken from us."""
+    """Reacts to changed claims: expired, released, or taken from this runner by another."""
     for entry in entries:
         namespace, _, rest = entry.key.partition(".")
         name, _, written = rest.partition(".")
@@ -256,7 +267,7 @@ async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> No
         except BadToken:
             continue
         if claim.state is ClaimState.EXPIRED:
-            # In the background: it may wait for a shim's end.
+            # The report runs in the background: it may wait for a shim's end.
             manager.run_in_background(
                 report_lost_job(manager, plain_namespace, plain_name, revision), entry.key
             )

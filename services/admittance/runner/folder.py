@@ -35,7 +35,7 @@ from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 
 NAME_MAX: Final = 200
-"""Bytes of a folder's name; file systems allow 255."""
+"""The most bytes of a folder's name; file systems allow 255."""
 
 
 _identity = msgspec.json.Decoder(Identity)
@@ -48,7 +48,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 class RunFolder:
-    """The folder of one run."""
+    """The folder of one run in the data folder."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self.path = path
@@ -56,9 +56,10 @@ class RunFolder:
         self.journal = Journal()
 
     def write(self, spec: Spec) -> None:
-        """Creates the run. No process may start before this returns."""
+        """Creates the folder of the run. No process of the run may start before this returns."""
         if not (self.path / "spec.json").exists():
-            self._clear()  # an earlier run may have been given back, also halfway
+            # an earlier run of the admission may have been given back, perhaps only halfway
+            self._clear()
         (self.path / "out").mkdir(parents=True, exist_ok=True)
         _replace(self.path / "spec.json", msgspec.json.encode(spec))
 
@@ -72,7 +73,7 @@ class RunFolder:
             return None
 
     def read_journal(self) -> bool:
-        """Reads new lines of the journal; True when there was one."""
+        """Reads new lines of the run's journal; returns True when there was one."""
         try:
             with (self.path / "journal").open("rb") as file:
                 file.seek(self.journal.offset)
@@ -81,14 +82,16 @@ class RunFolder:
             return False
 
     def shim_pid(self) -> int:
-        """The pid of the shim; 0: no shim has started yet."""
+        """The pid of the run's shim; 0 if no shim has started yet."""
         try:
             return int((self.path / "shim").read_text().split()[0])
         except (FileNotFoundError, ValueError, IndexError):
             return 0
 
     def shim_lives(self) -> bool:
-        """Whether the shim still holds its lock; its pid may belong to another process by now."""
+        """Whether the run's shim still holds its lock; its pid may belong to another process by
+        now.
+        """
         try:
             file = os.open(self.path / "alive", os.O_RDWR)
         except FileNotFoundError:
@@ -102,8 +105,11 @@ class RunFolder:
         return False
 
     def give_back(self) -> None:
-        """Ends the run so that it may start again, here or elsewhere. Its output stays."""
-        # The spec first: from here on the run does not count, even if we are interrupted.
+        """Ends the run so that it may start again, on this runner or another. The output of the run
+        is kept.
+        """
+        # The spec is renamed first: from here on the run does not count, even after an
+        # interruption.
         (self.path / "spec.json").replace(self.path / "earlier.json")
         self._clear()
 
@@ -113,19 +119,23 @@ class RunFolder:
         shutil.rmtree(self.path / "scratch", ignore_errors=True)
 
     def closed_at(self) -> float:
-        """When it was closed or given back, in seconds since 1970. Raises FileNotFoundError."""
+        """When the run was closed or given back, in seconds since 1970. Raises FileNotFoundError if
+        it was not.
+        """
         try:
             return (self.path / "said").stat().st_mtime
         except FileNotFoundError:
             return (self.path / "earlier.json").stat().st_mtime
 
     def close(self) -> None:
-        """Marks all facts as published and removes scratch folders; the output stays a while."""
+        """Marks all facts of the run as published and removes scratch folders; the output is kept
+        for a while.
+        """
         (self.path / "said").touch()
         shutil.rmtree(self.path / "scratch", ignore_errors=True)
 
     def mark_published(self) -> None:
-        """Marks all facts as published, by another runner."""
+        """Marks all facts of the run as published by another runner."""
         with contextlib.suppress(OSError):
             (self.path / "said").touch()
 
@@ -133,7 +143,7 @@ class RunFolder:
         return (self.path / "said").exists()
 
     def remove(self) -> None:
-        # The spec first: a folder without it is not a run, even if we are interrupted.
+        # The spec is removed first: a folder without it is not a run, even after an interruption.
         for name in ("spec.json", "earlier.json"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)
@@ -147,8 +157,9 @@ def _path_of(root: Path, key: str) -> Path:
 
 
 def open_run(root: Path, key: str) -> RunFolder | None:
-    """The run of that key in the data folder at ``root``, also of another runner; None: not found.
-    Raises OSError when it cannot be read."""
+    """Returns the run of that key in the data folder at ``root``, also of another runner; None if
+    there is none. Raises OSError when the run cannot be read.
+    """
     path = _path_of(root, key)
     try:
         return RunFolder(path, _identity.decode((path / "spec.json").read_bytes()))
@@ -157,7 +168,7 @@ def open_run(root: Path, key: str) -> RunFolder | None:
 
 
 class DataFolder:
-    """Use `open`; `close` at the end."""
+    """The data folder of a runner: make it with `open`, and call `close` at the end."""
 
     def __init__(self, root: Path, runner: str, lock: int) -> None:
         self.root = root
@@ -166,7 +177,9 @@ class DataFolder:
 
     @classmethod
     def open(cls, data_dir: Path) -> DataFolder:
-        """Raises SetupError when another runner uses the folder, or it cannot be written."""
+        """Raises SetupError when another runner uses the folder, or the folder cannot be
+        written.
+        """
         root = (data_dir / "runner").absolute()
         try:
             (root / "runs").mkdir(parents=True, exist_ok=True)
@@ -199,8 +212,10 @@ class DataFolder:
 
     @property
     def secret(self) -> bytes:
-        """Keys our message ids: with a guessed id, another program could suppress our facts. It is
-        the same after a crash, so that a repeated fact has the same id."""
+        """The key for this runner's message ids: with a guessed id, another program could suppress
+        its facts. The secret is the same after a crash, so that a repeated fact has the same
+        message id.
+        """
         return (self.root / "secret").read_text().strip().encode()
 
     @property
@@ -219,7 +234,7 @@ class DataFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)
 
     def runs(self) -> Iterator[RunFolder]:
-        """Every run, open or closed; removes folders that are not runs."""
+        """Returns every run, open or closed; removes folders that are not runs."""
         for path in sorted((self.root / "runs").iterdir()):
             try:
                 identity = _identity.decode((path / "spec.json").read_bytes())
@@ -230,7 +245,7 @@ class DataFolder:
             yield RunFolder(path, identity)
 
     def given_back(self) -> Iterator[RunFolder]:
-        """Runs that were given back and have not started again here."""
+        """Runs that were given back and have not started again on this runner."""
         for path in sorted((self.root / "runs").iterdir()):
             if (path / "spec.json").exists():
                 continue

@@ -1,4 +1,4 @@
-"""Starts shims, forwards their notifications, and tells them to stop."""
+"""Starts shims, forwards the notifications that shims send, and tells shims to stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = structlog.get_logger(service="runner")
 
 
 class LocalExecutor:
-    """Pods are process groups."""
+    """Runs pods as process groups."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._given = {name: environ[name] for name in INHERITED if name in environ}
@@ -43,7 +43,7 @@ class LocalExecutor:
 
 
 class DockerExecutor:
-    """Pods are containers of the engine that the docker client reaches."""
+    """Runs pods as containers of the engine that the docker client reaches."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._given = {
@@ -103,15 +103,16 @@ def executor_of(name: str) -> Executor:
 
 
 def end_processes(mark: str, processes: Mapping[int, int]) -> None:
-    """Kills the remaining processes of a run: its process groups, and every process with its mark.
+    """Kills the remaining processes of a run: its process groups, and every process that has the
+    run's mark.
 
-    The start time has to match as well: the pid may belong to another process by now.
+    The start time of a process has to match as well: the pid may belong to another process by now.
     """
     for pid, ticks in processes.items():
         if ticks and _start_ticks(pid) == ticks:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-    # Once more after each find: a killed process may have forked just before.
+    # Search again after each find: a killed process may have forked just before.
     for _ in range(SWEEPS_MAX):
         if not _kill_marked(f"ADMITTANCE_RUN={mark}".encode()):
             return
@@ -141,13 +142,13 @@ def _start_ticks(pid: int) -> int:
 
 SHIM: Final = Path(__file__).with_name("shim.py")
 STARTING_MAX: Final = 32
-"""Starts under way at the same time: more would only crowd the processors."""
+"""The most starts under way at the same time: more starts would only compete for the processors."""
 STARTING_SECONDS: Final = 10.0
-"""After this a start does not count as under way any more, so that it cannot block others."""
+"""After this time a start does not count as under way any more, so that it cannot block others."""
 
 
 class Launcher:
-    """Use `open`, then `launch`; `close` leaves the shims running."""
+    """Starts and stops shims: call `open`, then `launch`; `close` leaves the shims running."""
 
     def __init__(self, folder: RunnerFiles, news: Callable[[str], None]) -> None:
         """``news`` is called with the key of a run when its journal has grown."""
@@ -163,7 +164,8 @@ class Launcher:
         self._closed = False
 
     async def open(self) -> None:
-        # For reading and writing: it never ends, and shims always find a reader.
+        # The pipe is opened for reading and writing: so it never ends, and shims always find a
+        # reader.
         self._pipe = os.open(self._folder.notify, os.O_RDWR | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._pipe, self._on_news)
         await self._live_fork_server()
@@ -182,7 +184,9 @@ class Launcher:
             await server.wait()
 
     async def launch(self, run: RunFiles) -> None:
-        """Starts a shim for the run when a slot is free. Calling it twice starts one shim."""
+        """Starts a shim for the run when a slot is free. A second call for the same run starts no
+        second shim.
+        """
         key = run.identity.key
         if key in self._waiting or key in self._starting:
             return
@@ -204,18 +208,20 @@ class Launcher:
                 await server.stdin.drain()
                 return
             except (ConnectionError, RuntimeError):
-                continue  # the fork server just died: its successor gets the folder
+                continue  # the fork server just died: the next fork server gets the folder
         log.error("nursery_dies", run=key)
 
     def start_done(self, key: str) -> None:
-        """The processes of the run are started, or the run has ended: frees its slot."""
+        """Frees the start slot of the run, because its processes are started or the run has
+        ended.
+        """
         timer = self._starting.pop(key, None)
         if timer is not None:
             timer.cancel()
             self._slots.release()
 
     def stop(self, run: RunFiles) -> None:
-        """Tells the shim to end its pods. A shim that starts later reads the stop note."""
+        """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
         pid = run.shim_pid()
         if pid and run.shim_lives():
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -235,7 +241,7 @@ class Launcher:
                         stdin=asyncio.subprocess.PIPE,
                         stdout=asyncio.subprocess.DEVNULL,
                         stderr=errors,
-                        # Ctrl-C at the terminal must reach only the runner.
+                        # Ctrl-C at the terminal must reach the runner but not the shims.
                         start_new_session=True,
                     )
             return self._fork_server

@@ -1,4 +1,4 @@
-"""The output of pods, read from the data folder: ``admit.api.logs.<ns>``."""
+"""Serves the output of pods, read from the data folder, on ``admit.api.logs.<ns>``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ from admittance.events.requests import Logs, LogsReply, PodLog
 from admittance.runner.machine import RunFiles
 
 REPLY_BYTES: Final = 400_000
-"""Output in one reply. JSON may double it, and the server's limit is a megabyte."""
+"""The most bytes of output in one reply. JSON may double the output, and the server's limit is a
+megabyte.
+"""
 BLOCK_BYTES: Final = 65_536
-"""Read at once when lines are counted from the end."""
+"""How many bytes are read at once when lines are counted from the end."""
 
 NOT_HERE_SECONDS: Final = 1.0
-"""Every runner gets the request. One without the output waits, so that others reply first."""
+"""Every runner gets each request for logs. A runner without the output waits this long, so that
+others reply first.
+"""
 
 _decoder = msgspec.json.Decoder(Logs)
 
 
 class LogReader:
-    """Replies with the output of the newest run of a workload, or of an earlier one, also when it
+    """Replies with the output of the newest run of a workload, or of an earlier run, also when it
     has ended.
 
-    ``given_back``: runs that may have started again elsewhere; used if no other runner replies.
+    ``given_back``: runs that may have started again on another runner; used if no other runner
+    replies.
     """
 
     def __init__(
@@ -40,7 +45,9 @@ class LogReader:
         self._given_back = given_back
 
     async def handle(self, data: bytes, subject: str) -> LogsReply:
-        """The handler of the endpoint. Raises for a bad request, as micro expects."""
+        """Handles a request to the endpoint. Raises ValueError or MsgspecError for a bad request,
+        as `micro.serve` expects.
+        """
         request = _decoder.decode(data)
         namespace = plain(subject.rsplit(".", 1)[1])
         found = _newest(self._runs(), namespace, request)
@@ -69,9 +76,9 @@ def _newest(runs: Iterable[RunFiles], namespace: str, request: Logs) -> RunFiles
 
 def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
     """The output of the pods from the offsets on, as much as fits into one reply. ``over``: no pod
-    of the run is running, though it has no journal any more.
+    of the run is running, though the run has no journal any more.
 
-    An offset beyond the end counts as 0: it is from an earlier run of the workload.
+    An offset beyond the end counts as 0: it belongs to an earlier run of the workload.
     """
     pods = []
     left = REPLY_BYTES
@@ -97,7 +104,7 @@ def _order(path: Path) -> tuple[str, int]:
 
 
 def _read(path: Path, offset: int, limit: int, running: bool) -> tuple[str, int, bool]:
-    """Text, the offset where it ends, and whether there is more."""
+    """Returns text of the file, the offset where the text ends, and whether there is more."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if not 0 <= offset <= size:
@@ -111,7 +118,9 @@ def _read(path: Path, offset: int, limit: int, running: bool) -> tuple[str, int,
 
 
 def tail_offset(path: Path, lines: int) -> int:
-    """The offset of the last ``lines`` lines of a file. A last line without newline counts."""
+    """The offset of the last ``lines`` lines of a file. A last line without a newline counts as a
+    line.
+    """
     with path.open("rb") as file:
         size = at = file.seek(0, 2)
         if lines <= 0:
@@ -122,7 +131,7 @@ def tail_offset(path: Path, lines: int) -> int:
             at -= length
             file.seek(at)
             block = file.read(length)
-            # The newline at the very end does not begin a line.
+            # The newline at the very end of the file does not begin a line.
             end = len(block) - 1 if at + length == size and block.endswith(b"\n") else len(block)
             while (found := block.rfind(b"\n", 0, end)) >= 0:
                 wanted -= 1
@@ -133,7 +142,7 @@ def tail_offset(path: Path, lines: int) -> int:
 
 
 def _half_character(data: bytes) -> int:
-    """Number of bytes at the end that begin an incomplete UTF-8 character."""
+    """The number of bytes at the end of ``data`` that begin an incomplete UTF-8 character."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte >= 0xC0:

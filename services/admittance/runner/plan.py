@@ -18,7 +18,7 @@ from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
 
 GRACE_SECONDS: Final = 30
-"""terminationGracePeriodSeconds of a template without it; Kubernetes' default."""
+"""The terminationGracePeriodSeconds of a pod template that sets none; Kubernetes' default."""
 
 GRACE_MAX: Final = 7 * 86_400
 """Longer grace periods are cut: the shim's clock cannot add a number without limit."""
@@ -33,7 +33,7 @@ OWN_ENV: Final = (
     "ADMITTANCE_FLAVORS",
     "ADMITTANCE_RUN",
 )
-"""Variables in the environment of every container."""
+"""Environment variables that the shim sets for every container."""
 
 _FIELDS: Final = {
     "metadata.name": "$(ADMITTANCE_POD)",
@@ -41,19 +41,21 @@ _FIELDS: Final = {
     "metadata.annotations['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
     "metadata.labels['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
 }
-"""Each ``valueFrom.fieldRef`` that works without a cluster, and its value."""
+"""For each ``valueFrom.fieldRef`` that works without a cluster the value that replaces it."""
 
 
 class CannotRun(ValueError):
-    """No runner of this kind can run the admission; the message says why."""
+    """This runner cannot run the admission; the message says why."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One process. ``cwd`` "": the pod's scratch folder. The shim expands references ``$(NAME)`` in
-    ``argv`` and in the values of ``env``.
+    """One process of a pod. ``cwd`` "": the process runs in the pod's scratch folder. The shim
+    expands references ``$(NAME)`` in ``argv`` and in the values of ``env``.
 
     ``probe``: a program run in the scratch folder before a stop, for a process that only waits for
-    something else (a container). Status 0: that has ended, so the process is about to end, too."""
+    a container. Status 0 of the probe: the container has ended, so the process is about to end,
+    too.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -66,7 +68,7 @@ Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 
 class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``completions`` successes are wanted, ``parallel`` pods run at once."""
+    """``completions``: how many pods must succeed; ``parallel``: how many pods run at once."""
 
     name: str
     parallel: int
@@ -77,9 +79,10 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``grace``: seconds from SIGTERM to SIGKILL. ``given``: the base environment, which the others
-    override. ``cleanup``: programs that end processes and containers that a signal does not
-    reach."""
+    """``grace``: seconds from SIGTERM to SIGKILL. ``given``: the base environment; the variables of
+    containers override it. ``cleanup``: programs that end processes and containers that a signal
+    does not reach.
+    """
 
     sets: tuple[PodSetPlan, ...]
     grace: int = GRACE_SECONDS
@@ -135,7 +138,9 @@ def _assemble(
     processes_of: Callable[[PodSetToRun, PodTemplate], tuple[Processes, Processes]],
     cleanup: tuple[tuple[str, ...], ...] = (),
 ) -> Plan:
-    """The plan of all pod sets. ``processes_of``: the init and main processes of one."""
+    """The plan of all pod sets. ``processes_of``: returns the init and main processes of one pod
+    set.
+    """
     sets = []
     graces = [0]
     for pod_set in admitted.pod_sets:
@@ -167,10 +172,11 @@ def _assemble(
 
 
 def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
-    """The admission as processes of this machine. Containers without command and args are left out
-    when another container has them: the program of their image is unknown here.
+    """The plan that runs the admission as processes of this machine. Containers without command and
+    args are left out when another container has a command or args: the program of their image is
+    unknown to the runner.
 
-    Raises CannotRun.
+    Raises CannotRun if this runner cannot run the admission.
     """
 
     def processes_of(pod_set: PodSetToRun, template: PodTemplate) -> tuple[Processes, Processes]:
@@ -190,11 +196,13 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
 
 
 def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark: str) -> Plan:
-    """The admission as containers, each under a ``docker run`` in the foreground.
+    """The plan that runs the admission as containers, each under a ``docker run`` in the
+    foreground.
 
     ``docker`` is the path of the client, ``mark`` the value of the label ``admittance.run`` that
     finds the containers of this run. The client forwards SIGTERM; the cleanup removes containers
-    that remain after a SIGKILL of the client. Raises CannotRun.
+    that remain after a SIGKILL of the client. Raises CannotRun if this runner cannot run the
+    admission.
     """
 
     def wrapped(containers: tuple[Container, ...]) -> Processes:
@@ -212,7 +220,8 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
             ]
             env = _env(each)
             for name in dict.fromkeys((*OWN_ENV, *(name for name, _ in env))):
-                # Without a value: the client takes it, expanded, from its own environment.
+                # The variable is passed without a value: the client takes the value, expanded, from
+                # its own environment.
                 argv += ["--env", name]
             if each.working_dir:
                 argv += ["--workdir", each.working_dir]
@@ -236,7 +245,8 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
 
 def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
     """The program that checks whether a container has ended while its client still waits for its
-    removal. Status 0: ended; 1: it runs, has not started yet, or the engine does not answer.
+    removal. Its status is 0 if the container has ended; 1 if it runs, has not started yet, or the
+    engine does not answer.
     """
     script = (
         'cid=$(cat "$1" 2>/dev/null); [ -n "$cid" ] || exit 1; '
@@ -249,7 +259,7 @@ def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
 
 def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
     """The program that removes every container of a run and waits for containers that the engine
-    is removing already. Status 1: some are left."""
+    is removing already. Its status is 1 if some containers are left."""
     script = (
         "for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
         'ids=$("$0" ps --all --quiet --filter "label=admittance.run=$1") || exit 1; '

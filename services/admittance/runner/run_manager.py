@@ -1,4 +1,5 @@
-"""Keeps the runs of one runner: asks the core (`decide.step`) and carries out its effects.
+"""Keeps the runs of one runner: calls the core (`decide.step`) and carries out the effects that it
+returns.
 
 A crash can leave these states behind, and each is repaired:
 
@@ -50,18 +51,20 @@ from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
 
 RETRY_SECONDS: Final = 0.5
-"""Between two tries of a request that the bus did not take."""
+"""Pause between two attempts of a request that the bus did not accept."""
 
 SHUTDOWN_CHECK_SECONDS: Final = 0.2
-"""Between two checks for running jobs during shutdown."""
+"""Pause between two checks for running jobs during shutdown."""
 
 T = TypeVar("T")
 log = structlog.get_logger(service="runner")
 
 
 class RunManager:
-    """The runs of one runner. ``runs`` holds the open ones; ``closed`` and ``given_back`` are kept
-    for their output. A run that was given back may start again, here or elsewhere."""
+    """The runs of one runner. ``runs`` holds the open runs; ``closed`` and ``given_back`` hold runs
+    that are kept for their output. A run that was given back may start again, on this runner or
+    another.
+    """
 
     def __init__(
         self,
@@ -93,9 +96,13 @@ class RunManager:
         self.handling_facts = asyncio.Lock()
         """Held while a batch of facts is handled."""
         self.released: list[tuple[str, str]] = []
-        """Workloads (namespace, name) with an admission that we released and may claim again."""
+        """Workloads (namespace, name) with an admission that this runner released and may claim
+        again.
+        """
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Gets the exception of a background task that failed; this ends the runner."""
+        """A future that gets the exception of a background task that failed; this ends the
+        runner.
+        """
         self._released: set[str] = set()
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
@@ -113,14 +120,16 @@ class RunManager:
         return key
 
     def has_run(self, fact: Admitted) -> bool:
-        """Whether the admission has a run, open or closed."""
+        """Whether the admission of this fact has a run, open or closed."""
         key = run_key(fact.namespace, fact.name, fact.revision)
         return key in self.runs or key in self.closed
 
     # Effects. --------------------------------------------------------------------------
 
     def handle(self, key: str, event: Event) -> None:
-        """Applies an event to a run. Its effects are carried out in order, in the background."""
+        """Applies an event to a run. The effects of the event are carried out in order, in the
+        background.
+        """
         run = self.runs.get(key)
         if run is None:
             return
@@ -164,7 +173,7 @@ class RunManager:
                     self._stop(key)
                 case decide.Publish(fact):
                     found = self.folders.get(key)
-                    # Another runner that can read the folder may have published it already.
+                    # Another runner that can read the folder may have published the result already.
                     if found is None or not found.is_closed():
                         await self.publish(fact, key)
                 case decide.MarkOver(then):
@@ -185,7 +194,8 @@ class RunManager:
     async def _forget(self, key: str) -> None:
         found = self.folders.get(key)
         if found is not None:
-            # Added before it is removed: log requests and repeated facts always find it.
+            # The run is added to the closed ones before it is removed from the open ones: log
+            # requests and repeated facts always find it.
             self.closed[key] = found
             del self.folders[key]
         run = self.runs.pop(key)
@@ -193,12 +203,13 @@ class RunManager:
         self._traces.pop(key, None)
         self.launcher.start_done(key)
         if found is not None:
-            found.journal.processes.clear()  # not needed any more
+            found.journal.processes.clear()  # the processes are not needed any more
             await asyncio.to_thread(found.close)
         if key in self._released:
             self._released.discard(key)
             if not self.shutting_down:
-                # The shutdown of the previous runner is completed only now: the job runs again.
+                # The shutdown of the previous runner process is completed only now: the job runs
+                # again.
                 self.released.append((run.namespace, run.name))
         if not self.runs:
             self.idle.set()
@@ -211,7 +222,8 @@ class RunManager:
             assert earlier.journal.outcome is not None, "it has a result"
             self.handle(key, decide.Ended(*earlier.journal.outcome, earlier.journal.exit_code))
             return
-        # Each start has its own mark: after a clean shutdown the same admission runs again.
+        # Each start of a run has its own mark: after a clean shutdown the same admission runs
+        # again.
         mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
             plan = self.executor.plan(admitted, mark)
@@ -241,8 +253,9 @@ class RunManager:
         self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
-        """The run of an earlier admission of the same workload with a result that came too late to
-        count. The work is done, so the job is not started again."""
+        """Finds the run of an earlier admission of the same workload with a result that came too
+        late to count. The work of such a run is done, so the job is not started again.
+        """
         mine = run_key(run.namespace, run.name, 0)[:-1]
         open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
         for found in [*open_ones, *self.closed.of(run.namespace, run.name)]:
@@ -254,7 +267,8 @@ class RunManager:
         return None
 
     def _spec(self, plan: Plan, identity: Identity, mark: str) -> Spec:
-        # Both before the TTL ends: SIGTERM early enough for the grace period, then SIGKILL.
+        # Both signals come before the TTL ends: SIGTERM early enough for the grace period, then
+        # SIGKILL.
         kill = self.ttl * 0.95
         stop = kill - max(self.ttl * 0.15, min(plan.grace, self.ttl / 3))
         return Spec(
@@ -283,7 +297,9 @@ class RunManager:
     # Publishing. -----------------------------------------------------------------------
 
     async def publish_result_of(self, other: OtherRun) -> None:
-        """Publishes the result of another runner's run, as that runner would, and marks it so."""
+        """Publishes the result of another runner's run, as that runner would, and marks the result
+        as published.
+        """
         of = other.folder.identity
         run = Run(namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision)
         journal = other.folder.journal
@@ -295,10 +311,10 @@ class RunManager:
     async def publish(
         self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b""
     ) -> None:
-        """Publishes the fact, again until the log has it; the message id removes duplicates.
+        """Publishes the fact, repeatedly until the log has it; the message id removes duplicates.
 
-        ``start``, ``secret``: the mark of the run and the secret of the folder, for a run of
-        another runner.
+        ``start``, ``secret``: for a run of another runner, the mark of the run and the secret of
+        that runner's folder.
         """
         what = subject_of(fact).split(".")[2]
         found = self.folders.get(key)
@@ -316,7 +332,7 @@ class RunManager:
         log.info("fact_said", what=what, run=key, namespace=fact.namespace, workload=fact.name)
 
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Repeats the request until the bus answers; returns the answer."""
+        """Repeats a request until the bus answers, and returns the answer."""
         throttle = LogThrottle()
         while True:
             try:
@@ -329,14 +345,14 @@ class RunManager:
     # Journals. -------------------------------------------------------------------------
 
     def on_journal_change(self, key: str) -> None:
-        """Reads the journal of a run that has grown."""
+        """Reads the journal of a run after it has grown."""
         found = self.folders.get(key)
         if found is not None:
             found.read_journal()
             self.report_journal(key, found)
 
     def report_journal(self, key: str, found: RunFiles) -> None:
-        """Turns the journal into events; repeated ones change nothing."""
+        """Turns the journal of a run into events; repeated events change nothing."""
         journal = found.journal
         if journal.up:
             self.launcher.start_done(key)
@@ -348,7 +364,7 @@ class RunManager:
             self.handle(key, decide.Ended(*journal.outcome, journal.exit_code))
 
     async def check_runs(self) -> None:
-        """Finds dead shims, shims that never started, and journals with lost notifications."""
+        """Finds shims that have died or never started, and journals whose notification was lost."""
         for count, (key, found) in enumerate(list(self.folders.items())):
             if count % 50 == 49:
                 await asyncio.sleep(0)
@@ -360,7 +376,7 @@ class RunManager:
                 if self.runs[key].stage is not Stage.ENDED:
                     self._track(asyncio.create_task(self.launcher.launch(found)))
             elif not found.shim_lives():
-                found.read_journal()  # it may have written just before it died
+                found.read_journal()  # the shim may have written to the journal just before it died
                 self.report_journal(key, found)
                 if found.journal.outcome is None:
                     await self._on_shim_death(key, found)
@@ -373,8 +389,10 @@ class RunManager:
     # Shutdown. -------------------------------------------------------------------------
 
     async def shut_down(self, seconds: float, gone_seconds: float) -> bool:
-        """Stops all jobs and releases their claims; False when that took too long. While the bus is
-        unreachable, jobs still get their grace period, then ``gone_seconds`` for the bus."""
+        """Stops all jobs and releases their claims; returns False when that took too long. While
+        the bus is unreachable, jobs still get their grace period; then the runner waits
+        ``gone_seconds`` for the bus.
+        """
         self.shutting_down = True
         for key in list(self.runs):
             self.handle(key, decide.ShutDown())
@@ -397,7 +415,7 @@ class RunManager:
         return not self.runs
 
     def _stop_without_bus(self) -> None:
-        """Stops jobs at once that have an earlier effect waiting for the bus."""
+        """Stops at once jobs for which an earlier effect still waits for the bus."""
         for key, found in self.folders.items():
             if self.runs[key].stage is Stage.STOPPING and found.stop_note() is None:
                 self._stop(key)

@@ -1,4 +1,4 @@
-"""The runner as a service: its tasks, and its orderly end."""
+"""The runner as a service: its tasks, and how it ends."""
 
 from __future__ import annotations
 
@@ -36,13 +36,17 @@ from admittance.runtime.telemetry.logger import LogThrottle
 SERVICE: Final = "runner"
 FACTS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
 BATCH: Final = 200
-"""Facts per batch: enough to pipeline their claims, few enough to be written in a moment."""
+"""The most facts in one batch: enough to pipeline their claims, few enough to be written in a
+moment.
+"""
 CHECK_SECONDS: Final = 2.0
 CLEANUP_SECONDS: Final = 600.0
 SHUTDOWN_SECONDS: Final = 60.0
-"""Longest wait for jobs at a clean end: the usual grace of 30 s, and time to publish facts."""
+"""Longest wait for jobs when the runner ends: the usual grace period of 30 s, and time to publish
+facts.
+"""
 NO_BUS_SECONDS: Final = 2.0
-"""Longest wait for an unreachable bus at a clean end, once no job runs any more."""
+"""Longest wait for an unreachable bus when the runner ends, once no job runs any more."""
 
 log = structlog.get_logger(service="runner")
 
@@ -60,12 +64,13 @@ async def run(
     detach_jobs: bool = False,
     machine: Machine | None = None,
 ) -> None:
-    """Runs admitted jobs until ``stop`` is set; then ends its jobs, which run again later.
+    """Runs admitted jobs until ``stop`` is set; then ends these jobs, which run again later.
 
-    ``detach_jobs``: leaves the jobs running instead, for the next runner of this folder.
-    ``claim_ttl``: seconds after which other runners may report our jobs as lost. ``ready`` is set
-    once the runner handles facts. Output of ended jobs is kept for ``retention_seconds``, of at
-    most ``retention_runs``. ``machine``: where jobs run; None: this one. Raises SetupError.
+    ``detach_jobs``: leaves the jobs running at the end, for the next runner with this folder.
+    ``claim_ttl``: seconds without a renewal after which other runners may report this runner's jobs
+    as lost. ``ready`` is set once the runner handles facts. The output of ended jobs is kept for
+    ``retention_seconds``, and of at most ``retention_runs`` jobs. ``machine``: where jobs run;
+    None: this one. Raises SetupError.
     """
     machine = machine or LocalMachine()
     kind = machine.executor(executor)
@@ -110,7 +115,7 @@ async def _serve(
     *,
     detach_jobs: bool,
 ) -> None:
-    # Note the end of the log before the bucket is read: later changes arrive as facts.
+    # The end of the log is noted before the bucket is read: later changes arrive as facts.
     end = await manager.retry(manager.admissions.end_of_log)
     puller = Puller(
         bus, f"{SERVICE}-{manager.folder.runner}", FACTS, ack="all", batch=BATCH, start_at=end + 1
@@ -146,7 +151,7 @@ async def _serve(
         if renewing.done():
             renewing.result()
         if not recovering.done():
-            return  # stopped before it began; running jobs are found again at the next start
+            return  # the runner was stopped before it began; the next start finds its running jobs
         recovering.result()
         tasks.remove(recovering)
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
@@ -169,11 +174,11 @@ async def _serve(
         done, _ = await asyncio.wait([*tasks, manager.broken], return_when=asyncio.FIRST_COMPLETED)
         await _stop_handling_facts(manager, handling)
         for ended in done - {stopping}:
-            ended.result()  # a bug ends the process; the shims live on
+            ended.result()  # a bug ends the process; the shims continue
         if detach_jobs:
             await _detach(manager)
         elif not await manager.shut_down(SHUTDOWN_SECONDS, NO_BUS_SECONDS):
-            # Unpublished facts follow from the folder at the next start.
+            # At the next start, the facts that were not published are derived from the folder.
             log.warning(
                 "jobs_left_stopping", runs=len(manager.runs), bus=manager.admissions.bus.is_up
             )
@@ -197,8 +202,8 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
             elif isinstance(fact, Evicted):
                 evicted.append(fact)
         async with manager.handling_facts:
-            # All admissions first: the bucket shows one that was evicted meanwhile, and an
-            # eviction stops only older admissions.
+            # All admissions are handled before the evictions: the bucket shows an admission that
+            # was evicted meanwhile, and an eviction stops only older admissions.
             await admit(manager, admitted)
             for each in evicted:
                 await evict(manager, each)
@@ -219,8 +224,9 @@ async def _detach(manager: RunManager) -> None:
 
 
 async def _stop_handling_facts(manager: RunManager, handling: Sequence[asyncio.Task[None]]) -> None:
-    """Stops handling facts, after the batch at hand: a run that is still waiting for its claim
-    would otherwise never end."""
+    """Stops handling facts after the current batch: a run that still waits for its claim would
+    otherwise never end.
+    """
     manager.shutting_down = True
     with suppress(TimeoutError):
         async with asyncio.timeout(
@@ -235,7 +241,7 @@ def _fact(delivery: Delivery) -> object:
     try:
         return decode(delivery.subject, delivery.data)
     except Undecodable as error:
-        # Only the workload-controller publishes these; a forged one gets no dead letter.
+        # Only the workload-controller publishes these facts; a forged one gets no dead letter.
         log.warning("undecodable", subject=delivery.subject, reason=str(error))
         return None
 
@@ -249,7 +255,8 @@ async def _renew(manager: RunManager) -> None:
         try:
             lost = await manager.claims.renew()
         except (Unavailable, Refused) as error:
-            # The lease is not touched: the shims end their jobs before the claims expire.
+            # The lease of the folder is not renewed: the shims end their jobs before the claims
+            # expire.
             if throttle.due(clock.monotonic()):
                 log.warning("claims_not_renewed", error=str(error), claims=len(manager.claims.held))
             pause = min(1.0, manager.ttl / 20)
@@ -277,7 +284,7 @@ async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:
 
 
 async def remove_expired_output(manager: RunManager, seconds: float, runs: int) -> None:
-    """Removes the output of closed runs that are too old or too many, the oldest first."""
+    """Removes the output of closed runs that are too old or too many, oldest first."""
     closed = {**manager.given_back, **manager.closed}
     now = clock.now().timestamp()
     old = await asyncio.to_thread(expired, closed, now=now, seconds=seconds, runs_max=runs)
@@ -289,10 +296,10 @@ async def remove_expired_output(manager: RunManager, seconds: float, runs: int) 
 def expired(
     closed: Mapping[str, RunFiles], *, now: float, seconds: float, runs_max: int
 ) -> list[str]:
-    """The runs with output that is to be removed, oldest first. Times in seconds since 1970."""
+    """The closed runs whose output must be removed, oldest first. Times are seconds since 1970."""
     aged = []
     for key, found in closed.items():
-        with suppress(FileNotFoundError):  # it is being closed right now
+        with suppress(FileNotFoundError):  # the run is being closed at this moment
             aged.append((found.closed_at(), key))
     aged.sort()
     return [

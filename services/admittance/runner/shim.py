@@ -1,21 +1,21 @@
 # ruff: noqa: PTH103, PTH108, PTH110, PTH113, PTH118, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
-"""The shim: keeps the processes of one admission, also when the runner dies.
+"""The shim: keeps the processes of one admission running, also when the runner dies.
 
 The runner starts this program (``python -I -S shim.py``) once, as the fork server: it reads folders
 of runs from standard input and forks a shim for each, which is ten times faster than a new process.
 
-The promises of a shim, and how it keeps them:
+What a shim guarantees, and how:
 
-- A run starts once: the shim links its pid to ``shim`` in the run's folder; a second one exits.
-  It holds a lock on ``alive``, which the kernel frees when it dies.
+- A run starts once: the shim links its pid to ``shim`` in the run's folder; a second shim exits.
+  The shim holds a lock on ``alive``, which the kernel frees when the shim dies.
 - Every pod is a session of its own; its process group gets SIGTERM, the grace period, SIGKILL.
-  Processes that leave the group are adopted, and killed when the run ends.
+  Processes that leave the group are adopted by the shim, and killed when the run ends.
 - Events are appended to ``journal``, one JSON object per line; the end of a pod is on disk before
   the runner is notified. A line without its newline does not count.
 - A stop wins over a later exit. Before the shim forwards a stop, it notes every process that has
-  ended by itself, then writes that the stop was delivered. A pod that ends after that line has not
-  succeeded, with any exit code: it may only have saved its state.
+  ended by itself, then writes a line that the stop was delivered. A pod that ends after that line
+  has not succeeded, with any exit code: it may only have saved its state.
 - It ends all pods when the runner's lease is not renewed in time, so that no job runs under a
   claim that another runner may hold by now.
 
@@ -38,22 +38,22 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # typing itself is not worth its milliseconds here
+TYPE_CHECKING = False  # importing typing itself would cost milliseconds here
 if TYPE_CHECKING:
     from typing import Any
 
 NEVER = float("inf")
 STOPS = ("stopped", "lost")
-"""Ends that came from outside: an exit after such a stop was delivered is not a result."""
+"""Kinds of ends that came from outside: an exit after such a stop was delivered is not a result."""
 PROBE_SECONDS = 5.0
-"""Longest wait for all probes: after that a stop is forwarded without their answers."""
+"""Longest wait for all probes: after this time a stop is forwarded without their answers."""
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
 def expand(text: str, env: dict[str, str]) -> str:
-    """``$(NAME)`` replaced as Kubernetes does: unknown names stay, ``$$(NAME)`` is an escape."""
+    """Replaces ``$(NAME)`` as Kubernetes does: unknown names stay, ``$$(NAME)`` is an escape."""
     return _REFERENCE.sub(
         lambda found: "$" if found.group(1) is None else env.get(found.group(1), found.group()),
         text,
@@ -61,7 +61,7 @@ def expand(text: str, env: dict[str, str]) -> str:
 
 
 def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:
-    """The environment of a container: given, own, then wanted in order, expanded by the former."""
+    """A container's variables: given, own, then wanted, each expanded by those before it."""
     env = {**given, **own}
     for name, value in wanted:
         env[name] = expand(value, env)
@@ -69,7 +69,7 @@ def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str])
 
 
 def find_program(name: str, env: dict[str, str], cwd: str) -> str:
-    """The path of a program, by the PATH of the pod. Raises FileNotFoundError."""
+    """The path of a program on the PATH of the pod. Raises FileNotFoundError without one."""
     if "/" in name:
         return os.path.join(cwd, name)
     for folder in env.get("PATH", os.defpath).split(":"):
@@ -80,12 +80,12 @@ def find_program(name: str, env: dict[str, str], cwd: str) -> str:
 
 
 def boot_seconds() -> float:
-    """Seconds since boot, sleep included: not moved by clock changes, the same in all processes."""
+    """Seconds since boot, sleep included: equal in all processes, unmoved by clock changes."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def start_time(pid: int) -> int:
-    """Start time of a process in clock ticks since boot; 0 where there is no /proc."""
+    """Start time of a process in clock ticks since boot; 0 if the system has no /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             return int(stat.read().rsplit(b")", 1)[1].split()[19])
@@ -94,7 +94,7 @@ def start_time(pid: int) -> int:
 
 
 def signal_group(pid: int, sig: int) -> None:
-    """Signals the process group ``pid`` if it still exists."""
+    """Sends a signal to the process group ``pid`` if it still exists."""
     try:
         os.killpg(pid, sig)
     except (ProcessLookupError, PermissionError):
@@ -102,7 +102,7 @@ def signal_group(pid: int, sig: int) -> None:
 
 
 class PodSetState:
-    """Progress of one pod set: the next index, active and succeeded pods."""
+    """Progress of one pod set: the next pod index, the active pods and the succeeded pods."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -112,7 +112,7 @@ class PodSetState:
 
 
 class Pod:
-    """One pod: init containers in order, then all other containers at once."""
+    """One pod: its init containers run in order, then all other containers at once."""
 
     def __init__(self, pod_set: PodSetState, index: int) -> None:
         self.set = pod_set
@@ -151,7 +151,7 @@ class Shim:
         self.durable = self.durable or durable
 
     def flush(self) -> None:
-        """Writes the lines to the journal, to disk if ``durable``, and notifies the runner."""
+        """Appends collected lines to the journal, on disk if ``durable``; notifies the runner."""
         if not self.lines:
             return
         data = "".join(json.dumps(line) + "\n" for line in self.lines).encode()
@@ -161,14 +161,14 @@ class Shim:
             os.fsync(self.journal)
         self.lines, self.durable = [], False
         try:
-            # Fails without a runner; the next runner reads the journal.
+            # Opening the pipe fails without a runner; the next runner reads the journal.
             pipe = os.open(self.spec["notify"], os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return
         try:
             os.write(pipe, (self.spec["key"] + "\n").encode())
         except OSError:
-            pass  # full: the runner checks every run from time to time
+            pass  # the pipe is full: the runner checks every run from time to time
         finally:
             os.close(pipe)
 
@@ -190,7 +190,7 @@ class Shim:
                     self.flush()
 
     def advance(self, pod: Pod) -> None:
-        """The next step of a pod: an init container, then all other containers, then its end."""
+        """Takes a pod's next step: an init container, then all other containers, then the end."""
         while not pod.running and not pod.ended:
             if pod.code or self.why_ending or self.asked or pod.main_started:
                 self.end_pod(pod)
@@ -203,11 +203,11 @@ class Shim:
                     for container in pod.set.spec["main"]:
                         self.spawn(pod, container)
             except (OSError, ValueError) as error:
-                # ValueError: zero bytes, or a variable's name with an equals sign.
+                # A ValueError comes from zero bytes, or from an equals sign in a variable's name.
                 self.fail(pod, 127, str(error))
 
     def fail(self, pod: Pod, code: int, how: str) -> None:
-        """A failed container fails its pod, and a failed pod the job, unless it was stopped."""
+        """Records a failed container: its pod fails, and the job too unless the pod was stopped."""
         if pod.code:
             return
         pod.code = code
@@ -217,11 +217,11 @@ class Shim:
                 self.code = code
             self.end_all("failed", message)
         else:
-            # It ended before the stop and is noticed only now.
+            # The container ended before the stop, and the shim notices it only now.
             self.why_ending, self.message, self.code = "failed", message, code
 
     def end_pod(self, pod: Pod) -> None:
-        """Records the end of a pod: no container runs or will start."""
+        """Records the end of a pod: no container of it runs or will start."""
         pod.ended = True
         pod.set.active -= 1
         whole = pod.main_started and not pod.code and not pod.told_to_stop
@@ -278,7 +278,7 @@ class Shim:
             signal_group(pid, signal.SIGTERM)
 
     def note_stop(self, why: str, pods: list[Pod]) -> list[Pod]:
-        """Journals a stop before it is sent; returns the pods to stop, without ended containers."""
+        """Journals a stop before its signal; returns the pods to stop, without ended containers."""
         ended = self.probe(pods)
         pods = [pod for pod in pods if not pod.running <= ended]
         for pod in pods:
@@ -289,7 +289,7 @@ class Shim:
         return pods
 
     def probe(self, pods: list[Pod]) -> set[int]:
-        """The pids of containers that have ended by themselves, by their probes."""
+        """The pids of containers that have ended by themselves, as their probes show."""
         asked = {}
         for pod in pods:
             for pid in pod.running & pod.probes.keys():
@@ -323,7 +323,7 @@ class Shim:
                 pass
 
     def reap(self) -> None:
-        """Handles every process that has ended."""
+        """Handles every process of the run that has ended."""
         while self.pods:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -346,7 +346,7 @@ class Shim:
             self.advance(pod)
 
     def lease_deadline(self) -> float:
-        """When all pods must begin to end, in seconds since boot."""
+        """When all pods must begin to end because of the lease, in seconds since boot."""
         try:
             with open(self.spec["lease"], encoding="ascii") as lease:
                 return float(lease.read()) + float(self.spec["leaseStop"])
@@ -392,13 +392,13 @@ class Shim:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
             if now >= deadline and self.pods:
-                deadline = self.lease_deadline()  # usually renewed meanwhile
+                deadline = self.lease_deadline()  # the lease is usually renewed meanwhile
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
                     deadline = NEVER
             if now >= self.kill_at:
-                self.kill_at = now + 1.0  # again: a process that was just forked may have missed it
+                self.kill_at = now + 1.0  # kill again: a process just forked may be missed
                 self.kill_all()
             self.reap()
             self.fill()
@@ -420,18 +420,18 @@ class Shim:
 
 
 def adopt_strays() -> None:
-    """Becomes the parent of orphaned processes, like the init of a container: otherwise a process
-    that double-forks out of its group would outlive its job."""
+    """Makes this process the parent of orphaned processes, like the init of a container: otherwise
+    a process that double-forks out of its group would outlive its job."""
     try:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     except (OSError, AttributeError):
-        pass  # not Linux: process groups have to suffice
+        pass  # this system is not Linux: process groups have to suffice
 
 
 def end_strays() -> None:
-    """Kills all adopted processes, and those that they leave behind."""
+    """Kills all adopted processes, and the processes that these leave behind."""
     me = os.getpid()
-    for _ in range(100):  # generations of processes
+    for _ in range(100):  # each round ends one generation of processes
         try:
             with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
                 strays = [int(pid) for pid in file.read().split()]
@@ -448,7 +448,7 @@ def end_strays() -> None:
 
 
 def run_shim(folder: str) -> None:
-    """Runs as the shim of the run in ``folder``, unless it has one already."""
+    """Runs as the shim of the run in ``folder``, unless the run has a shim already."""
     adopt_strays()
     alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -468,8 +468,8 @@ def run_shim(folder: str) -> None:
 
 
 def fork_server() -> None:
-    """Forks a shim for every folder named on standard input."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are not waited for: no zombies
+    """Forks a shim for every run folder named on standard input."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended shims leave no zombies
     blocked = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD]
     pending = b""
     while True:
@@ -478,7 +478,7 @@ def fork_server() -> None:
             return
         *folders, pending = (pending + data).split(b"\n")
         for folder in folders:
-            # Blocked until the shim has its handlers: a signal must not end it before that.
+            # Blocked until the shim has its handlers: a signal must not end the shim before.
             signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
             if os.fork() == 0:
                 code = 1

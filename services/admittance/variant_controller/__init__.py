@@ -1,11 +1,12 @@
-"""Keeps families as the concurrent admission policy requires: one variant per flavor, or per
-explicit variant.
+"""Keeps families as the concurrent admission policy requires: one variant for each flavor, or for
+each explicit variant.
 
-Decides, from stored workloads and queues: variants to create and delete, variants to activate and
-deactivate, and the preemption gate to open.
+Decides, from stored workloads and queues: which variants to create, delete, activate and
+deactivate, and which preemption gate to open.
 
-Consumes: workloads, ClusterQueues and LocalQueues, from the bucket. Publishes: submitted,
-activated, deactivated, reprioritized, deleted and ungated for variants, aggregated for parents. All
-are requests; a repeated request changes nothing. Owns: nothing. The scheduler and the
-workload-controller use the same policy (`admittance.family`) for quota and admission.
-Leadership: one active instance."""
+Consumes: workloads, ClusterQueues and LocalQueues, from the bucket. Publishes: ``submitted``,
+``activated``, ``deactivated``, ``reprioritized``, ``deleted`` and ``ungated`` for variants,
+``aggregated`` for parents. All these facts are requests; a repeated request changes nothing. Owns:
+nothing. The scheduler and the workload-controller use the same policy (`admittance.family`) for
+quota and admission. Leadership: one active instance.
+"""

@@ -1,4 +1,4 @@
-"""``python -m admittance.variant_controller``: runs this service alone."""
+"""``python -m admittance.variant_controller``: runs the variant-controller alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Reads the bucket and publishes the facts that families require.
+"""Reads the bucket and publishes the facts that the families of workloads require.
 
-One instance is active; the others stand by. A stale leader is harmless: its facts are requests, and
-the workload-controller applies the same policy before it grants a request."""
+One instance of the variant-controller is active; the others stand by. A stale leader does no harm:
+its facts are requests, and the workload-controller applies the same policy before it grants a
+request.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ from admittance.workload.bucket_reader import names_of, read, read_manifest
 SERVICE: Final = "variant-controller"
 PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
 ROLE: Final = b'"role"'
-"""Part of the bytes of every parent and variant; a workload without it is regular."""
+"""A text that the bytes of every parent and variant contain; a workload without it is regular."""
 SECRET_PAUSE_SECONDS: Final = 0.5
 EVENTS: Final[dict[type[Fact], str]] = {
     facts.Submitted: "variant_submitted",
@@ -56,8 +58,9 @@ log = structlog.get_logger()
 
 
 class FamilyReconciler:
-    """Keeps families as policy requires. ``epoch``: of its leadership. ``stated`` counts the facts
-    that the bus has acknowledged."""
+    """Keeps families as the concurrent admission policy requires. ``epoch``: the epoch of this
+    instance's leadership. ``stated`` counts the facts that the bus has acknowledged.
+    """
 
     def __init__(self, bus: Bus, settings: Settings, core: Families, epoch: int) -> None:
         self._bus = bus
@@ -81,7 +84,7 @@ class FamilyReconciler:
             tasks.create_task(self._publish_acts(), name="ordering")
 
     async def close(self) -> None:
-        """Stops answering requests."""
+        """Stops answering requests about the variant-controller's state."""
         self.ready = False
         serving, self._serving = self._serving, None
         if serving is not None:
@@ -144,7 +147,7 @@ class FamilyReconciler:
         await self._loaded.wait()
         secret = await self._secret()
         while True:
-            # Cleared first, so that changes during publishing cause another round.
+            # The event is cleared first, so that changes during publishing cause another round.
             self._changed.clear()
             while acts := self.core.acts(clock.now()):
                 await self._publish(acts, secret)
@@ -238,7 +241,7 @@ GATE: Final = "ConcurrentAdmission"
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Runs the variant-controller while this instance leads, until stop is set."""
+    """Runs the variant-controller while this instance leads, until ``stop`` is set."""
     enabled = (GATES | settings.configuration.feature_gates)[GATE]
 
     def begin(epoch: int) -> FamilyReconciler:

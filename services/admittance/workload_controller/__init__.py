@@ -1,4 +1,4 @@
-"""Keeps a workload's life: pending, quota reserved, admitted, finished.
+"""Keeps the life of every workload: pending, quota reserved, admitted, finished.
 
 Decides: the transition of every fact (`admittance.workload.transitions`), and whether a decision of
 a scheduler is still valid.
@@ -6,5 +6,5 @@ Consumes: facts about workloads, verdicts, decisions, due timers, barriers, chan
 Publishes: ``quota_reserved``, ``admitted``, ``evicted``, ``requeued``, ``rejected``, ``pending``,
 ``check.requested``, ``check.withdrawn``, ``object.applied``, ``object.deleted``.
 Owns: the bucket. No other service writes a workload or a manifest.
-Leadership: one active leader; a stale leader's puts expect revisions that are gone.
+Leadership: one active leader; a stale leader's puts expect revisions that are no longer the last.
 """

@@ -1,4 +1,4 @@
-"""``python -m admittance.workload_controller``: this service alone."""
+"""``python -m admittance.workload_controller``: runs the workload-controller alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Receives the heartbeats of check controllers, and writes the Active conditions.
+"""Receives the heartbeats of check controllers, and writes the Active conditions of
+AdmissionChecks.
 
-One write at a time, with a pause after each, so that frequent heartbeats cause few writes. Between
-heartbeats the task sleeps until the next controller would count as lost.
+Writes once at a time, with a pause after each write, so that frequent heartbeats cause few writes.
+Between heartbeats the task sleeps until the next controller would count as lost.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.workload_controller.manifest_writer import ManifestWriter
 
 PAUSE_SECONDS: Final = 0.5
-"""After a write, until the next."""
+"""Pause after a write of conditions, until the next write."""
 OVERSLEPT_SECONDS: Final = 5.0
-"""If the process wakes later than that, it was suspended and could receive no heartbeats."""
+"""If the process wakes later than planned by this time, it was suspended and could receive no
+heartbeats.
+"""
 BEAT_MAX: Final = 64 * 1024
-"""Bytes of a heartbeat that are read."""
+"""The most bytes of a heartbeat that are read."""
 
 log = structlog.get_logger()
 _beat = Reader(CheckAlive)
@@ -42,7 +45,7 @@ _PREFIX: Final = len(ALIVE_CHECK)
 
 
 def decode_heartbeat(data: bytes, *, known: bool) -> CheckAlive | None:
-    """Decodes a heartbeat; None: the message is not one.
+    """Decodes a heartbeat; returns None if the message is not a heartbeat.
 
     An empty message counts only for a controller that has sent heartbeats before (``known``). For
     another controller a stray empty message would start the timeout that makes its checks inactive.
@@ -56,8 +59,9 @@ def decode_heartbeat(data: bytes, *, known: bool) -> CheckAlive | None:
 
 
 class HeartbeatListener:
-    """Listens for heartbeats while this instance leads. ``every_seconds``: the expected
-    interval."""
+    """Listens for heartbeats of check controllers while this instance leads. ``every_seconds``: the
+    interval at which heartbeats are expected.
+    """
 
     def __init__(self, bus: Bus, manifests: ManifestWriter, every_seconds: float) -> None:
         self._bus = bus
@@ -69,7 +73,9 @@ class HeartbeatListener:
         self._rivals: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
-        """Listens and writes the conditions until cancelled, or until a newer epoch writes."""
+        """Listens and writes the Active conditions until cancelled, or until a newer epoch
+        writes.
+        """
         now = clock.monotonic()
         checks = self._checks()
         self._beats.expect(
@@ -90,16 +96,19 @@ class HeartbeatListener:
             await self._bus.nc.unlisten(subscription)
 
     def look(self) -> None:
-        """Called when AdmissionChecks were created, changed or deleted."""
+        """Causes the conditions to be computed again, because AdmissionChecks were created, changed
+        or deleted.
+        """
         names = {check.spec.controller_name for check in self._checks()}
         self._controllers = {token(name).encode(): name for name in names}
         self._beats.forget(names)
         self._dirty.set()
 
     def known(self, planned: Iterable[PlannedWrite]) -> list[PlannedWrite]:
-        """The planned writes with Active conditions filled in: an AdmissionCheck is created
-        inactive if its controller reports that it cannot evaluate it, or if its parameters are
-        missing."""
+        """Returns the planned writes with Active conditions filled in: an AdmissionCheck is created
+        inactive if its controller reports that it cannot judge, or if its parameters are
+        missing.
+        """
         every = list(planned)
         coming = {one.key for one in every}
         return [self._known(one, coming) for one in every]
@@ -134,7 +143,7 @@ class HeartbeatListener:
             self._dirty.set()
 
     def _on_reconnected(self) -> None:
-        # No heartbeat could arrive while disconnected.
+        # No heartbeat could arrive while the bus was disconnected.
         self._beats.expect_all(clock.monotonic())
 
     async def _keep_conditions(self) -> None:
@@ -154,10 +163,11 @@ class HeartbeatListener:
                 if throttle.due(clock.monotonic()):
                     log.info("heartbeats_not_written", error=str(error))
                 self._dirty.set()
-            # Many heartbeats at once are one write.
+            # During the pause, many heartbeats are collected for one write.
             await asyncio.sleep(PAUSE_SECONDS)
             now = clock.monotonic()
-            # Counted from before the pause: a controller lost during the pause must not be missed.
+            # Losses are counted from before the pause: a controller lost during the pause must not
+            # be missed.
             due = self._beats.next_loss(looked)
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if due is None else max(0.0, due - now)):

@@ -4,8 +4,8 @@
     2. made    one message that completes the checkpoint
     3. purge   old checkpoints: first the message, then the parts
 
-A crash within 1 leaves parts without a message; they expire. A crash within 3 leaves parts without
-a message, or a message with missing parts, which the reader detects by their number.
+A crash within 1 leaves parts without a message; they expire. A crash within step 3 leaves parts
+without a message, or a message with missing parts, which the reader detects by their number.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 
 SLICE: Final = 200
-"""Rows packed per step in another thread; a step takes some milliseconds."""
+"""How many rows another thread packs in one step; a step takes some milliseconds."""
 FACTS_MAX: Final = 500_000
-"""Facts after which a checkpoint is due before its time, so that no replay takes too long."""
+"""After this number of facts a checkpoint is due before its time, so that no replay takes too
+long.
+"""
 LOOK_SECONDS: Final = 30.0
 AHEAD: Final = timedelta(minutes=10)
-"""How far the clock of a leader may be ahead of the server's."""
+"""How far the clock of a leader may be ahead of the server's clock."""
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
@@ -44,8 +46,9 @@ _made = Reader(CheckpointMade)
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of one leader. ``take``: makes a snapshot, under ``lock``.
-    ``through``: the last applied fact."""
+    """Writes the checkpoints of one leader. ``take``: makes a snapshot, while ``lock`` is held.
+    ``through``: returns the sequence of the last applied fact.
+    """
 
     def __init__(
         self,
@@ -62,8 +65,9 @@ class CheckpointWriter:
         self._every = every_seconds
 
     async def run(self, *, at_once: bool = False) -> None:
-        """Writes a checkpoint whenever one is due, until cancelled. ``at_once``: the first one is
-        due now."""
+        """Writes a checkpoint whenever one is due, until cancelled. ``at_once``: the first
+        checkpoint is due now.
+        """
         due = at_once
         while True:
             try:
@@ -71,12 +75,12 @@ class CheckpointWriter:
                     await self.write()
                     due = False
             except (Refused, Unavailable) as error:
-                # For example a full disk; facts do not wait for checkpoints.
+                # The cause may be a full disk; facts do not wait for checkpoints.
                 log.warning("checkpoint_failed", error=str(error))
             await asyncio.sleep(min(LOOK_SECONDS, self._every))
 
     async def _is_due(self) -> bool:
-        # A checkpoint of later facts than the log has is not valid.
+        # A checkpoint of later facts than the log has is not valid, so it is left out.
         made = [one for one in await checkpoints(self._bus) if one.through <= self._through()]
         newest = made[-1] if made else None
         facts = self._through() - (newest.through if newest is not None else 0)
@@ -88,12 +92,14 @@ class CheckpointWriter:
         return since is not None and (clock.now() - since).total_seconds() >= self._every
 
     async def _first(self) -> datetime | None:
-        """Time of the first message on the log."""
+        """The time of the first message on the log."""
         found = await read_messages(self._bus, ["admit.>"], limit=1)
         return found[0].time if found else None
 
     async def write(self) -> CheckpointMade:
-        """Writes a checkpoint. Raises Refused or Unavailable; it is then incomplete."""
+        """Writes a checkpoint. Raises Refused or Unavailable if the checkpoint could not be
+        completed.
+        """
         began = clock.monotonic()
         async with self._lock:
             taken = self._take()

@@ -1,4 +1,6 @@
-"""Performs commits, in the order described in `admittance.control.commit`."""
+"""Performs commits of the workload-controller, in the order described in
+`admittance.control.commit`.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,16 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
-"""Most attempts to fold a batch again because another writer changed its workloads."""
+"""How often a batch is folded again, at most, because another writer changed its workloads."""
 OUTCOMES_MAX: Final = 20_000
 
 log = structlog.get_logger()
 
 
 class CommitWriter:
-    """Performs the commits of one leader. ``outcomes``: results of the newest facts. ``metrics``
-    None: metrics are off."""
+    """Performs the commits of one leader. ``outcomes``: the results of the newest facts, by
+    sequence. ``metrics`` None: metrics are off.
+    """
 
     def __init__(
         self,
@@ -75,12 +78,14 @@ class CommitWriter:
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
     async def perform(self, batch: list[LogMessage]) -> None:
-        """Folds a batch and performs its commits."""
+        """Folds a batch of facts and performs the commits that follow."""
         controller = self._controller
         rest = batch
         attempts = 0
         loaded: dict[str, None] = {}
-        """Keys read from the bucket for this batch; finished ones are dropped after it."""
+        """Keys read from the bucket for this batch; keys of finished workloads are dropped after
+        it.
+        """
         while rest:
             now = clock.now()
             for key in controller.missing(rest):
@@ -124,9 +129,10 @@ class CommitWriter:
                 _log_write(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
                 await with_retries(partial(self._reload, put.key))
-                # It can be this leader's own put, or one of a previous leader that did not publish
-                # its outbox. Later facts of the batch were judged by the old state: a decision made
-                # from that put would be ignored, and the scheduler would assume it forever.
+                # The changed value may be this leader's own put, or a put of a previous leader that
+                # did not publish its outbox. Later facts of the batch were judged by the old state:
+                # a decision of the scheduler made from the changed value would be ignored, and the
+                # scheduler would assume it without end.
                 messages += controller.outbox(put.key, now)
                 unsure.append(put.key)
             else:
@@ -150,9 +156,11 @@ class CommitWriter:
             await self._mend(key, before, entry.revision)
 
     async def _mend(self, key: str, before: VersionedWorkload, revision: int) -> None:
-        """Writes the held workload over an unreadable value. The write uses the guard, so a
-        superseded leader cannot overwrite a newer value. Its outbox is already published. Raises
-        StaleRevision, Unavailable or Superseded."""
+        """Writes the workload as this leader holds it over an unreadable value. The write uses the
+        guard, so a superseded leader cannot overwrite a newer value. The outbox of the workload is
+        already published. Raises StaleRevision, Unavailable or Superseded if the write did not
+        succeed.
+        """
         assert before.workload is not None, "the caller looked"
         workload = with_log(before.workload, before.fact, ())
         put = bucket.put_message(key, stored.encode(workload), expected=revision)
@@ -194,22 +202,25 @@ def _delivery(logged: LogMessage) -> Delivery:
 
 
 MARKER_SECONDS: Final = 7 * 86_400.0
-"""Life of a delete marker: longer than any pause of a stale writer."""
+"""How long a delete marker is kept: longer than any pause of a stale writer."""
 
 PutOutcome: TypeAlias = int | Refused | None
-"""The revision of a put, why it was refused, or None: that is unknown."""
+"""The revision of a put, or why it was refused; None if its outcome is unknown."""
 
 
 class WorkloadWriter:
-    """Writes workloads. ``finished_seconds``: how long a finished workload is kept."""
+    """Writes workloads to the bucket. ``finished_seconds``: how long a finished workload is
+    kept.
+    """
 
     def __init__(self, bus: Bus, *, finished_seconds: float) -> None:
         self._bus = bus
         self._finished_seconds = finished_seconds
 
     async def write(self, puts: Sequence[Put]) -> list[tuple[Put, PutOutcome]]:
-        """Writes the puts; returns the outcome of each: puts without a group first, then group by
-        group."""
+        """Writes the puts and returns the outcome of each: first puts without a group, then group
+        by group.
+        """
         alone, groups = parted(puts)
         outcomes = await self._alone(alone)
         for batch in packed(groups, BATCH_MAX):
@@ -217,19 +228,21 @@ class WorkloadWriter:
         return list(zip([*alone, *chain.from_iterable(groups)], outcomes, strict=True))
 
     async def _alone(self, puts: list[Put]) -> list[PutOutcome]:
-        """The revision of each, why it was refused, or None: that is unknown."""
+        """Writes puts without a group; returns the outcome of each."""
         try:
             messages = [self._message(put) for put in puts]
-            # A stale put is read again, so it does not matter which copy of it was stored.
+            # After a StaleRevision the key is read again, so it does not matter which copy of the
+            # put was stored.
             return list(await self._bus.publish_all(messages, repeat_puts=True))
         except Unavailable as error:
             log.warning("commit_unknown", error=str(error), puts=len(puts))
             return [None] * len(puts)
 
     async def write_groups(self, groups: list[list[Put]]) -> list[PutOutcome]:
-        """Writes groups, each as a whole or not at all; returns the outcome of each put. Groups
-        share a batch. If the server refuses it, each group is written alone, since the server does
-        not say which key was stale."""
+        """Writes groups, each as a whole or not at all; returns the outcome of each put. Several
+        groups share one atomic batch. If the server refuses the batch, each group is written alone,
+        since the server does not say which key was stale.
+        """
         puts = list(chain.from_iterable(groups))
         try:
             last = await self._bus.atomic([self._message(put) for put in puts])
@@ -256,12 +269,13 @@ class WorkloadWriter:
 
 
 async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
-    """Publishes messages, pipelined. Raises Refused or Unavailable."""
+    """Publishes messages, pipelined. Raises Refused or Unavailable if some are not stored."""
     outgoing = [outgoing_of(message) for message in messages]
     outcomes = await bus.publish_all(outgoing)
     for one, outcome in zip(outgoing, outcomes, strict=True):
         if isinstance(outcome, TooBig):
-            # A retry would fail too, and block the facts of all other workloads.
+            # A retry of a message that is too long would fail too, and block the facts of all other
+            # workloads.
             log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
         elif isinstance(outcome, Refused):
             raise outcome
@@ -270,8 +284,9 @@ async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
 def log_message(
     sequence: int, subject: str, data: bytes, headers: Mapping[str, str], time: datetime
 ) -> LogMessage:
-    """The message of the log as the core reads it. An invalid trace is dropped, since the trace is
-    stored and published again."""
+    """A message of the log in the form that the core reads. An invalid trace is dropped, since the
+    core stores and publishes the trace again.
+    """
     if not headers:
         return LogMessage(sequence, subject, data, time)
     trace = extract(headers)
@@ -283,7 +298,7 @@ def log_message(
 
 
 def outgoing_of(message: Message) -> Outgoing:
-    """The message with the standard headers of a fact."""
+    """The message with the standard headers of a fact, ready to publish."""
     headers = {HEADER_MSG_ID: message.id, HEADER_SCHEMA: SCHEMA_VERSION}
     if message.trace:
         headers[HEADER_TRACE] = follow(message.trace)
@@ -291,7 +306,7 @@ def outgoing_of(message: Message) -> Outgoing:
 
 
 async def write_echoes(bus: Bus, echoes: Iterable[Echo]) -> None:
-    """Writes the echoes of barriers. Writing an echo again changes nothing."""
+    """Writes the echoes of barriers to the bucket. Writing the same echo again changes nothing."""
     puts = []
     for one in echoes:
         key, value = echo_put(one)
@@ -302,7 +317,7 @@ async def write_echoes(bus: Bus, echoes: Iterable[Echo]) -> None:
 
 
 def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
-    """The puts without a group, and the groups."""
+    """Returns the puts without a group, and the groups."""
     alone = [put for put in puts if not put.group]
     groups: dict[int, list[Put]] = {}
     for put in puts:
@@ -312,8 +327,9 @@ def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
 
 
 def packed(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Put]]]:
-    """Packs groups into batches of at most ``most`` puts. A group is never split: a longer group
-    gets its own batch, which the bus refuses."""
+    """Packs groups into batches of at most ``most`` puts. A group is never split: a group that is
+    longer gets its own batch, which the bus refuses.
+    """
     batch: list[list[Put]] = []
     length = 0
     for group in groups:
@@ -333,14 +349,14 @@ GUARD_PAUSE_SECONDS: Final = 0.02
 
 
 class WriteGuard:
-    """Ensures that only the current leader writes manifests, and that it knows which writes were
-    stored. ``epoch``: of its lease, which is the guard's value.
+    """Ensures that only the current leader writes manifests, and that this leader knows which
+    writes were stored. ``epoch``: the epoch of the leader's lease, which is the guard's value.
 
-    A decision is judged by the queues that are in the bucket before it. So no manifest may be
-    stored without the leader's knowledge: neither a late write of a previous leader, nor a write of
-    its own that it gave up. Every write of manifests is therefore one atomic batch with a guard key
-    that expects the guard's last revision. Moving the guard, at takeover or when giving up a write,
-    makes every earlier write fail.
+    A decision of the scheduler is judged by the queues that are in the bucket before it. So no
+    manifest may be stored without the leader's knowledge: neither a late write of a previous
+    leader, nor a write of its own that it gave up. Every write of manifests is therefore one atomic
+    batch with a guard key that expects the guard's last revision. Moving the guard, at takeover or
+    when giving up a write, makes every earlier write with it fail.
     """
 
     def __init__(self, bus: Bus, epoch: int) -> None:
@@ -349,7 +365,9 @@ class WriteGuard:
         self._revision: int | None = None
 
     async def take(self) -> None:
-        """Moves the guard, so that no earlier write can be stored any more. Raises Superseded."""
+        """Moves the guard, so that no earlier write of manifests can be stored any more. Raises
+        Superseded if a newer epoch has the guard.
+        """
         while True:
             try:
                 self._revision = await self._bus.publish(self._put())
@@ -357,7 +375,7 @@ class WriteGuard:
             except StaleRevision:
                 pass
             except Unavailable:
-                # Without the guard an earlier write could still be stored.
+                # While the guard is not moved an earlier write could still be stored.
                 await asyncio.sleep(GUARD_PAUSE_SECONDS)
                 continue
             with suppress(Unavailable, Refused):
@@ -367,7 +385,7 @@ class WriteGuard:
     async def _look(self) -> None:
         entry = await bucket.get(self._bus, GUARD_KEY)
         value = entry.value if entry is not None else None
-        # An epoch is a log sequence, so a greater one than the log's end is invalid.
+        # An epoch is a log sequence, so a value greater than the log's end is invalid.
         epoch = number(value, most=await lease_store.end_of_log(self._bus))
         if epoch is not None and epoch > self._epoch:
             raise Superseded(f"epoch {epoch} writes manifests")
@@ -384,11 +402,11 @@ class WriteGuard:
         return bucket.put_message(GUARD_KEY, value, expected=self._revision)
 
     async def write(self, puts: Sequence[Outgoing]) -> int:
-        """Writes all puts or none. Returns the revision of the last put; the others precede it
-        without gaps.
+        """Writes all puts or none. Returns the revision of the last put; the revisions of the
+        others precede it without gaps.
 
-        Raises StaleRevision, or Unavailable: then the puts may be stored, but not after a later
-        `take`.
+        Raises StaleRevision, or Unavailable: then the puts may be stored already, but not after a
+        later `take`.
         """
         last = await self._bus.atomic([self._put(), *puts])
         self._revision = last - len(puts)
@@ -396,7 +414,7 @@ class WriteGuard:
 
 
 def tell_unreadable(controller: Controller) -> None:
-    """Logs the unreadable values of the bucket."""
+    """Logs the values of the bucket that cannot be read."""
     while controller.unreadable:
         key, reason = controller.unreadable.popitem()
         log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))

@@ -1,9 +1,9 @@
-"""Keeps one durable consumer per check controller that an AdmissionCheck names, and one per
-provisioning class that a ProvisioningRequestConfig names.
+"""Keeps one durable consumer for each check controller that an AdmissionCheck names, and one for
+each provisioning class that a ProvisioningRequestConfig names.
 
-It is created before the manifest is written, so the program misses no request. A new leader
+A durable is created before the manifest is written, so the program misses no request. A new leader
 compares the server's durables with the manifests, since the previous leader may have ended between
-the two writes.
+creating a durable and writing its manifest.
 
 The durable of a class outlives the last manifest that names it while its provider has requests or
 unread withdrawals: otherwise booked capacity would never be freed.
@@ -30,27 +30,32 @@ from admittance.runtime.errors import Refused
 DurableKey: TypeAlias = tuple[ProgramDurables, str]
 
 UNHEARD_SECONDS: Final = 86_400.0
-"""A class that no manifest names loses its durable after this time, read or not."""
+"""The durable of a class that no manifest names is deleted after this time, even with unread
+messages.
+"""
 
 log = structlog.get_logger()
 
 
 class Durables:
-    """The durables that one leader has made or found."""
+    """The durables that one leader has created or found."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._made: set[DurableKey] = set()
         self._owed: dict[DurableKey, float] = {}
-        """Durables that no manifest names and that are kept for a while, and since when."""
+        """Durables that no manifest names and that are kept for a while, each with the time since
+        when.
+        """
 
     @property
     def owes(self) -> bool:
-        """Whether some are to be deleted later: then call `after` from time to time."""
+        """Whether some durables are to be deleted later: then call `after` from time to time."""
         return bool(self._owed)
 
     async def settle(self, objects: Objects) -> None:
-        """Makes the missing durables and deletes the unused ones. Raises Unavailable.
+        """Creates the missing durables and deletes the unused ones. Raises Unavailable if the bus
+        does not answer.
 
         A durable that the server refuses is logged, and the others are still made.
         """
@@ -72,8 +77,9 @@ class Durables:
             await self._remove(one)
 
     async def before(self, manifests: Iterable[Any]) -> None:
-        """Makes the durables that these manifests, about to be written, ask for. Raises Refused or
-        Unavailable: then nothing should be written."""
+        """Creates the durables that the manifests about to be written require. Raises Refused or
+        Unavailable: then the manifests should not be written.
+        """
         for manifest in manifests:
             one = _of(manifest)
             if one is None or one in self._made:
@@ -84,7 +90,9 @@ class Durables:
             log.info("durable_made", durable=kind.durable(name))
 
     async def after(self, objects: Objects) -> None:
-        """Deletes the durables that no manifest asks for any more. Raises Unavailable."""
+        """Deletes the durables that no manifest requires any more. Raises Unavailable if the bus
+        does not answer.
+        """
         wanted = named(objects)
         for one in wanted & self._owed.keys():
             del self._owed[one]
@@ -104,13 +112,13 @@ class Durables:
         log.info("durable_removed", durable=kind.durable(name))
 
     async def _is_owed(self, provisioning_class: str) -> bool:
-        """Whether its provider still has requests or unread messages."""
-        # Read the requests first: once a request is gone, its last messages are on the log.
+        """Whether the class's provider still has requests or unread messages."""
+        # The requests are read first: once a request is gone, its last messages are on the log.
         for entry in await bucket.read_all(self._bus, f"{CAPACITY}.>"):
             try:
                 record = read_record(entry.key, entry.value)
             except Unreadable:
-                continue  # written by another program
+                continue  # another program wrote the entry
             if record.spec.provisioning_class_name == provisioning_class:
                 return True
         found = (await provider_durables.existing(self._bus)).get(provisioning_class, {})

@@ -1,4 +1,6 @@
-"""The request-reply endpoints of the active workload-controller: manifests, history, settlement."""
+"""The request-reply endpoints of the active workload-controller: manifests, histories of workloads,
+and whether a fact is applied.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,15 @@ from admittance.workload_controller.manifest_writer import ManifestWriter
 
 SERVICE: Final = "workload-controller"
 WORKLOADS_MAX: Final = 200
-"""Most workload names in one events request; a parent and its variants are fewer."""
+"""The most workload names in one request for events; a parent and its variants are fewer."""
 
 log = structlog.get_logger()
 
 
 class Endpoints:
-    """The endpoints of one leader. Manifests are written under the writer's lock, between two
-    batches."""
+    """Serves the endpoints of one leader. Manifests are written under the writer's lock, between
+    two batches.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class Endpoints:
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
-        """Starts to serve."""
+        """Starts to answer requests."""
         self._service = await micro.serve(
             self._bus,
             SERVICE,
@@ -81,7 +84,7 @@ class Endpoints:
         )
 
     async def stop(self) -> None:
-        """Stops serving."""
+        """Stops answering requests."""
         if self._service is not None:
             await self._service.stop()
             self._service = None
@@ -182,13 +185,14 @@ ABOUT_WORKLOADS: Final = (
     "admit.provisioning.*.*",
     "admit.timer.due.*",
 )
-"""Subject prefixes before namespace and name of a workload. Subjects of other kinds end alike, so
-they are not matched by a wildcard."""
+"""Subject prefixes of facts about workloads, before namespace and name. Subjects of other kinds end
+in the same way, so a wildcard would match these too.
+"""
 
 
 EVERYTHING: Final = ["admit.>"]
 ANSWER_MAX: Final = 900_000
-"""Bytes of the entries of one answer."""
+"""The most bytes of the entries in one answer."""
 
 
 def _entry(one: StoredMessage) -> LogEntry:
@@ -199,7 +203,7 @@ def _entry(one: StoredMessage) -> LogEntry:
 
 
 def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
-    """The first entries, as many as fit into one answer; at least one if there are any."""
+    """Returns the first entries, as many as fit into one answer; at least one if there are any."""
     size = 0
     for count, one in enumerate(entries):
         size += len(one.data) + len(one.subject) + 100
@@ -209,8 +213,9 @@ def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
 
 
 def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
-    """The subjects of a history, from tokens. With names: only these workloads; otherwise
-    everything in the namespace, or ("") everything."""
+    """The subjects of a history, from namespace and names as tokens. With names, only these
+    workloads; otherwise everything in the namespace, or everything if the namespace is "".
+    """
     if names:
         where = namespace or "*"
         return [f"{about}.{where}.{name}" for name in names for about in ABOUT_WORKLOADS]
@@ -250,18 +255,20 @@ def _namespace(subject: str) -> str:
 
 
 REQUEST_KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})
-"""Spellings of the kind of a provisioning request, in lower case."""
+"""The accepted spellings of the kind of a provisioning request, in lower case."""
 
 
 DELETE_ATTEMPTS: Final = 10
-"""Attempts, since the provisioning check writes the same records."""
+"""The most attempts to delete a request, since the provisioning check writes the same records."""
 
 
 DEFERRED: Final = "provisioning-check takes it back first"
 
 
 async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> DeleteReply:
-    """Marks the request of that name. Raises Unavailable, Refused."""
+    """Marks the provisioning request of that name for deletion. Raises Unavailable or Refused if
+    that fails.
+    """
     key = object_key(CAPACITY, namespace, name)
     for _ in range(DELETE_ATTEMPTS):
         entry = await bucket.get(bus, key)
@@ -270,7 +277,7 @@ async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> 
         try:
             record = read_record(key, entry.value)
         except Unreadable:
-            # Written by another program, so it is deleted at once.
+            # Another program wrote the record, so it is deleted at once.
             message, outcome = bucket.delete_message(key, expected=entry.revision), "deleted"
         else:
             if record.metadata.deletion_timestamp is not None:

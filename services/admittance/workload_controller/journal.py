@@ -1,8 +1,8 @@
-"""Records which facts are in which revisions, so that the state a decision saw can be rebuilt
-later.
+"""Records which facts are in which revisions of workloads, so that the state that a decision was
+based on can be rebuilt later.
 
-Commits are recorded in the background and in batches; no commit waits for it. Commits that a failed
-leader did not record are recorded by the next leader as adopted when it reads the bucket.
+The journal records commits in the background and in batches; no commit waits for it. When the next
+leader reads the bucket, it records as adopted the commits that a failed leader did not record.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from admittance.workload_controller.checkpoints import CheckpointWriter
 
 PREFIX: Final = "workload."
 MESSAGE_MAX: Final = 500_000
-"""Bytes of one message, about."""
+"""The most bytes of one journal message, approximately."""
 KEY_EXTRA: Final = 60
-"""Bytes that go with each key."""
+"""Bytes that a journal message needs for each key, besides the key."""
 ADOPTED_MAX: Final = 2_000
-"""Workloads adopted in one commit."""
+"""The most workloads that are recorded as adopted in one commit."""
 PENDING_MAX: Final = 200_000
-"""Most keys waiting while the bus is unavailable; beyond that the journal has a gap."""
+"""The most keys that wait while the bus is unavailable; if there are more, the journal has a
+gap.
+"""
 GATHER_SECONDS: Final = 0.01
 PAUSE_SECONDS: Final = 1.0
 
@@ -49,15 +51,17 @@ read_commits = Reader(Commits)
 
 class JournalPosition(NamedTuple):
     """The end of the journal: the newest recorded revision of a workload, and the sequence of the
-    last journal message; 0: the journal is empty."""
+    last journal message; 0 if the journal is empty.
+    """
 
     newest: int = 0
     sequence: int = 0
 
 
 async def read_position(bus: Bus) -> JournalPosition:
-    """The end of the journal, written by any leader. If its last message cannot be read, the
-    position is 0 and a new checkpoint is written at once."""
+    """The end of the journal, also if another leader wrote it. If the last journal message cannot
+    be read, the position is 0 and a new checkpoint is written at once.
+    """
     try:
         found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
         bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}") if found is not None else {}
@@ -89,13 +93,15 @@ def unrecorded(workloads: Workloads, entries: Iterable[Entry], after: int) -> li
 
 
 class Journal:
-    """The journal of one leader. ``through``: the last fact applied to the bucket. ``newest``: the
-    newest revision of a workload there. ``last_message``: sequence of the last journal message."""
+    """The journal that one leader writes. ``through``: the sequence of the last fact applied to the
+    bucket. ``newest``: the newest revision of a workload in the bucket. ``last_message``: the
+    sequence of the last journal message.
+    """
 
     def __init__(
         self, bus: Bus, epoch: int, floor: int, newest: int, *, begins: bool = False
     ) -> None:
-        """``begins``: no workload existed before, so a replay needs only facts."""
+        """``begins``: no workload existed before the journal, so a replay needs only facts."""
         self._bus = bus
         self._epoch = epoch
         self._floor = floor
@@ -119,7 +125,7 @@ class Journal:
         *,
         unsure: bool = False,
     ) -> None:
-        """Adds a commit: bucket keys and their revisions."""
+        """Adds a commit to the journal: bucket keys and their revisions."""
         if not unsure:
             self.through = max(self.through, through)
         revisions = [revision for _, revision in written]
@@ -144,7 +150,7 @@ class Journal:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publishes the added commits, until cancelled."""
+        """Publishes the commits that `note` added, until cancelled."""
         throttle = LogThrottle()
         while True:
             await self._wake.wait()
@@ -159,7 +165,9 @@ class Journal:
                 self._wake.set()
 
     async def flush(self) -> None:
-        """Publishes all added commits. Raises Refused or Unavailable; the commits are then kept."""
+        """Publishes all commits that `note` added. Raises Refused or Unavailable; the commits are
+        then kept for the next call.
+        """
         while self._pending:
             part, keys = self._part()
             self._newest_recorded = max(self._newest_recorded, *(_newest(one) for one in part))
@@ -177,7 +185,7 @@ class Journal:
                 self.last_message = await self._bus.publish(message)
                 self._begins = self._gap = False
             except TooBig:
-                # One commit with very many long names; it is left out as a gap.
+                # The message has one commit with very many long names; it is left out as a gap.
                 log.warning("commit_too_long_to_tell", keys=keys)
                 self._gap = True
             self._number += 1
@@ -186,7 +194,7 @@ class Journal:
                 self._keys -= keys
 
     def _part(self) -> tuple[list[Committed], int]:
-        """The commits of the next message, and their number of keys."""
+        """The commits of the next journal message, and their number of keys."""
         keys = length = 0
         for count, one in enumerate(self._pending):
             long = sum(map(len, one.keys)) + sum(len(found.key) for found in one.adopted)
@@ -208,8 +216,9 @@ CLOSE_SECONDS: Final = 2.0
 
 
 class JournalAtTakeover(NamedTuple):
-    """The bucket as a new leader finds it. ``position``: the end of the journal. ``adopted``:
-    workloads written after it. ``newest``: the newest revision."""
+    """The journal and the bucket as a new leader finds them. ``position``: the end of the journal.
+    ``adopted``: workloads written after that end. ``newest``: the newest revision of a workload.
+    """
 
     position: JournalPosition
     adopted: list[Adopted]
@@ -217,7 +226,9 @@ class JournalAtTakeover(NamedTuple):
 
 
 class HistoryRecorder:
-    """The journal and the checkpoints of one leader. ``lock`` is held during a commit."""
+    """The journal and the checkpoints of one leader. ``lock`` is held while a commit is
+    performed.
+    """
 
     def __init__(
         self,
@@ -249,7 +260,9 @@ class HistoryRecorder:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, now: datetime) -> None:
-        """Records the commits that the previous leader did not, and starts the background tasks."""
+        """Records the commits that the previous leader did not record, and starts the background
+        tasks.
+        """
         for start in range(0, len(self._adopted), ADOPTED_MAX):
             part = self._adopted[start : start + ADOPTED_MAX]
             self.journal.note(self.journal.through, now, (), part, unsure=True)
@@ -264,8 +277,9 @@ class HistoryRecorder:
     def note(
         self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
     ) -> None:
-        """Records a commit. ``unsure``: reloaded keys, after a put that was refused or not
-        answered."""
+        """Adds a commit to the journal. ``unsure``: keys that were read again after their put was
+        refused or not answered.
+        """
         adopted = []
         for key in unsure:
             known = self._controller.workloads.get(key)
@@ -275,7 +289,7 @@ class HistoryRecorder:
         self.journal.note(through, now, written, adopted, unsure=bool(unsure))
 
     async def close(self) -> None:
-        """Publishes the remaining commits if the bus accepts them at once."""
+        """Publishes the remaining commits of the journal if the bus accepts them at once."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -289,5 +303,5 @@ class HistoryRecorder:
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        # Facts matter more: the leader continues without it.
+        # Facts are more important: the leader continues without the failed task.
         log.error("memory_lost", what=task.get_name(), error=repr(task.exception()))

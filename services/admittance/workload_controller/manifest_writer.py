@@ -1,4 +1,4 @@
-"""Writes manifests: all or none, and publishes a message about each."""
+"""Writes manifests, all of them or none, and publishes a message about each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class ManifestWriter:
-    """Writes the manifests of one leader. ``on_written`` is called after each write.
+    """Writes the manifests of one leader. ``on_written`` is called after each write of manifests.
 
     Invariant: the caller of `write`, `remove` and `tidy` holds ``lock``.
     """
@@ -49,12 +49,14 @@ class ManifestWriter:
     ) -> None:
         self.controller = controller
         self.lock = asyncio.Lock()
-        """Held while a batch of facts is committed and while manifests are written: a decision is
-        judged by the queues that are in the bucket before it."""
+        """Held while a batch of facts is committed and while manifests are written: a decision of
+        the scheduler is judged by the queues that are in the bucket before it.
+        """
         self.caught_up = asyncio.Event()
         """Set when every fact that a previous leader may be committing is applied. Manifests are
         not written earlier: the previous leader may have judged a decision by the old manifests,
-        and its put may still arrive."""
+        and its put of the workload may still arrive.
+        """
         self._bus = bus
         self._guard = guard
         self._durables = durables
@@ -62,11 +64,12 @@ class ManifestWriter:
 
     async def write(self, planned: list[PlannedWrite]) -> list[Applied]:
         """Writes the planned objects; returns the result of each, with its revision. Raises
-        StaleRevision, Refused or Unavailable."""
+        StaleRevision, Refused or Unavailable if nothing is written.
+        """
         results = [one.result for one in planned]
         todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
         await self._durables.before(one.object for _, one in todo)
-        most = BATCH_MAX - 1  # and the guard
+        most = BATCH_MAX - 1  # one message of the batch is the guard
         for start in range(0, len(todo), most):
             part = todo[start : start + most]
             puts = [
@@ -83,8 +86,8 @@ class ManifestWriter:
                 written.append((one, kept))
                 before = self.controller.objects.get(one.key)
                 statements.append(statement(self.controller, kept, before=before))
-            # Publish before recording it: if publishing fails, the follower of the bucket finds the
-            # object unknown and publishes its message.
+            # The message is published before the leader records the object: if publishing fails,
+            # the follower of the bucket finds the object unknown and publishes the message.
             await publish_messages(self._bus, statements)
             for one, kept in written:
                 if kept.revision > self.controller.objects.expected(one.key):
@@ -94,7 +97,7 @@ class ManifestWriter:
         return results
 
     async def remove(self, key: str, kept: StoredObject) -> None:
-        """Deletes the object at key. Raises the same errors as `write`."""
+        """Deletes the stored object at the key. Raises the same errors as `write`."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
         said = statement(self.controller, kept._replace(revision=revision), deleted=True)
@@ -114,12 +117,13 @@ class ManifestWriter:
         try:
             await self._durables.after(self.controller.objects)
         except (Refused, Unavailable) as error:
-            # The object is deleted anyway; the next call finds the remaining durable.
+            # The object is deleted all the same; the next call finds the remaining durable.
             log.warning("durable_not_removed", error=str(error))
 
     async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:
-        """Writes manifests, all or none. If the write failed or was not answered, loads the stored
-        objects and moves the guard, so that the write cannot be stored later."""
+        """Writes manifests, all of them or none. If the write failed or was not answered, loads the
+        stored objects and moves the guard, so that the write cannot be stored later.
+        """
         try:
             return await self._guard.write(puts)
         except (StaleRevision, Unavailable):
@@ -135,27 +139,29 @@ class ManifestWriter:
 
 
 PAUSE_SECONDS: Final = 0.25
-"""Between two searches: the users of a ClusterQueue are counted over all workloads."""
+"""Pause between two searches for removable objects: the users of a ClusterQueue are counted over
+all workloads.
+"""
 TIDY_SECONDS: Final = 30.0
-"""Between two checks of durables that outlive their manifests."""
+"""Pause between two checks of durables that outlive their manifests."""
 
 
 class Deletions:
-    """Removes marked objects while this instance leads."""
+    """Removes objects marked for deletion while this instance leads."""
 
     def __init__(self, manifests: ManifestWriter) -> None:
         self._manifests = manifests
         self._dirty = asyncio.Event()
 
     def look(self) -> None:
-        """Called after a change that may free a marked object."""
+        """Causes a search, after a change that may make a marked object removable."""
         if self._manifests.controller.objects.terminating:
             self._dirty.set()
 
     async def run(self) -> None:
-        """Removes marked objects until cancelled, or until a newer epoch writes."""
+        """Removes objects marked for deletion until cancelled, or until a newer epoch writes."""
         await self._manifests.caught_up.wait()
-        # A previous leader may have ended before it removed them all.
+        # A previous leader may have ended before it removed all marked objects.
         self.look()
         throttle = LogThrottle()
         while True:
@@ -178,7 +184,7 @@ class Deletions:
         if not unneeded(self._manifests.controller):
             return
         async with self._manifests.lock:
-            # Removing a queue can free the checks that only it named.
+            # Removing a queue can make checks removable that only this queue named.
             while free := unneeded(self._manifests.controller):
                 for key, kept in free:
                     await self._manifests.remove(key, kept)

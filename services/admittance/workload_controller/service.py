@@ -1,7 +1,7 @@
 """Receives facts, folds them and performs the commits: the workload-controller on the bus.
 
-One instance is active; the others stand by and take over when its lease expires. A stale leader is
-harmless: its puts expect revisions that are gone.
+One instance is active; the others stand by and take over when its lease expires. A stale leader
+does no harm: its puts expect revisions that are no longer the last.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
-"""Facts between two searches for delete markers that can be forgotten."""
+"""How many facts are read between two searches for delete markers that can be forgotten."""
 EXPIRY_SECONDS: Final = 3600.0
-"""Time after its expiry when a finished workload is certainly gone from the bucket."""
+"""How long after its expiry a finished workload is certainly gone from the bucket."""
 
 FILTERS: Final = [
     *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
@@ -119,7 +119,7 @@ class ActiveController:
 
     @property
     def lag(self) -> int:
-        """Facts not yet read."""
+        """How many facts of the log are not read yet."""
         return self._puller.pending
 
     async def run(self) -> None:
@@ -152,8 +152,8 @@ class ActiveController:
         deletions = self._deletions = Deletions(manifests)
         self._endpoints = Endpoints(bus, settings.instance, manifests, heartbeats, self.settled)
         following = follow_manifests(bus, controller, durables, self._on_written)
-        # When one part fails, all end: without the follower, decisions would be judged by old
-        # manifests.
+        # When one task fails, all end: without the follower of manifests, decisions would be judged
+        # by old manifests.
         async with task_group() as tasks:
             tasks.create_task(following, name="manifests")
             tasks.create_task(heartbeats.run(), name="heartbeats")
@@ -193,8 +193,9 @@ class ActiveController:
             self._deletions.look()
 
     async def close(self) -> None:
-        """Stops serving requests, and publishes the rest of the journal. The durable consumer keeps
-        the position on the log."""
+        """Stops answering requests, and publishes the rest of the journal. The durable consumer on
+        the server keeps the position on the log.
+        """
         self.ready = False
         if self._endpoints is not None:
             await self._endpoints.stop()
@@ -218,8 +219,8 @@ class ActiveController:
         return self._commits.outcomes.get(sequence, SettledReply(outcome="applied"))
 
     def _sweep(self, controller: Controller) -> None:
-        # Tombstones of what was deleted guard against facts that are read again; those before our
-        # floor never are. Now and then is enough.
+        # Markers of deleted workloads protect against facts that are read again; facts before this
+        # leader's floor are never read again. An occasional search for such markers is enough.
         if controller.read - self._swept > SWEEP_EVERY:
             controller.workloads.drop_tombstones(self._puller.floor)
             self._swept = controller.read

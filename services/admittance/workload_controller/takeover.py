@@ -1,4 +1,6 @@
-"""The start of a new leader: it reads the secret and the bucket, and finds unpublished messages."""
+"""The start of a new leader: the leader reads the secret and the bucket, and finds messages that
+were not published.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ _applied = Reader(ObjectApplied)
 
 
 class LoadedController(NamedTuple):
-    """The state of a new leader. ``unpublished``: keys of workloads with an outbox that may
-    not be published. ``journal``: the journal as the leader found it."""
+    """The state with which a new leader starts. ``unpublished``: keys of workloads with an outbox
+    that may not be published yet. ``journal``: the journal as the leader found it.
+    """
 
     controller: Controller
     unpublished: list[str]
@@ -47,7 +50,8 @@ async def load_controller(
     bus: Bus, floor: int, limits: Limits, durables: Durables
 ) -> LoadedController:
     """Loads the bucket, and publishes messages about manifests that the log lacks. ``floor``: every
-    fact up to this sequence is acknowledged."""
+    fact up to this log sequence is acknowledged.
+    """
     controller = Controller(await deployment_secret(bus), limits)
     position = await read_position(bus)
     adopted: list[Adopted] = []
@@ -71,7 +75,8 @@ async def follow_manifests(
     bus: Bus, controller: Controller, durables: Durables, on_written: Callable[[], None]
 ) -> None:
     """Loads manifests that a failing previous leader wrote late, or that another program wrote, and
-    calls ``on_written`` for them. Runs until cancelled."""
+    calls ``on_written`` after each load. Runs until cancelled.
+    """
 
     async def learn_all(entries: Sequence[Entry]) -> None:
         learned = [
@@ -81,7 +86,7 @@ async def follow_manifests(
         said = [one for one in learned if one is not None]
         await _publish(bus, said)
         if any(one.subject.startswith(_CHECKS) for one in said):
-            # Written directly to the bucket, not through the endpoints.
+            # The manifest was written directly to the bucket, not through the endpoints.
             await durables.settle(controller.objects)
         if said:
             on_written()
@@ -98,7 +103,9 @@ def _load(controller: Controller, entries: list[Entry]) -> None:
 
 async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
     """Publishes the messages that a manifest's writer did not publish before it ended.
-    ``newest``: newest revision of the bucket; a message that names a later one is ignored."""
+    ``newest``: the newest revision of the bucket; a message that names a later revision is
+    ignored.
+    """
     wanted = list(statements(controller))
     missed: list[Message] = []
     for start in range(0, len(wanted), 200):
@@ -111,7 +118,9 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
 
 
 def _revision_of(stated: StoredMessage, newest: int) -> int:
-    """The revision that a message names; 0: it is unreadable, or no such revision exists."""
+    """The revision that a message names; 0 if the message is unreadable, or no such revision
+    exists.
+    """
     try:
         revision = _applied(stated.data).revision
         if not 0 <= revision <= newest:
@@ -123,7 +132,7 @@ def _revision_of(stated: StoredMessage, newest: int) -> int:
 
 
 async def _publish(bus: Bus, missed: list[Message]) -> None:
-    """Publishes them until the log has them."""
+    """Publishes the messages, repeatedly until the log has them."""
     while missed:
         with suppress(Unavailable):
             await publish_messages(bus, missed)

@@ -1,9 +1,10 @@
 """The metrics of workloads, counted from the commits of a leader: docs/spec/lifecycle.md#8.
 
-They are derived from each written workload, before and after, and from the outcomes of verdicts
-without effect. Labels are names of existing objects and fixed words.
+The metrics are derived from each written workload, before and after the write, and from the
+outcomes of verdicts without effect. Labels of metrics are names of existing objects and fixed
+words.
 
-A family counts as one workload, by its parent. Only verdicts count for variants, since checks judge
+A family counts as one workload, by its parent. Variants only count for verdicts, since checks judge
 variants.
 """
 
@@ -25,7 +26,7 @@ from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_c
 
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
-"""Label of a check that does not exist."""
+"""The label for a check that does not exist."""
 
 
 class _Named(msgspec.Struct):
@@ -36,7 +37,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 class WorkloadMetrics:
-    """The metrics of one process, over all its terms as leader."""
+    """The metrics of one process, over all the times that it leads."""
 
     def __init__(self) -> None:
         check = ("check", "controller", "cluster_queue")
@@ -105,7 +106,7 @@ class WorkloadMetrics:
         batch: Iterable[LogMessage],
         outcomes: Mapping[int, SettledReply],
     ) -> None:
-        """Counts verdicts without effect."""
+        """Counts verdicts that had no effect."""
         if not outcomes:
             return
         for logged in batch:
@@ -161,26 +162,27 @@ class WorkloadMetrics:
 
 
 def _tag(parent: StoredWorkload, variant: str) -> str:
-    """The tag of the variant: a flavor, or an explicit variant's name."""
+    """The tag of the variant: its flavor, or the name of the explicit variant."""
     return next((row.variant for row in parent.status.variants if row.name == variant), UNKNOWN)
 
 
 def _counted_as(one: EvictionCount) -> tuple[str, str]:
-    """Reason and cause as counted. A migration to a better variant is counted apart from other
-    evictions."""
+    """Reason and cause under which an eviction is counted. A migration to a better variant is
+    counted apart from other evictions.
+    """
     if (one.reason, one.underlying_cause) == (OF_PARENT, MIGRATION):
         return MIGRATION, ""
     return one.reason, one.underlying_cause
 
 
 def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float | None:
-    """The delay of a Retry between the two rows; None: no Retry."""
+    """The delay of a Retry between two states of a check; None if there was no Retry."""
     if new is not None and new.state == "Retry":
         moved = old is None or old.state != "Retry"
         if moved or (old is not None and old.last_transition_time != new.last_transition_time):
             return float(new.requeue_after_seconds or 0)
         return None
-    # A Retry without a delay comes and ends in one write.
+    # A Retry without a delay begins and ends in one write.
     if old is None or old.state == "Retry":
         return None
     return 0.0 if max(count, new.retry_count if new is not None else 0) > old.retry_count else None
@@ -192,7 +194,9 @@ def _controller(controller: Controller, check: str) -> str:
 
 
 def _queue(controller: Controller, before: StoredWorkload | None, after: StoredWorkload) -> str:
-    """The ClusterQueue that its quota is or was from; otherwise the one it waits in."""
+    """The ClusterQueue from which the workload has or had its quota; otherwise the one in which it
+    waits.
+    """
     for workload in (after, before):
         if workload is not None and workload.status.admission is not None:
             return workload.status.admission.cluster_queue
