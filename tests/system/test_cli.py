@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from admittance.runtime.bus.streams import all_streams
+
 ADMIT = Path(sys.executable).parent / "admit"
 LIMIT = 60.0
 """Seconds that a test waits for an event before it gives up. No promise about time."""
@@ -354,9 +356,10 @@ def test_users_stop_activate_hold_and_release(admit: Up) -> None:
     admit.ok("finish", "workload", "mine", "--failed")
     assert state() == ("Finished", "Failed")
     assert "mine is Finished (Failed" in admit.ok("explain", "workload", "mine").out
-    late = admit("hold", "workload", "mine")
-    assert (late.status, late.out) == (1, "")
-    assert 'workload "mine" is Finished: `admit hold` changes nothing' in late.err
+    for command in ("hold", "cancel"):
+        late = admit(command, "workload", "mine")
+        assert (late.status, late.out) == (1, "")
+        assert f'workload "mine" is Finished: `admit {command}` changes nothing' in late.err
 
 
 def test_a_job_too_big_for_the_bus_is_named_by_its_file(admit: Up) -> None:
@@ -480,9 +483,9 @@ def test_the_doctor_finds_nothing_wrong(admit: Up) -> None:
     found = admit("doctor", "-o", "json").json()
     wrong = [one for one in found["checks"] if one["state"] == "wrong"]
     assert wrong == []
-    assert {"scheduler", "workload-controller", "runner"} <= {
-        one["what"] for one in found["checks"]
-    }
+    things = {one["what"] for one in found["checks"]}
+    assert {"scheduler", "workload-controller", "runner"} <= things
+    assert {f"stream {stream.name}" for stream in all_streams()} <= things
 
 
 def test_a_second_up_on_the_same_folder_is_refused(admit: Up) -> None:

@@ -148,7 +148,7 @@ def test_pending_workloads_are_listed_with_numbers_flavors_and_a_limit(admit: Up
     assert "cpu: 3 short in flavor spot (3 asked, 0 free)" in found["items"][0]["message"]
     one = admit.ok("get", "pending", "-q", "team-a", "--limit", "1")
     assert [line.split()[2] for line in one.lines[1:]] == ["waits"]
-    assert "1 more are pending" in one.err
+    assert "1 more pending" in one.err
     wide = admit.ok("get", "pending", "-q", "a", "-o", "wide").lines
     assert "FLAVORS TRIED" in wide[0]
     assert "spot,ondemand" in wide[1]

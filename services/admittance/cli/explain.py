@@ -25,6 +25,7 @@ from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, Var
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
 from admittance.quota.cell import UNLIMITED
 from admittance.runtime import clock
+from admittance.workload.conditions import is_held
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 
@@ -90,7 +91,9 @@ def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> E
         case Phase.PENDING if reason == "OnHold":
             remedies = (f"`admit release workload {name}`",)
         case Phase.BACKOFF:
-            remedies = (_retry(workload, now),)
+            retry = _retry(workload, now)
+            held = is_held(workload)
+            remedies = (f"`admit release workload {name}`, and {retry}" if held else retry,)
         case Phase.RUNNING if reply.phase == Phase.ADMITTED:
             # Only the stored workload says whether its pods are ready.
             return replace(reply, phase=str(where))

@@ -282,7 +282,7 @@ async def pending(
     table = _pending_table(rows, clock.now(), all_namespaces=several)
     output.show_table(table, wide=call.output is Output.WIDE)
     if total > len(rows):
-        output.note(f"{total - len(rows)} more are pending; --limit shows more")
+        output.note(f"{total - len(rows)} more pending; --limit shows more")
 
 
 def narrowed(

@@ -31,6 +31,7 @@ change, and the command succeeds.
 """
 VARIANT_FOLLOWS: Final = {
     "stop": "which continues with the others",
+    "cancel": "which continues with the others",
     "activate": "which tries it again if the policy allows it",
 }
 """By command on a variant: what the variant's parent does afterwards."""
@@ -66,6 +67,7 @@ class Change(NamedTuple):
 
 CHANGES: Final = {
     "stop": Change(facts.Deactivated, "stopped", on_variants=True),
+    "cancel": Change(facts.Deactivated, "stopped", on_variants=True),
     "activate": Change(facts.Activated, "activated", on_variants=True),
     "hold": Change(facts.Held, "held"),
     "release": Change(facts.Released, "released"),

@@ -114,7 +114,7 @@ def _complain(one: Applied) -> None:
 
 
 OBJECTS_MAX: Final = 20
-NO_DIFFERENCE: Final = "Nothing would start, wait or be evicted that does not do so anyway."
+NO_DIFFERENCE: Final = "No workload would start, wait or be evicted because of the change."
 
 
 def show(reply: SimulateReply, *, wide: bool) -> None:
@@ -157,7 +157,7 @@ def difference_text(counts: Counts) -> str:
 def unaffected_text(counts: Counts) -> str:
     """The numbers of unaffected workloads by state, as text."""
     reserved = f"{counts.reserved:,} wait for checks, " if counts.reserved else ""
-    off = f", {counts.off:,} are off" if counts.off else ""
+    off = f", {counts.off:,} deactivated or rejected" if counts.off else ""
     return f"Unaffected: {counts.run:,} run, {reserved}{counts.pending:,} wait{off}"
 
 

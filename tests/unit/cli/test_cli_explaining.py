@@ -89,6 +89,18 @@ def test_a_workload_in_backoff_is_unblocked_by_its_retry() -> None:
     assert found.unblocked_by == ("its retry at 2026-02-07T12:01:30Z (in 1m30s)",)
 
 
+def test_a_workload_on_hold_in_backoff_needs_its_release_too() -> None:
+    waiting = a_workload(
+        ("Requeued", "False", "AdmissionCheck"),
+        ("QuotaReserved", "False", "OnHold"),
+        status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}},
+    )
+    found = corrected(waiting, OF_THE_SCHEDULER, NOON)
+    (remedy,) = found.unblocked_by
+    assert remedy.startswith("`admit release workload ")
+    assert remedy.endswith("`, and its retry at 2026-02-07T12:01:30Z (in 1m30s)")
+
+
 def test_an_admitted_workload_whose_pods_are_ready_is_running() -> None:
     running = a_workload(
         ("QuotaReserved", "True", "QuotaReserved"),

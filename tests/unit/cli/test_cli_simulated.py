@@ -97,7 +97,7 @@ def test_counts_come_first_and_lists_say_what_they_leave_out(
         "cohort team would be changed",
         "1 object is unchanged",
         "1,001 would start, 1 would wait, 1 would be evicted, 2 deleted",
-        "Unaffected: 3 run, 4 wait for checks, 0 wait, 5 are off",
+        "Unaffected: 3 run, 4 wait for checks, 0 wait, 5 deactivated or rejected",
     ]
     text = "\n".join(lines)
     assert "Would start (1,001)" in text

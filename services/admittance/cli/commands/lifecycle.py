@@ -4,7 +4,7 @@ to a workload.
 Imports happen when a command runs, so that help and completion are fast.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -31,6 +31,8 @@ User = Annotated[
     ),
 ]
 
+PRIORITY_USAGE: Final = "admit priority workload NAME P"
+
 
 @with_options(workload_options)
 def stop(on: Target) -> None:
@@ -44,7 +46,7 @@ def stop(on: Target) -> None:
 @with_options(workload_options)
 def cancel(on: Target) -> None:
     """The same as `stop`: ends the job and keeps the workload for `activate` or `delete`."""
-    _change(on, "stop")
+    _change(on, "cancel")
 
 
 @with_options(workload_options)
@@ -76,7 +78,9 @@ def priority(
 
     *names, typed = words
     if len(names) > 1:
-        raise BadInput(f'"{words[2]}" is one word too many: priority workload NAME P')
+        raise BadInput(f'"{words[2]}" is one word too many: {PRIORITY_USAGE}')
+    if not names and "/" not in kind:
+        raise BadInput(f'a name and a priority are needed, not only "{typed}": {PRIORITY_USAGE}')
     target = workload_target(kind, names[0] if names else None)
     try:
         number = int(typed)

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from admittance.cli.commands import lifecycle, objects, system, workloads
-from admittance.cli.support.errors import INTERRUPTED, CliError, lines_of
+from admittance.cli.support.errors import INTERRUPTED, BadInput, CliError, lines_of
 from admittance.cli.support.options import (
     NamespaceOption,
     NatsOption,
@@ -55,9 +55,21 @@ class _Conversion:
                 low, high = param.min, param.max
                 if (low is None or low <= number) and (high is None or number <= high):
                     return number
+            if not ctx.resilient_parsing:
+                raise BadInput(_range_error(param, value, whole=self._annotation is int))
         # Typer converts values of all other types, and reports their errors.
         param._runtime_param = None
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _range_error(param: Any, value: Any, *, whole: bool) -> str:
+    """States the numbers that an option takes."""
+    low, high = param.min, param.max
+    limits = "" if low is None else f", at least {low:g}"
+    if low is not None and high is not None:
+        limits = f" from {low:g} to {high}"
+    number = "a whole number" if whole else "a number"
+    return f'{max(param.opts, key=len)} "{value}" must be {number}{limits}'
 
 
 class _QuickParameters:

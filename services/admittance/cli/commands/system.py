@@ -56,7 +56,7 @@ def service_options(
         typer.Option(
             "--detach-jobs",
             help="Leave jobs running when this ends; the next start on the same data folder takes "
-            "them over. Without one they stop after $ADMIT_CLAIM_SECONDS (300).",
+            "them over. If nothing starts there, they stop after $ADMIT_CLAIM_SECONDS (300).",
             envvar="ADMIT_DETACH_JOBS",
         ),
     ] = False,

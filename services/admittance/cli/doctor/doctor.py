@@ -32,13 +32,6 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
 from admittance.workload_controller.checkpoints import checkpoints
 
-STREAMS: Final = (
-    subjects.STREAM,
-    subjects.TIMERS,
-    subjects.CHECKPOINTS,
-    f"KV_{subjects.BUCKET}",
-    f"KV_{subjects.CLAIMS}",
-)
 LAG_MAX: Final = 10_000
 """The most unread facts of a service, about a second of work: with more the service does not keep
 up.
@@ -97,7 +90,7 @@ async def _streams(bus: Bus) -> list[Finding]:
     except (Refused, Unavailable) as error:
         return [Finding(WRONG, "streams", str(error))]
     lines = [Finding(WRONG, "streams", problem) for problem in problems]
-    for name in STREAMS:
+    for name in (stream.name for stream in streams.all_streams()):
         try:
             info = await bus.api(f"STREAM.INFO.{name}")
         except (Refused, Unavailable):
