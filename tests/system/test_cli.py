@@ -239,6 +239,26 @@ def test_a_taken_name_is_refused(admit: Up) -> None:
     assert "another spec" in again.err
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "why"),
+    [
+        (("-l", "a b=c"), 2, "metadata.labels: 'a b' is not a label key"),
+        (("--flavor", "No Name"), 2, "spec.admissionConstraints.allowedResourceFlavors"),
+        (("--max-time", "0"), 2, "spec.maximumExecutionTimeSeconds: must be at least 1"),
+        (("--priority-class", "none"), 1, "refused: Invalid: WorkloadPriorityClass none doesn't"),
+    ],
+    ids=["label", "flavor", "time", "class"],
+)
+def test_a_wrong_option_of_a_command_is_refused_in_one_line(
+    options: tuple[str, ...], status: int, why: str, admit: Up
+) -> None:
+    refused = admit("submit", "-q", "main", *options, "--", "true")
+    assert (refused.status, refused.out) == (status, "")
+    [line] = refused.err.splitlines()
+    assert line.startswith("error: ")
+    assert why in line
+
+
 def test_a_command_for_a_queue_that_does_not_exist_is_refused(admit: Up) -> None:
     typed = ("submit", "-q", "nowhere", "--name", "early")
     refused = admit(*typed, "--", "true")

@@ -48,8 +48,9 @@ def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
     if reply.error:
         raise AnswerIsNo(f"workload {fact.namespace}/{fact.name}: {reply.error}")
     if reply.outcome in NO:
+        # A dead letter is a refusal to the user of a command.
         raise AnswerIsNo(
-            f"workload {fact.namespace}/{fact.name}: {reply.outcome}" + (f": {why}" if why else "")
+            f"workload {fact.namespace}/{fact.name}: refused" + (f": {why}" if why else "")
         )
     return reply
 

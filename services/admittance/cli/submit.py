@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import GPU, from_command, named, workload_of
 from admittance.api.reading.objects import decode_object, encode
+from admittance.api.validation.validate import validate
 from admittance.api.workload import AdmissionConstraints, Job, Workload
 from admittance.cli import fit, lifecycle
 from admittance.cli.show import objects
@@ -336,7 +337,7 @@ async def workload_of_command(bus: Link, options: CommandOptions) -> Workload:
         )
     except ManifestError as error:
         raise BadInput(*map(str, error.problems)) from None
-    return replace(
+    workload = replace(
         workload,
         metadata=replace(workload.metadata, labels=dict(options.labels)),
         spec=replace(
@@ -345,6 +346,10 @@ async def workload_of_command(bus: Link, options: CommandOptions) -> Workload:
             admission_constraints=allowing(options.flavors),
         ),
     )
+    # `from_command` has checked the priority, which is unknown here if its class gives it.
+    if problems := [one for one in validate(workload) if one.field != "spec.priority"]:
+        raise BadInput(*map(str, problems))
+    return workload
 
 
 def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from admittance.api.checks import AdmissionCheck, Foreign, ProvisioningRequestConfig
 from admittance.api.limits import VARIANTS_MAX
 from admittance.api.manifests import Manifest, Typed
-from admittance.api.problems import REQUIRED, Problem
+from admittance.api.problems import NOT_SUPPORTED, REQUIRED, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from admittance.api.validation.checks import (
     check_admission_check,
@@ -35,6 +35,9 @@ def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Pro
     variant.
     """
     if isinstance(manifest, Foreign):
+        if not manifest.metadata.name and manifest.kind == "Configuration":
+            message = "is not applied: services read it with --config FILE or ADMIT_CONFIG"
+            return [Problem("", f"a Configuration {message}", NOT_SUPPORTED)]
         if not manifest.metadata.name:
             return [Problem("metadata.name", "must be set", REQUIRED)]
         return object_name(manifest.metadata.name, "metadata.name")
