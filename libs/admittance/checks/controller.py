@@ -85,8 +85,8 @@ class AdmissionCheckController(Program):
     def withdrawn(self, function: F) -> F:
         """Decorates the function that frees what was booked for a withdrawn request.
 
-        It is called at least once, perhaps by two replicas, and perhaps for a request that this
-        process never received: freeing twice must be harmless.
+        The function is called at least once, perhaps by two replicas, and perhaps for a request
+        that this process never received: freeing twice must be harmless.
         """
         if self.release is not None:
             raise ValueError(
@@ -101,7 +101,7 @@ class AdmissionCheckController(Program):
         self.activity.put(check, CheckActive(active=False, reason=reason, message=message))
 
     def active(self, check: str = "") -> None:
-        """Makes the check active again."""
+        """Makes the AdmissionCheck active again, after `inactive`."""
         self.activity.put(check, CheckActive())
 
     async def report(self, about: Request | Reference, verdict: Verdict) -> bool:
@@ -240,8 +240,8 @@ class CheckService(Worker[AdmissionCheckController]):
         """Like `publish`, also for a request that this process never received."""
         if isinstance(about, Request):
             return await self.publish(about, answer)
-        # The verdicts before a restart are unknown here, so a random ordinal keeps this verdict
-        # from being taken for a duplicate of one of them.
+        # The verdicts before a restart are unknown to this process, so a random ordinal keeps the
+        # new verdict from being taken for a duplicate of one of them.
         await self._put(about, answer, chance.bits(62))
         return True
 
@@ -278,7 +278,7 @@ def message_of(
 
     The message's id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged
     twice after a crash, with the same outcome, is answered once. ``secret`` keys the hash:
-    otherwise a foreign message with a guessed id would suppress this one.
+    otherwise a foreign message with a guessed id would suppress the verdict.
     """
     fact = CheckReported(
         namespace=about.namespace,

@@ -90,7 +90,7 @@ class Judge:
             if not record.unlisted or request.revision <= record.revision:
                 self._deliveries.ack(reply)
                 return
-            # The queue lists the check again in the same cycle: judge again.
+            # The queue lists the check again in the same cycle, so the request is judged again.
             self._memory.forget(identity)
             record = None
         if record is not None and record.judged and record.parameters == request.raw:
@@ -341,7 +341,7 @@ class Judge:
             task.cancel()
         if self._running:
             # A function in a thread may take longer than this second; the process does not wait for
-            # it.
+            # its end.
             await asyncio.wait(self._running, timeout=1.0)
         self._callbacks.hand_back()
 

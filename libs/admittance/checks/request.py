@@ -31,7 +31,7 @@ class BadParameters(ValueError):
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Identifies a request. Store it to report a verdict later, also after a restart."""
+    """Identifies a request. Store the reference to report a verdict later, also after a restart."""
 
     namespace: str
     name: str

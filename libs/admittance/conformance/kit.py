@@ -179,8 +179,8 @@ class ConformanceKit(ABC, Generic[A, T]):
         self._record(case, FAILED if found else PASSED, *found)
 
     async def _until_answered(self, *requests: A, seconds: float = 0.0) -> bool:
-        """Waits until each of the requests has an answer, or for ``seconds``. False: not in
-        time.
+        """Waits until each of the requests has an answer, or for ``seconds``. Returns False if some
+        requests have no answer in time.
         """
 
         def answered() -> bool:

@@ -119,7 +119,9 @@ class Requester(ABC, Generic[A, T]):
             await self._kind.durables.remove(self._bus, self.program)
 
     async def publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
-        """Publishes messages on the log with new message ids. Raises Refused or Unavailable."""
+        """Publishes messages on the log with new message ids. Raises Refused or Unavailable if a
+        message is not stored.
+        """
         outgoing = []
         for subject, data in messages:
             headers = {

@@ -89,7 +89,7 @@ class MissingRights:
         self.update()
 
     def has(self, right: Hashable) -> None:
-        """Records that the right is there."""
+        """Records that the right is no longer missing."""
         self._missing.pop(right, None)
         self._probes.pop(right, None)
         self._reasons.end(str(right))

@@ -88,8 +88,8 @@ class Provider(Program):
         publishes the result (``say_from_thread`` and `report_from_thread` in a plain function).
 
         After a crash the function may be called again for the same ``id``, perhaps in another
-        replica, even if it has already booked the capacity. The function must then find its own
-        booking by the id.
+        replica, even if the function has already booked the capacity. The function must then find
+        its own booking by the id.
         """
         if self.main is not None:
             raise ValueError(
@@ -163,7 +163,7 @@ class Provider(Program):
         answer = await self.threads.outcome(self.main, request)
         if isinstance(answer, STATUSES):
             return answer
-        raise TypeError(f"it answered {answer!r}: return Provisioned, Failed or Accepted")
+        raise TypeError(f"the function answered {answer!r}: return Provisioned, Failed or Accepted")
 
     @property
     def understands(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 class PodSet:
     """``count`` equal pods, each with ``requests`` (whole numbers: millicores of cpu, bytes,
     pieces). ``template``: the pod template with the additions of flavors. ``names``: the pod sets
-    that were merged into this one; ``name`` is the first of them.
+    that were merged into this pod set; ``name`` is the first of them.
     """
 
     def __init__(self, given: PodSetToProvision) -> None:

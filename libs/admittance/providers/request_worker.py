@@ -4,10 +4,11 @@ If a redelivered request has a status already, the same status is published agai
 acknowledged when the final status, Provisioned or Failed, is on the log. A request that waits
 (accepted, or to be retried) does not count against the deliveries that this replica may hold.
 
-When a request is cancelled, the cancellation is stored first. Then the work on the request is
-cancelled, and the function that frees is called until it returns. Work that obtains capacity later
-finds the cancellation in the store and frees the capacity too. A replica that receives the request
-again does the same, because an earlier replica may have crashed after it obtained capacity.
+When a request is cancelled, the cancellation is stored first. After that the work on the request is
+cancelled, and the function that frees capacity is called until it returns. Work that obtains
+capacity later finds the cancellation in the store and frees the capacity too. A replica that
+receives the request again does the same, because an earlier replica may have crashed after it
+obtained capacity.
 """
 
 from __future__ import annotations

@@ -38,8 +38,7 @@ CANCELLED_SECONDS: Final = 7 * 86_400.0
 way.
 """
 FINAL_STATUSES: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
-"""After one of these statuses no other status follows, except capacity_revoked after
-booking_expired.
+"""No other status follows these statuses, except that capacity_revoked may follow booking_expired.
 """
 REFUSED_PAUSE_MIN: Final = 0.5
 REFUSED_PAUSE_MAX: Final = 10.0
@@ -144,7 +143,7 @@ class StatusPublisher:
     """Publishes the statuses of one provisioning class: first to the store, then to the log.
 
     If a crash prevents the publication on the log, the stored status is published when the request
-    or the status comes again. With the log first, a number that is on the log already could be
+    or the status comes again. If the log came first, a number that is on the log already could be
     given to another status, which would then be ignored as a duplicate.
     """
 

@@ -216,7 +216,7 @@ def note_of(error: Exception) -> str:
 
 
 class ProvisioningCore:
-    """All capacity requests and the steps that bring them to the desired state.
+    """All capacity requests and the steps that bring the requests to the desired state.
 
     ``time_limit``: for requests whose parameters set no limit; None means no limit. ``on_error`` is
     called with an exception raised while a slot is decided: that slot is skipped, the others

@@ -87,7 +87,7 @@ def assigned_pod_sets(
 ) -> list[tuple[PodSet, PodSetAssignment]]:
     """The pod sets that need capacity, with their assignments.
 
-    Raises IncompleteReservation if one of them has no assignment."""
+    Raises IncompleteReservation if one of these pod sets has no assignment."""
     assigned = {one.name: one for one in admission.pod_set_assignments} if admission else {}
     found: list[tuple[PodSet, PodSetAssignment]] = []
     for pod_set in pod_sets:
@@ -108,7 +108,7 @@ def pod_sets_to_provision(
     flavor_of: Callable[[str], ResourceFlavor | None],
 ) -> tuple[PodSetToProvision, ...]:
     """The pod sets of the request; empty if no capacity is needed. Raises IncompleteReservation if
-    one of them has no assignment.
+    one of these pod sets has no assignment.
     """
     same = _SAME.get(config.pod_set_merge_policy or "")
     groups: list[tuple[PodTemplate, PodSetToProvision]] = []
@@ -340,8 +340,9 @@ class DeletedRequestRecovery:
     """Rebuilds requests from the log if their records were deleted by hand while no leader was
     active: a request that was sent and never cancelled may hold capacity.
 
-    The rebuilt records have no answers; a provider repeats them when the request is sent again.
-    ``names``: namespaces and names of the deleted records."""
+    The rebuilt records have no answers; a provider repeats its answers when the request is sent
+    again. ``names``: namespaces and names of the deleted records.
+    """
 
     def __init__(self, names: Collection[Name]) -> None:
         self._names = names

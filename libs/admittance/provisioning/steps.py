@@ -44,8 +44,8 @@ class VerdictReport(NamedTuple):
 
 class Step(NamedTuple):
     """One step of one slot, performed in the order of its fields: store the record, send ``fact``
-    to the provider, report the check's verdict. Then the caller tells `ProvisioningCore` the
-    outcome with `done`, `failed` or `cannot`.
+    to the provider, report the check's verdict. After the step, the caller tells `ProvisioningCore`
+    the outcome with `done`, `failed` or `cannot`.
     """
 
     slot: Slot
@@ -93,7 +93,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.in_flight: dict[Slot, Step] = {}
-        """For each slot the step that is being performed."""
+        """For each slot the step that this leader is performing."""
         self.sent: set[str] = set()
         """Ids of the requests sent to providers."""
         self.cancelled: set[str] = set()

@@ -125,7 +125,7 @@ def quoted(text: str) -> str:
 START_TIMEOUT: Final = 30.0
 """Seconds. The server reads its store, perhaps millions of messages, before it opens its port."""
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
-"""With less free space than this on the disk, JetStream would refuse the first facts."""
+"""If the disk has less free space than this, JetStream would refuse the first facts."""
 SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
 """Defaults for the server's Go runtime. Facts come one by one, and waking a second thread for each
 fact costs more than the work on it: on two cores a third of the server's CPU, without more

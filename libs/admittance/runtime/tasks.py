@@ -30,7 +30,9 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 GRACE_SECONDS: Final = 2.0
-"""How long an orderly end may take. This is far more than an end needs while the bus answers."""
+"""How long an orderly end may take. Two seconds are far more than an end needs while the bus
+answers.
+"""
 CANCEL_SECONDS: Final = 1.0
 """Longest wait for the end of a cancelled task; then the task is abandoned."""
 PROCESS_SECONDS: Final = 4.0
@@ -52,8 +54,8 @@ async def cancel_and_wait(task: asyncio.Task[Any], *, again_seconds: float = 0.5
 
 def raise_if_cancelled() -> None:
     """Raises CancelledError if the current task was cancelled but the cancellation was lost:
-    nats-py loses a cancellation while it flushes. For loops that end only by cancellation, such as
-    readers.
+    nats-py loses a cancellation while it flushes. Loops that end only by cancellation call this,
+    such as readers.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -126,8 +128,8 @@ async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
 
 
 async def first_of(*tasks: asyncio.Task[Any], event: asyncio.Event) -> None:
-    """Waits until one of the tasks has ended or the event is set. Use this for events that one of
-    the tasks sets: a wait for the event alone would never end once that task has failed.
+    """Waits until one of the tasks has ended or the event is set. Use `first_of` for events that
+    one of the tasks sets: a wait for the event alone would never end once that task has failed.
     """
     waiting = asyncio.create_task(event.wait())
     try:

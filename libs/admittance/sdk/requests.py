@@ -162,7 +162,7 @@ class RequestConsumer:
         self._settle(reply, b"-NAK" + delay)
 
     def let_wait(self, reply: str) -> None:
-        """Lets another delivery be pulled while the request of this one waits."""
+        """Lets another delivery be pulled while the request of the given delivery waits."""
         if reply in self._held and reply not in self._resting:
             self._resting.add(reply)
             self._pull.taken(1)

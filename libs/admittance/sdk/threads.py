@@ -47,7 +47,7 @@ class Threads:
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """Runs the function in a thread, and returns or raises what the function returns or raises.
         After a first cancellation the caller still waits for the function, because nothing ends a
-        thread; after a second cancellation it does not.
+        thread; after a second cancellation the caller does not wait.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()

@@ -134,7 +134,7 @@ class Worker(ABC, Generic[P]):
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._outbox.emptied()
-        await asyncio.sleep(0)  # here tasks that waited for the log acknowledge their deliveries
+        await asyncio.sleep(0)  # tasks that waited for the log now acknowledge their deliveries
         await self._consumer.stop()
         log.info(f"{self._log_name}_ended", handed_back=self._consumer.held)
 

@@ -146,9 +146,8 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
     """The number of instances that hold all pods; at least one.
 
     The largest pods are placed first, each on the first instance with room. Resources that a node
-    reserves for itself are not known here; the parameter InstanceCount overrides the result.
-    Instances with equal free resources are one group, so thousands of pods take no longer than a
-    few.
+    reserves for itself are not known; the parameter InstanceCount overrides the result. Instances
+    with equal free resources are one group, so thousands of pods take no longer than a few.
     """
     groups = [(one, _counted(one.needs)) for one in pods if one.pods]
     for one, needs in groups:

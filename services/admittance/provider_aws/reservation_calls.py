@@ -268,8 +268,8 @@ class ReservationCanceller:
         """When each reservation was last cancelled, by its id."""
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Cancels the reservations of the request. Raises Ec2Error if EC2 does not cancel them;
-        then it must be called again.
+        """Cancels the reservations of the request. Raises Ec2Error if EC2 does not cancel the
+        reservations; then the call must be repeated.
         """
         token = token_of(cancellation.id)
         known = {one.id for one in await self._threads.call(self._ec2.ours, token) if one.costs}

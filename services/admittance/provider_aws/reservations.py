@@ -2,7 +2,7 @@
 from a listing of EC2. This module is pure; times are seconds of a monotonic clock.
 
 EC2 is eventually consistent: for minutes, its listings may lack a new reservation. So a reservation
-counts as gone only after it was not listed for a long time. For the same reason, listings are
+counts as gone only after it was not listed for a long time. Because of these delays, listings are
 searched for reservations of a cancelled request for as long as the store has the cancellation.
 """
 

@@ -1,5 +1,5 @@
-"""Makes reservations, waits until they are active, watches them, and cancels reservations that are
-not needed any more.
+"""Makes EC2 reservations, waits until they are active, watches them, and cancels reservations that
+are not needed any more.
 
 A crash loses no state: tags name the request of each reservation, and the store has the cancelled
 requests. EC2's reservations are listed every few seconds, so reservations of earlier processes are

@@ -111,7 +111,7 @@ class Engine:
         try:
             await self._call(lambda api: api.remove_container(container, v=True, force=True))
         except Denied as error:
-            # The container is gone, or is being removed.
+            # The container does not exist any more, or is being removed.
             if error.code not in (404, 409):
                 raise
 

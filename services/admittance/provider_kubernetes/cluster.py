@@ -121,7 +121,7 @@ def error_of(response: httpx.Response, right: Right) -> Exception:
         return Outdated(code, reason, message)
     if code == 401:
         return Unauthorized(f"HTTP {code}: {message}")
-    # With 408 and 425 the server asks to repeat the call.
+    # With the codes 408 and 425 the API server asks to repeat the call.
     if code >= 500 or code in (408, 425, 429):
         after = response.headers.get("Retry-After", "")
         return Away(f"HTTP {code}: {message}", float(after) if after.isdecimal() else None)

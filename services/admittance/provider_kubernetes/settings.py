@@ -141,12 +141,12 @@ def _read(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text())
     except UnicodeDecodeError:
-        raise BadKubeconfig("it is not a text file") from None
+        raise BadKubeconfig("the file is not a text file") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         why = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise BadKubeconfig(f"it is not valid YAML{where}: {why}") from None
+        raise BadKubeconfig(f"the file is not valid YAML{where}: {why}") from None
 
 
 def context_of(document: Any, context: str | None) -> dict[str, Any]:
@@ -154,21 +154,21 @@ def context_of(document: Any, context: str | None) -> dict[str, Any]:
     Raises BadKubeconfig if the part is missing or not valid.
     """
     if not isinstance(document, dict):
-        raise BadKubeconfig("it has no contexts, clusters and users")
+        raise BadKubeconfig("the file has no contexts, clusters and users")
     name = context or document.get("current-context")
     if not isinstance(name, str) or not name:
-        raise BadKubeconfig("it has no current context: set ADMIT_KUBE_CONTEXT")
+        raise BadKubeconfig("the file has no current context: set ADMIT_KUBE_CONTEXT")
     about = _entry(document, "context", name)
     for kind in ("cluster", "user"):
         if not isinstance(about.get(kind), str):
-            raise BadKubeconfig(f"its context {name!r} names no {kind}")
+            raise BadKubeconfig(f"the context {name!r} names no {kind}")
     cluster = _entry(document, "cluster", about["cluster"])
     if not cluster.get("server"):
-        raise BadKubeconfig(f"its cluster {about['cluster']!r} has no server")
+        raise BadKubeconfig(f"the cluster {about['cluster']!r} has no server")
     user = _entry(document, "user", about["user"])
     for key, value in [*cluster.items(), *user.items()]:
         if str(key).endswith("-data") and not _is_base64(value):
-            raise BadKubeconfig(f"its {key} is not valid base64")
+            raise BadKubeconfig(f"the value of {key} is not valid base64")
     return {
         "current-context": name,
         "contexts": [{"name": name, "context": about}],
@@ -192,11 +192,11 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
         if one.get("name") == name:
             found = one.get(kind) or {}
             if not isinstance(found, dict):
-                raise BadKubeconfig(f"its {kind} {name!r} is not a mapping")
+                raise BadKubeconfig(f"the {kind} {name!r} is not a mapping")
             return found
     names = ", ".join(str(one.get("name")) for one in known)
     raise BadKubeconfig(
-        f"it has no {kind} {name!r}, only {names}" if names else f"it has no {kind}s"
+        f"the file has no {kind} {name!r}, only {names}" if names else f"the file has no {kind}s"
     )
 
 
@@ -206,7 +206,7 @@ def error_sentence(error: Exception) -> str:
         # The error of Python's ssl module does not name the file.
         return "a certificate file is missing; `kubectl config view --flatten` writes it in"
     if isinstance(error, ssl.SSLError):
-        return f"its certificates cannot be read: {error}"
+        return f"the certificates cannot be read: {error}"
     if isinstance(error, KeyError):
         return f"{error.args[0]} is not set"
     return str(error) or type(error).__name__

@@ -73,7 +73,7 @@ class Bookings:
         self._used: dict[Node, dict[str, int]] = {}
         self._holders: Counter[Node] = Counter()
         self._ready: dict[Node, datetime] = {}
-        """When each booked machine is ready."""
+        """For each booked machine, when it is ready."""
 
     def restore(self, bookings: Iterable[Booking]) -> None:
         """Adds bookings that were stored."""

@@ -260,7 +260,8 @@ AGAIN_SECONDS: Final = 0.2
 
 class BookingEnder:
     """Ends bookings: reports the end to the workload, then deletes the booking from the bucket.
-    After a crash between the two, the next leader finds the booking and reports its end again.
+    After a crash between report and deletion, the next leader finds the booking and reports its end
+    again.
 
     ``providers``: the providers by provisioning class. The providers publish reports once they
     run.
@@ -292,7 +293,7 @@ class BookingEnder:
     @contextmanager
     def waiting(self, request_id: str) -> Iterator[asyncio.Event]:
         """Yields an event that is set when the machines for which the request waits are revoked.
-        After that event the request reports the revocation itself.
+        After that event the work on the request reports the revocation itself.
         """
         revoked = self._waiting[request_id] = asyncio.Event()
         try:

@@ -1,5 +1,5 @@
 """Performs steps on the bus: writes the record, then publishes to the provider, then reports the
-check's verdict. In this order a crash between two of these writes loses nothing.
+check's verdict. In this order a crash between two of the writes loses nothing.
 """
 
 from __future__ import annotations

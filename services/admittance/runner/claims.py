@@ -62,7 +62,7 @@ def read_holder(value: bytes) -> str:
     """The runner that a claim names. Raises Unreadable if the claim names no runner."""
     runner = _value(value).runner
     if not runner:
-        raise Unreadable("it names no runner")
+        raise Unreadable("the claim names no runner")
     return runner
 
 
@@ -127,7 +127,7 @@ class Claims:
             ours or claim.state is ClaimState.FREE or (again and claim.state is ClaimState.EXPIRED)
         ):
             return claim
-        # This holds also for a claim that this runner has already: its TTL starts again.
+        # A claim that this runner has already is written again, so that its TTL starts again.
         answer = (await self._put([(key, claim.revision)]))[0]
         if isinstance(answer, StaleRevision):
             return await self.read(key)

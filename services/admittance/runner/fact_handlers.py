@@ -96,7 +96,7 @@ async def evict(manager: RunManager, fact: Evicted) -> None:
 async def answer_eviction(
     manager: RunManager, namespace: str, name: str, uid: str, evicted: int
 ) -> None:
-    """Answers an eviction of a workload that does not run here.
+    """Answers an eviction of a workload whose job does not run on this runner.
 
     The runner that marks the claim as over answers; the mark also keeps slower runners from
     starting the job.

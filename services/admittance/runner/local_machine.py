@@ -12,7 +12,9 @@ from admittance.runner.shim import boot_seconds
 
 
 class LocalMachine:
-    """What `admittance.runner.machine.Machine` asks for."""
+    """The files, shims and clock of this machine, as `admittance.runner.machine.Machine` defines
+    them.
+    """
 
     def boot_seconds(self) -> float:
         return boot_seconds()
@@ -31,7 +33,9 @@ class LocalMachine:
 
 
 def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
-    """The run of that key in one of the folders; ``roots``: runner id to path."""
+    """Returns the run of that key in one of the folders, or None; ``roots``: runner id to path of
+    its folder.
+    """
     for runner, root in roots.items():
         path = Path(root)
         try:

@@ -1,7 +1,8 @@
-"""What a runner needs of the machine that it runs on, and the records that pass between them.
+"""What a runner needs of the machine that it runs on, and the records that runner and machine
+exchange.
 
-`admittance.runner.local_machine` has it in files, pipes and processes. The simulation has it in
-memory, with jobs in virtual time.
+`admittance.runner.local_machine` provides these with files, pipes and processes. The simulation
+provides them in memory, with jobs in virtual time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from admittance.runner.plan import Plan
 
 
 class RunOutcome(NamedTuple):
-    """``kind``: succeeded, failed, stopped or lost."""
+    """``kind``: succeeded, failed, stopped or lost, as in the shim's journal."""
 
     kind: str
     message: str
@@ -47,27 +48,30 @@ class Journal:
         self.ready = False
         self.outcome: RunOutcome | None = None
         self.processes: dict[int, int] = {}
-        """Every process group ever started: pid to start time in ticks."""
+        """Every process group that the run has ever started: pid to start time in ticks."""
         self.ended: dict[str, int] = {}
-        """Pods that have ended, with their exit codes."""
+        """Pods of the run that have ended, with their exit codes."""
         self.exit_code = 0
-        """Of the first container that failed; 0: no failure, or the journal of an older shim."""
+        """The exit code of the first container that failed; 0 without a failure, or in the journal
+        of an older shim.
+        """
 
     @property
     def is_result(self) -> bool:
-        """True when the run ended by itself: its result counts, and it does not run again."""
+        """Whether the run ended by itself: then its result counts, and it does not run again."""
         return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
 
     def feed(self, data: bytes) -> bool:
-        """Reads new lines; True when there was one. A last line without its newline is left for
-        later: it may be half written."""
+        """Reads new lines; returns True when there was one. A last line without its newline is left
+        for the next call: it may be half written.
+        """
         whole = data.rfind(b"\n") + 1
         self.offset += whole
         for text in data[:whole].splitlines():
             try:
                 line = _decoder.decode(text)
             except msgspec.MsgspecError:
-                continue  # half a line, written before a power failure
+                continue  # half a line that was written before a power failure
             match line.e:
                 case "start":
                     self.processes[line.pid] = line.t
@@ -84,9 +88,10 @@ class Journal:
 
 
 class Spec(Plan, frozen=True, kw_only=True):
-    """A plan with the identity of its run. ``mark`` is in the environment of every process of the
-    run (ADMITTANCE_RUN). ``lease_stop`` and ``lease_kill``: seconds after the last renewal at which
-    the shim sends SIGTERM and SIGKILL to its pods."""
+    """A plan together with the identity of its run. ``mark`` is the value of ADMITTANCE_RUN in the
+    environment of every process of the run. ``lease_stop`` and ``lease_kill``: seconds after the
+    last renewal at which the shim sends SIGTERM and SIGKILL to its pods.
+    """
 
     key: str
     mark: str
@@ -101,7 +106,7 @@ class Spec(Plan, frozen=True, kw_only=True):
 
 
 class StopNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a run was told to stop; see `admittance.runner.decide.Run`."""
+    """Why a run was told to stop, with the fields of `admittance.runner.decide.Run`."""
 
     evicted: int = 0
     leaving: bool = False
@@ -125,55 +130,63 @@ def run_key(namespace: str, name: str, revision: int) -> str:
 
 
 class RunFiles(Protocol):
-    """What is kept of one run: what to run, its stop note, and the journal that its shim writes."""
+    """The files that are kept of one run: what to run, its stop note, and the journal that its shim
+    writes.
+    """
 
     identity: Identity
     journal: Journal
-    """As far as it was read."""
+    """The part of the run's journal that was read."""
 
     @property
     def path(self) -> Path:
-        """Where its files are."""
+        """Where the files of the run are."""
 
     def write(self, spec: Spec) -> None:
-        """Creates the run. No process may start before this returns. Raises OSError."""
+        """Creates the files of the run. No process of the run may start before this returns. Raises
+        OSError.
+        """
 
     def note_stop(self, note: StopNote) -> None:
-        """Notes that the run is to stop, and why."""
+        """Notes that the run must stop, and why."""
 
     def stop_note(self) -> StopNote | None:
-        """The note of `note_stop`."""
+        """The note that `note_stop` wrote, or None."""
 
     def read_journal(self) -> bool:
-        """Reads new lines of the journal; True when there was one."""
+        """Reads new lines of the run's journal; returns True when there was one."""
 
     def shim_pid(self) -> int:
-        """The pid of the shim; 0: no shim has started yet."""
+        """The pid of the run's shim; 0 if no shim has started yet."""
 
     def shim_lives(self) -> bool:
-        """Whether the shim still runs."""
+        """Whether the run's shim still runs."""
 
     def give_back(self) -> None:
-        """Ends the run so that it may start again, here or elsewhere. Its output stays."""
+        """Ends the run so that it may start again, on this runner or another. The output of the run
+        is kept.
+        """
 
     def closed_at(self) -> float:
-        """When it was closed or given back, in seconds since 1970. Raises FileNotFoundError."""
+        """When the run was closed or given back, in seconds since 1970. Raises
+        FileNotFoundError.
+        """
 
     def close(self) -> None:
-        """Marks all facts as published; the output stays a while."""
+        """Marks all facts of the run as published; its output is kept for a while."""
 
     def mark_published(self) -> None:
-        """Marks all facts as published, by another runner."""
+        """Marks all facts of the run as published by another runner."""
 
     def is_closed(self) -> bool:
-        """Whether all facts are published."""
+        """Whether all facts of the run are published."""
 
     def remove(self) -> None:
         """Removes the run with its output."""
 
 
 class ClosedRuns(dict[str, RunFiles]):
-    """Closed runs by key; also found by their workload."""
+    """Closed runs by key, and also by their workload."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +197,7 @@ class ClosedRuns(dict[str, RunFiles]):
         self._of.setdefault((run.identity.namespace, run.identity.name), set()).add(key)
 
     def drop(self, key: str) -> RunFiles | None:
-        """Removes and returns a run; None: not found."""
+        """Removes and returns the run of this key, or returns None if there is none."""
         run = self.pop(key, None)
         if run is not None:
             which = run.identity.namespace, run.identity.name
@@ -200,75 +213,85 @@ class ClosedRuns(dict[str, RunFiles]):
 
 
 class RunnerFiles(Protocol):
-    """What a runner keeps from one life to the next. ``runner``: its id."""
+    """The files that a runner keeps from one process to the next. ``runner``: the runner's id."""
 
     runner: str
     root: Path
 
     @property
     def secret(self) -> bytes:
-        """Keys the message ids of this runner."""
+        """The key for the message ids of this runner."""
 
     @property
     def lease(self) -> Path:
-        """Where shims read the time of the last renewal."""
+        """Where shims read the time of the last renewal of claims."""
 
     @property
     def notify(self) -> Path:
-        """Where shims write the keys of journals that have grown."""
+        """Where shims write the key of a run when its journal has grown."""
 
     def touch_lease(self, boot_seconds: float) -> None:
         """Notes a renewal of all claims that began at ``boot_seconds``."""
 
     def folder_of(self, identity: Identity) -> RunFiles:
-        """The run of that identity; it need not exist yet."""
+        """The files of the run with that identity, which need not exist yet."""
 
     def runs(self) -> Iterator[RunFiles]:
-        """Every run, open or closed."""
+        """Every run of the runner, open or closed."""
 
     def given_back(self) -> Iterator[RunFiles]:
-        """Runs that were given back and have not started again here."""
+        """Runs that were given back and have not started again on this runner."""
 
     def close(self) -> None:
-        """Lets another runner use the folder."""
+        """Lets another runner use the files."""
 
 
 class Executor(Protocol):
-    """Starts processes or containers. ``mark`` identifies a run in its processes' environment and
-    on its containers."""
+    """Makes the plans by which jobs run as processes or containers. ``mark`` identifies a run in
+    its processes' environment and on its containers.
+    """
 
     async def check(self) -> None:
-        """Raises SetupError when no job can run here."""
+        """Raises SetupError when no job can run on this machine."""
 
     def plan(self, admitted: Admitted, mark: str) -> Plan:
-        """The plan for the shim. Raises CannotRun."""
+        """The plan that the shim carries out. Raises CannotRun."""
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        """Ends the remaining processes of a run after its shim died. ``processes``: pid to start
-        time."""
+        """Ends the remaining processes of a run after the run's shim died. ``processes``: pid to
+        start time.
+        """
 
 
 class Shims(Protocol):
-    """Starts shims and tells them to stop; see `admittance.runner.launcher.Launcher`."""
+    """Starts shims and tells them to stop; `admittance.runner.launcher.Launcher` is the real
+    one.
+    """
 
     async def open(self) -> None:
-        """Begins to pass on which journals have grown."""
+        """Begins to report which journals have grown."""
 
     async def close(self) -> None:
         """Leaves the shims running."""
 
     async def launch(self, run: RunFiles) -> None:
-        """Starts a shim for the run when a slot is free. Calling it twice starts one shim."""
+        """Starts a shim for the run when a slot is free. A second call for the same run starts no
+        second shim.
+        """
 
     def start_done(self, key: str) -> None:
-        """The processes of the run are started, or the run has ended: frees its slot."""
+        """Frees the start slot of the run, because its processes are started or the run has
+        ended.
+        """
 
     def stop(self, run: RunFiles) -> None:
-        """Tells the shim to end its pods. A shim that starts later reads the stop note."""
+        """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
 
 
 class OtherRun(NamedTuple):
-    """A run in the folder of another runner. ``secret``: of that folder; None: not readable."""
+    """A run in the data folder of another runner. ``secret``: the secret of that folder; None if it
+    is not readable.
+    """
 
     folder: RunFiles
     secret: bytes | None
@@ -279,16 +302,20 @@ class Machine(Protocol):
     boot."""
 
     def boot_seconds(self) -> float:
-        """Seconds since boot; the clock of leases."""
+        """Seconds since the machine's boot, by which leases are measured."""
 
     def executor(self, name: str) -> Executor:
         """The executor of that name. Raises SetupError for an unknown name."""
 
     def open_files(self, data_dir: Path) -> RunnerFiles:
-        """Raises SetupError when another runner uses the folder, or it cannot be written."""
+        """Raises SetupError when another runner uses the folder, or the folder cannot be
+        written.
+        """
 
     def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
         """``on_change`` is called with the key of a run when its journal has grown."""
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
-        """The run of that key in the folder of another runner; ``roots``: runner id to path."""
+        """Returns the run of that key in the folder of another runner, or None; ``roots``: runner
+        id to path of its folder.
+        """

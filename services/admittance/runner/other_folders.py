@@ -1,4 +1,4 @@
-"""The data folders of other runners, which may have the result of a job whose runner is gone."""
+"""The data folders of other runners, which may have the result of a job whose runner has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from admittance.runtime.bus.bus import Bus
 
 FOLDER_PREFIX: Final = "_runner"
 KNOWN_SECONDS: Final = 2 * 86_400.0
-"""How long an announced folder is remembered."""
+"""How long the announced folder of another runner is remembered."""
 SHIM_END_SECONDS: Final = 60.0
 """Longest wait for a shim that has outlived its claim: twice the usual grace period."""
 LOOK_SECONDS: Final = 0.2
@@ -29,7 +29,7 @@ class _AnnouncedFolder(msgspec.Struct, frozen=True):
 
 
 class OtherFolders:
-    """Folders that other runners have announced."""
+    """The data folders that other runners have announced."""
 
     def __init__(self, bus: Bus, machine: Machine, folder: RunnerFiles) -> None:
         self._bus = bus
@@ -37,7 +37,9 @@ class OtherFolders:
         self._folder = folder
 
     async def announce(self) -> None:
-        """Writes the path of our folder for other runners. Raises Unavailable."""
+        """Writes the path of this runner's folder to the bucket, for other runners. Raises
+        Unavailable.
+        """
         value = msgspec.json.encode(_AnnouncedFolder(str(self._folder.root)))
         key = f"{FOLDER_PREFIX}.{self._folder.runner}"
         await self._bus.publish(
@@ -45,7 +47,8 @@ class OtherFolders:
         )
 
     async def find(self, key: str) -> OtherRun | None:
-        """The run of that key in a readable folder of another runner; None: not found.
+        """Returns the run of that key in a readable folder of another runner; None if there is
+        none.
 
         Raises Unavailable.
         """
@@ -65,7 +68,8 @@ def read_root(value: bytes) -> str:
 
 async def wait_for_shim(run: OtherRun) -> None:
     """Waits until the run's shim has ended, at most SHIM_END_SECONDS. A shim ends by itself before
-    the claim expires, but it may hang."""
+    the claim of its run expires, but it may hang.
+    """
     for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
         run.folder.read_journal()
         if run.folder.journal.outcome is not None or not run.folder.shim_lives():

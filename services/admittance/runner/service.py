@@ -69,8 +69,8 @@ async def run(
     ``detach_jobs``: leaves the jobs running at the end, for the next runner with this folder.
     ``claim_ttl``: seconds without a renewal after which other runners may report this runner's jobs
     as lost. ``ready`` is set once the runner handles facts. The output of ended jobs is kept for
-    ``retention_seconds``, and of at most ``retention_runs`` jobs. ``machine``: where jobs run;
-    None: this one. Raises SetupError.
+    ``retention_seconds``, and of at most ``retention_runs`` jobs. ``machine``: the machine where
+    jobs run; None means this machine. Raises SetupError.
     """
     machine = machine or LocalMachine()
     kind = machine.executor(executor)

@@ -69,7 +69,7 @@ def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str])
 
 
 def find_program(name: str, env: dict[str, str], cwd: str) -> str:
-    """The path of a program on the PATH of the pod. Raises FileNotFoundError without one."""
+    """The path of a program on the pod's PATH. Raises FileNotFoundError if it is missing."""
     if "/" in name:
         return os.path.join(cwd, name)
     for folder in env.get("PATH", os.defpath).split(":"):
@@ -334,7 +334,7 @@ class Shim:
             pid = ended.si_pid
             pod = self.pods.pop(pid, None)
             if pod is not None:
-                signal_group(pid, signal.SIGKILL)  # before it is reaped: the pid is still its own
+                signal_group(pid, signal.SIGKILL)  # before reaping: no other process has the pid
             _, status = os.waitpid(pid, 0)
             if pod is None:
                 continue
@@ -398,7 +398,7 @@ class Shim:
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
                     deadline = NEVER
             if now >= self.kill_at:
-                self.kill_at = now + 1.0  # kill again: a process just forked may be missed
+                self.kill_at = now + 1.0  # kill again: one kill may miss a process just forked
                 self.kill_all()
             self.reap()
             self.fill()

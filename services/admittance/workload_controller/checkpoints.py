@@ -145,7 +145,9 @@ class CheckpointWriter:
 
 
 async def checkpoints(bus: Bus) -> list[CheckpointMade]:
-    """All checkpoints, oldest first. Raises Refused or Unavailable."""
+    """All checkpoints, oldest first. Raises Refused or Unavailable if the checkpoints cannot be
+    read.
+    """
     made, aside = await all_checkpoints(bus)
     for one in aside:
         log_set_aside(one)
@@ -153,7 +155,9 @@ async def checkpoints(bus: Bus) -> list[CheckpointMade]:
 
 
 async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside]]:
-    """All checkpoints, oldest first, and the unreadable messages. Raises Refused or Unavailable."""
+    """All checkpoints, oldest first, and the unreadable messages. Raises Refused or Unavailable if
+    the checkpoints cannot be read.
+    """
     filters = [f"{subjects.CHECKPOINT_MADE}*"]
     made: list[CheckpointMade] = []
     aside: list[SetAside] = []
@@ -173,10 +177,10 @@ async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside
 def _read(one: StoredMessage) -> CheckpointMade:
     made = _made(one.data)
     if one.subject != f"{subjects.CHECKPOINT_MADE}{made.id}":
-        raise Unreadable("its id is another one than its subject's")
+        raise Unreadable("the checkpoint's id differs from the id in its subject")
     if made.id != f"{made.through}-{made.revision}" or made.time.tzinfo is None:
-        raise Unreadable("its id does not say what is in it")
+        raise Unreadable("the checkpoint's id does not name its fact and revision")
     # A checkpoint in the future would stay the newest, and no other would become due.
     if made.time > one.time + AHEAD:
-        raise Unreadable(f"it is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
+        raise Unreadable(f"the checkpoint is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
     return made

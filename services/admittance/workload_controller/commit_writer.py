@@ -354,9 +354,9 @@ class WriteGuard:
 
     A decision of the scheduler is judged by the queues that are in the bucket before it. So no
     manifest may be stored without the leader's knowledge: neither a late write of a previous
-    leader, nor a write of its own that it gave up. Every write of manifests is therefore one atomic
-    batch with a guard key that expects the guard's last revision. Moving the guard, at takeover or
-    when giving up a write, makes every earlier write with it fail.
+    leader, nor a write of the leader itself that it gave up. Every write of manifests is therefore
+    one atomic batch with a guard key that expects the guard's last revision. Moving the guard, at
+    takeover or when giving up a write, makes every earlier write with it fail.
     """
 
     def __init__(self, bus: Bus, epoch: int) -> None:

@@ -97,7 +97,7 @@ class ManifestWriter:
         return results
 
     async def remove(self, key: str, kept: StoredObject) -> None:
-        """Deletes the stored object at the key. Raises the same errors as `write`."""
+        """Deletes the stored object at the key. Raises the errors that `write` raises."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
         said = statement(self.controller, kept._replace(revision=revision), deleted=True)

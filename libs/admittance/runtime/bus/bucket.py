@@ -49,9 +49,9 @@ def put_message(
     """The message of a put, which the server refuses unless the key's last revision is ``expected``
     (0 if the key was never written).
 
-    For a deleted key, ``expected`` is the revision of the delete marker. With ``expected`` None the
-    server checks no revision, for keys with one writer. ``ttl_seconds``: how long the value of this
-    put stays.
+    If the key was deleted, ``expected`` is the revision of the delete marker. With ``expected``
+    None the server checks no revision, for keys with one writer. ``ttl_seconds``: how long the
+    value of this put stays.
     """
     return Outgoing(
         f"$KV.{bucket}.{key}", value, _put_headers(expected, headers, ttl_seconds) or None

@@ -26,7 +26,7 @@ OLDEST_SERVER: Final = (2, 12)
 PING_SECONDS: Final = 3
 PINGS_UNANSWERED: Final = 3
 """The most pings without an answer: if a server does not answer for 9 to 12 s, the client
-reconnects. After a shorter pause of the server, all requests get their answers late.
+reconnects. After a pause of the server shorter than this, all requests get their answers late.
 """
 CONNECT_SECONDS: Final = 2.0
 """Time limit for connecting to one server."""

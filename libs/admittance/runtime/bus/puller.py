@@ -4,8 +4,8 @@ With ``ack="all"``, for services that apply facts in order, one acknowledgement 
 everything before it. A redelivery would break the order: messages sent to a broken connection
 arrive again only after ``ack_wait``, behind newer facts. So each renewal creates a new consumer
 that starts after the last acknowledged fact, skips facts that were returned before, and then
-deletes the old consumer. A crash between these steps leaves at least one consumer with a correct
-acknowledged sequence, and the next renewal starts from the newest of them.
+deletes the old consumer. A crash between the steps of a renewal leaves at least one consumer with a
+correct acknowledged sequence, and the next renewal starts from the newest of these consumers.
 
 With ``ack="explicit"``, for workers that share work, there is one durable consumer. Each delivery
 is acknowledged separately; without an acknowledgement it is redelivered to any worker after
@@ -32,7 +32,7 @@ from admittance.runtime.errors import Refused, Superseded
 CALM_RATE: Final = 300.0
 """Up to this number of facts per second there is no pause before a batch."""
 CROWDED_RATE: Final = 600.0
-"""From this number of facts per second on the pause is `CROWDED_PAUSE`."""
+"""At this rate of facts and above, the pause is `CROWDED_PAUSE`."""
 CROWDED_PAUSE: Final = 0.003
 """Seconds. The start of a workload waits for two pauses, and meanwhile its quota is unused: longer
 pauses would cost more than they save.
@@ -44,9 +44,9 @@ RATE_MEMORY: Final = 0.3
 class Pace:
     """Computes how long to collect facts before a batch, from the rate at which they arrive.
 
-    Each batch has a fixed cost: three round trips and several task switches. At a low rate each
-    fact is handled without a pause. At hundreds per second the fixed cost would dominate; then a
-    pause of a few milliseconds makes all facts faster.
+    Each batch has a fixed cost: three round trips and several task switches. At a low rate of facts
+    each fact is handled without a pause. At hundreds of facts per second the fixed cost would
+    dominate; then a pause of a few milliseconds makes all facts faster.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Creates the streams and buckets with the right settings, and checks them at every start.
 
-Uses the JetStream API directly, so settings have the server's names here.
+This module uses the JetStream API directly, so its settings have the server's names.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
                 ],
                 "discard": "new",
                 "allow_atomic": True,
-                # With either of these settings, a client that may publish on one subject could
-                # empty the log with one header.
+                # With `allow_msg_schedules` or `allow_rollup_hdrs`, a client that may publish on
+                # one subject could empty the log with one header.
                 "allow_msg_schedules": False,
                 "allow_rollup_hdrs": False,
                 "sources": [{"name": subjects.TIMERS, "filter_subject": f"{subjects.TIMER_DUE}>"}],
@@ -283,7 +283,7 @@ async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[st
 
     Publishes a message to each stream and then purges it. After its disk was full, a nats-server
     answers every request but acknowledges no write to that stream until it is restarted, even with
-    free space again (2.15.1, measured). Only a write shows that the server is in this state.
+    free space again (2.15.1, measured). Only a write shows that a server is in that state.
     """
     errors = await asyncio.gather(*(_refusal(bus, name, seconds) for name in PROBES))
     return {name: error for name, error in zip(PROBES, errors, strict=True) if error is not None}

@@ -104,7 +104,7 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
         with suppress(nats.errors.Error):
             await bus.nc.unlisten(listening)
     if errors:
-        # For example, the server was restarted and lost the consumer: messages are missing.
+        # For example, the server was restarted and lost the consumer: then messages are missing.
         raise Unavailable(f"{stream} was not read to its end: {errors[0]}")
     return found
 

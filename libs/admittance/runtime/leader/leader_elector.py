@@ -132,8 +132,8 @@ otherwise foreign epochs would keep the log and the service busy.
 
 
 class LeaderElector:
-    """The domains that one instance of a service leads. ``changed`` is set whenever these domains
-    may have changed.
+    """Keeps the domains that one instance of a service leads. ``changed`` is set whenever these
+    domains may have changed.
     """
 
     def __init__(
@@ -285,8 +285,8 @@ class LeaderElector:
 
     def standby_details(self, domains: Iterable[str]) -> dict[str, str]:
         """The health details of a standby: which instance leads these domains ("none" without a
-        live leader), and the last heartbeat of that leader. Empty if this instance leads one of
-        them.
+        live leader), and the last heartbeat of that leader. Empty if this instance leads one of the
+        domains.
         """
         wanted = list(domains)
         if not wanted or any(self.lease.held(domain) is not None for domain in wanted):
@@ -301,8 +301,8 @@ class LeaderElector:
         }
 
     def _due(self, domains: Iterable[str]) -> list[str]:
-        """Those of the domains that this instance may take now. Sets `changed` when the other
-        domains may be taken.
+        """Those of the domains that this instance may take now. Sets `changed` when it is time to
+        take the other domains.
         """
         now = clock.monotonic()
         stale = self._last_beat is not None and now - self._last_beat > STALE * self._ttl

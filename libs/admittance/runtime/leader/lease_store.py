@@ -2,8 +2,8 @@
 
 An epoch is the sequence of the last message on ``admit.lease.epoch.<domain>``. An instance takes
 over with a message that expects the last epoch, so only one of two competing instances succeeds.
-From then on the server refuses every message whose fence has the old epoch. The heartbeat is a key
-with a TTL, separate from the epoch, so that a renewed heartbeat does not move the fence.
+After the takeover the server refuses every message whose fence has the old epoch. The heartbeat is
+a key with a TTL, separate from the epoch, so that a renewed heartbeat does not move the fence.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
     try:
         content = _epoch(data)
         if content.domain != domain:
-            raise Unreadable(f"it is about the domain {content.domain}")
+            raise Unreadable(f"the epoch names the domain {content.domain}")
     except Unreadable as error:
         # The message is not readable, but it is the last epoch, so a takeover must expect it.
         log_set_aside(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
@@ -133,7 +133,7 @@ def instance_of(entry: Entry) -> str:
     if entry.value is not None:
         content = _alive(entry.value)
         if (content.service, content.instance) != (service, instance):
-            raise Unreadable(f"it is about {content.service} {content.instance}")
+            raise Unreadable(f"the heartbeat names {content.service} {content.instance}")
         if TTL not in entry.headers:
-            raise Unreadable("it has no time to live")
+            raise Unreadable("the heartbeat has no time to live")
     return instance

@@ -40,7 +40,7 @@ def trouble_details(trouble: str) -> dict[str, str]:
 async def answer_queries(
     bus: Bus, service: str, instance: str, health: Callable[[], HealthReply]
 ) -> AsyncIterator[None]:
-    """While active, answers ``admit.api.health`` with the result of ``health``."""
+    """Answers ``admit.api.health`` with the result of ``health`` while the context is active."""
 
     async def answer(_: bytes, __: str) -> HealthReply:
         return health()
@@ -65,8 +65,8 @@ log = structlog.get_logger()
 
 
 async def write_health_file(bus: Bus, settings: Settings, file: Path | None) -> None:
-    """Writes the health file every few seconds until cancelled, then removes it. With ``file`` None
-    nothing is written.
+    """Writes the health file every few seconds until cancelled, then removes it. If ``file`` is
+    None, nothing is written.
     """
     if file is None:
         return

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 
 def end_at_once_on_signals() -> None:
-    """Makes SIGTERM and SIGINT end the process with status 0, until an event loop handles them.
-    At that time nothing has started yet that needs an orderly end."""
+    """Makes SIGTERM and SIGINT end the process with status 0, until an event loop handles these
+    signals. Before the event loop runs, nothing has started that needs an orderly end.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(0))
 
@@ -43,8 +44,8 @@ def collect_garbage_less_often() -> None:
     """Makes this process collect cyclic garbage less often.
 
     Nearly all objects of a service are free of cycles, and many live long: a hundred thousand
-    workloads would be searched for cycles in vain. With 50,000 workloads this saves a tenth of the
-    CPU (measured).
+    workloads would be searched for cycles in vain. With 50,000 workloads, fewer collections save a
+    tenth of the CPU (measured).
     """
     gc.collect()
     gc.freeze()
