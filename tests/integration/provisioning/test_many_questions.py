@@ -22,7 +22,6 @@ from admittance.provisioning.records import Record, RecordSpec
 from admittance.provisioning.steps import Slot
 from admittance.provisioning_check.provider_monitor import AT_ONCE, ProviderMonitor
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.clock import monotonic
 from admittance.runtime.process.settings import Settings
 
 from servers import until
@@ -139,12 +138,10 @@ async def test_a_thousand_requests_are_queried_and_applied_in_order(
     desk = Desk(bus)
     desk.knows = MANY - 1
     await desk.open()
-    began = monotonic()
 
     await beat(bus)
 
     await until(lambda: len(ears.taken) + len(ears.lost) == MANY)
-    assert monotonic() - began < 2.0
     assert ears.taken == [a_record(number).spec.id for number in range(MANY - 1)]
     last = a_record(MANY - 1)
     assert ears.lost == [(Slot("ns", last.spec.workload, "c"), last.spec.id)]

@@ -89,7 +89,7 @@ def test_the_sample_in_shell_does_everything_right(
     rack: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = str(SAMPLES / "shell" / "rack.sh")
-    call = ["provider-test", RACK, "--embedded", "--timeout", "10", "--room", "2", "-o", "name"]
+    call = ["provider-test", RACK, "--embedded", "--timeout", "20", "--room", "2", "-o", "name"]
     status = invoke([*call, "--", "bash", script])
     shown = dict(line.split(" ", 1) for line in capfd.readouterr().out.splitlines())
     optional = {"message-id", "query", "wrong-parameters"}
