@@ -1,1 +1,1 @@
-"""The core of the workload-controller: a batch of facts in, a commit out. Pure."""
+"""The core of the workload-controller: a batch of facts in, a commit out. The core is pure."""

@@ -1,7 +1,8 @@
-"""A checkpoint: the workload-controller's state as rows, packed into parts. Pure.
+"""A checkpoint: the workload-controller's state as rows, packed into parts. The module is pure.
 
-Each row is MessagePack after its length (four bytes, big-endian); all rows form one zlib stream.
-The newest checkpoints are kept. Of older ones one per week is kept, for as many weeks as the log.
+Each row is a length (four bytes, big-endian) followed by MessagePack; all rows form one zlib
+stream. The newest checkpoints are kept. Of older checkpoints one per week is kept, for as many
+weeks as messages of the log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from admittance.events.system import CheckpointMade, CheckpointRow, RowKind
 from admittance.workload import stored
 
 PART_SIZE: Final = 512 * 1024
-"""Bytes of one part: well below the server's message of 1 MiB."""
+"""Bytes of one part of a checkpoint: well below the server's limit of 1 MiB for a message."""
 NEWEST: Final = 6
 WEEKS: Final = 6
 _LENGTH: Final = 4
@@ -32,12 +33,12 @@ _decode = msgspec.msgpack.Decoder(CheckpointRow).decode
 
 
 class BadCheckpoint(ValueError):
-    """Parts are missing or broken; the text names them."""
+    """Parts of a checkpoint are missing or broken; the text names them."""
 
 
 class Snapshot(NamedTuple):
-    """The state between two commits. The lists are shallow copies of immutable values, so a
-    snapshot is cheap."""
+    """The workload-controller's state between two commits. Its lists are shallow copies of
+    immutable values, so a snapshot is cheap."""
 
     through: int
     revision: int
@@ -54,9 +55,9 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(controller: Controller, through: int, revision: int, journaled: int = 0) -> Snapshot:
-    """A snapshot of the state. ``through``: sequence of the last applied fact. ``revision``: the
-    newest revision in it. ``journaled``: sequence of the last journal message
-    that it contains."""
+    """Returns a snapshot of the controller's state. ``through``: sequence of the last applied fact.
+    ``revision``: the newest bucket revision in the state. ``journaled``: sequence of the last
+    journal message that the state contains."""
     objects = list(controller.objects)
     markers = list(controller.objects.markers())
     newest = max((*(kept.revision for _, kept in objects), *(at for _, at in markers)), default=0)
@@ -73,7 +74,7 @@ def snapshot(controller: Controller, through: int, revision: int, journaled: int
 
 
 def rows(taken: Snapshot) -> Iterator[CheckpointRow]:
-    """The snapshot row by row."""
+    """Yields the rows of the snapshot."""
     for key, kept in taken.objects:
         yield CheckpointRow(key, kept.revision, 0, RowKind.VALUE, kept.value)
     for key, revision in taken.markers:
@@ -92,7 +93,8 @@ def rows(taken: Snapshot) -> Iterator[CheckpointRow]:
 
 
 class Packer:
-    """Packs rows into bytes in steps, so that the caller can pause between two steps."""
+    """Packs rows of a checkpoint into parts in steps, so that the caller can pause between two
+    steps."""
 
     def __init__(self) -> None:
         self._zlib = zlib.compressobj(level=1)
@@ -102,7 +104,7 @@ class Packer:
         self.size = 0
 
     def add(self, several: Sequence[CheckpointRow]) -> list[bytes]:
-        """Adds rows; returns the parts that are now full."""
+        """Adds rows to the checkpoint; returns the parts that are now full."""
         made = bytearray()
         for row in several:
             data = _encode(row)
@@ -113,12 +115,12 @@ class Packer:
         return self._cut(PART_SIZE)
 
     def end(self) -> list[bytes]:
-        """Returns the remaining parts."""
+        """Ends the checkpoint; returns the remaining parts."""
         self._packed += self._zlib.flush()
         return self._cut(1)
 
     def digest(self) -> str:
-        """Digest of all parts so far."""
+        """The digest of all parts so far."""
         return self._digest.hexdigest()
 
     def _cut(self, least: int) -> list[bytes]:
@@ -171,13 +173,14 @@ def _rows(made: CheckpointMade, parts: Iterable[bytes]) -> Iterator[CheckpointRo
 
 
 def superfluous(made: Sequence[tuple[str, datetime]], now: datetime) -> list[str]:
-    """Ids of the checkpoints to delete. ``made``: id and time, oldest first."""
+    """The ids of checkpoints that are to be deleted. ``made``: id and time of each checkpoint,
+    oldest first."""
     older = made[:-NEWEST] if len(made) > NEWEST else []
     gone: list[str] = []
     weeks: set[int] = set()
     for identity, time in older:
         week = (now - time).days // 7
-        # The oldest checkpoint of a week stays the oldest, so every week keeps one.
+        # The oldest checkpoint of a week is kept, and it stays the oldest, so every week keeps one.
         stamp = int(time.timestamp()) // (7 * 86_400)
         if week >= WEEKS or stamp in weeks:
             gone.append(identity)

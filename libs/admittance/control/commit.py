@@ -34,8 +34,8 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class LogMessage(NamedTuple):
-    """A message as received from the log. ``message_id``: as its publisher chose it; ``trace``: W3C
-    traceparent; ``headers``: all headers, which only a dead letter repeats."""
+    """A message as received from the log. ``message_id``: the id that its publisher chose;
+    ``trace``: W3C traceparent; ``headers``: all headers, which only a dead letter repeats."""
 
     sequence: int
     subject: str
@@ -51,8 +51,8 @@ class Put(NamedTuple):
     """Write ``key`` of the bucket if its revision is still ``expected`` (0: no such key).
 
     ``value`` None deletes; otherwise it is ``workload`` encoded. ``fact``: sequence of the last
-    fact applied to it. ``trace``: W3C traceparent. ``group``: puts with the same number are written
-    all or none, in their order; 0: no group.
+    fact applied to the object. ``trace``: W3C traceparent. ``group``: all puts with the same
+    number, or none of them, are written, in their order; 0: no group.
     """
 
     key: str
@@ -65,7 +65,7 @@ class Put(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message to publish once. ``id``: its message id, by which the bus drops a duplicate."""
+    """A message to publish once. ``id``: the message id, by which the bus drops a duplicate."""
 
     subject: str
     data: bytes
@@ -74,14 +74,14 @@ class Message(NamedTuple):
 
 
 class RejectedMessage(NamedTuple):
-    """A message that cannot be applied, and why. It becomes a dead letter."""
+    """A message that cannot be applied, and the reason. Such a message becomes a dead letter."""
 
     logged: LogMessage
     reason: str
 
 
 class Echo(NamedTuple):
-    """A barrier that the controller has read."""
+    """A barrier that the controller has read, and whose echo it writes."""
 
     domain: str
     epoch: int
@@ -116,9 +116,9 @@ VERDICTS: Final = "admit.check.reported."
 class DeadLetterLimiter:
     """Limits the dead letters of one leader about check verdicts; other dead letters are rare.
 
-    The message itself stays on the log. After a burst only `PER_SECOND` letters are written, and
-    the next letter says how many were dropped. A controller that floods nonsense cannot fill the
-    dead-letter log."""
+    The rejected message itself stays on the log. After a burst only `PER_SECOND` letters are
+    written, and the next letter says how many were dropped. A faulty check controller therefore
+    cannot fill the log of dead letters."""
 
     def __init__(self) -> None:
         self._left = float(BURST)
@@ -126,7 +126,7 @@ class DeadLetterLimiter:
         self._without: dict[str, int] = {}
 
     def of(self, dead: Iterable[RejectedMessage], now: float) -> list[RejectedMessage]:
-        """The messages that get a dead letter. ``now``: monotonic seconds."""
+        """Returns the rejected messages that get a dead letter. ``now``: monotonic seconds."""
         self._left = min(float(BURST), self._left + (now - self._at) * PER_SECOND)
         self._at = now
         letters = []

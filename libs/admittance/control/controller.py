@@ -1,6 +1,6 @@
 """The objects and workloads that the workload-controller holds, as loaded from the bucket.
 
-Pure: the caller reads the bucket and passes the entries in.
+The module is pure: the caller reads the bucket and passes the entries in.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Controller:
         self.message_builder = MessageBuilder(self.objects, secret, self._workload)
         self.variant_intake = VariantIntake()
         self.unreadable: dict[str, str] = {}
-        """Why a value cannot be read, by key. The caller logs the entries and removes them."""
+        """For each key with a value that cannot be read, the reason. The caller logs these entries
+        and removes them."""
         self.read = 0
         """Sequence of the last fact that is applied and acknowledged."""
         self.newest_fact = 0
@@ -57,14 +58,14 @@ class Controller:
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
     ) -> None:
         """Loads an entry of the bucket, at the start or after a refused put. A value that cannot be
-        read counts as absent and is recorded in ``unreadable``."""
+        read counts as absent, and its key is recorded in ``unreadable``."""
         prefix = key.partition(".")[0]
         if prefix in ("barrier", "_admittance", USAGE, CAPACITY):
             return
         try:
             names_of(key)
         except Unreadable as error:
-            # No subject can carry such a name, so no message about it is possible.
+            # No subject can contain such a name, so no message about the object is possible.
             self.unreadable[key] = str(error)
             return
         try:
@@ -95,8 +96,8 @@ class Controller:
 
     def limit_fact(self, key: str, end: int) -> None:
         """Lowers the fact of a workload that lies beyond ``end``, the end of the log: such a
-        workload would skip every fact until the log reached that sequence. Its last fact becomes
-        ``read``."""
+        workload would skip every fact until the log reached that sequence. The last fact of that
+        workload becomes ``read``."""
         known = self.workloads.get(key)
         if known.fact > end:
             self.unreadable[key] = (
@@ -117,7 +118,7 @@ class Controller:
             raise Unreadable(reason_of(error)) from error
 
     def keep_object(self, key: str, manifest: Any, value: bytes, revision: int) -> None:
-        """Sets the manifest at key; None: it was deleted."""
+        """Sets the manifest at the key; None: the manifest was deleted."""
         old = self.objects.get(key)
         about = manifest if manifest is not None else (old.object if old is not None else None)
         if manifest is None:
@@ -130,8 +131,8 @@ class Controller:
 
     def settle_load(self, floor: int, end: int = SEQUENCE_MAX) -> list[str]:
         """Called when the bucket is read. Returns the keys of workloads with a possibly unpublished
-        outbox: those with a fact after ``floor``, which is not acknowledged. ``end``: end of
-        the log."""
+        outbox: these workloads contain a fact after ``floor``, which is not acknowledged. ``end``:
+        the sequence of the last message on the log."""
         unsaid = []
         self.read = max(self.read, floor)
         for key, _ in list(self.workloads.items()):
@@ -149,12 +150,12 @@ class Controller:
         return unsaid
 
     def missing(self, batch: Iterable[LogMessage]) -> list[str]:
-        """Keys of workloads in the batch that must be loaded before it is folded."""
+        """Keys of workloads in the batch that must be loaded before the batch is folded."""
         keys = {f"workload.{'.'.join(logged.subject.split('.')[-2:])}" for logged in batch}
         return [key for key in keys if self.workloads.must_load(key)]
 
     def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:
-        """Records a stored put; returns the messages to publish."""
+        """Records that a put is stored; returns the messages to publish after it."""
         if put.value is None:
             self.workloads.keep(put.key, VersionedWorkload(None, revision, put.fact))
             return []
@@ -162,7 +163,7 @@ class Controller:
         return self.outbox(put.key, now)
 
     def outbox(self, key: str, now: datetime) -> list[Message]:
-        """The messages of the outbox of the workload at key."""
+        """The messages of the outbox of the workload at the key."""
         known = self.workloads.get(key)
         if known.workload is None:
             return []
@@ -173,14 +174,16 @@ class Controller:
         except AssertionError:
             raise
         except Exception as error:
-            # The outbox was written by another program; it must not stop the leader.
+            # The outbox was written by another program; an unreadable outbox must not stop the
+            # leader.
             self.unreadable[key] = f"status.log.says: {reason_of(error)}"
             return []
 
     def outbox_published(self, key: str) -> None:
-        """The bus has acknowledged the outbox of the workload at key."""
+        """Records that the bus has acknowledged all messages of the outbox of the workload at the
+        key."""
         self.workloads.let_go(key)
 
     def acknowledged(self, through: int) -> None:
-        """Every fact up to ``through`` is applied and acknowledged."""
+        """Records that every fact up to ``through`` is applied and acknowledged."""
         self.read = max(self.read, through)

@@ -32,19 +32,20 @@ from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
 VALUE_MAX: Final = 900_000
-"""Longest object in bytes. The server takes messages of 1 MiB, and a message about the object is
-about as long as the object."""
+"""The largest size of an object in bytes. The server takes messages of 1 MiB, and a message about
+the object is about as long as the object."""
 GROUPED_MAX: Final = 500
-"""Most objects in one group, so that an atomic batch has room for the group and one more family."""
+"""The largest number of objects in one group of puts, so that an atomic batch has room for the
+group and one more family."""
 EARLY: Final = timedelta(seconds=1)
 """How much earlier than its set time the bus may publish a timer message."""
 SMALL: Final = 8 * 1024
-"""A fact up to this size is always applied: `VALUE_MAX` leaves room for it, so a full object can
-still be stopped, finished and deleted."""
+"""A fact of up to this many bytes is always applied: `VALUE_MAX` leaves room for such facts, so a
+full object can still be stopped, finished and deleted."""
 
 _FOR_PEOPLE: Final = frozenset({"pending", "requeued"})
-"""Outbox entries read by people: of several in one put only the last one matters. Every other entry
-is read by services, and is published before the workload moves again."""
+"""Kinds of outbox entries that people read: of several in one put only the last one matters. All
+other kinds are read by services, and are published before the workload changes again."""
 
 LEADS_TO_NOTHING: Final = "LeadsToNothing"
 """Reason for a fact that is readable but cannot be applied."""
@@ -61,23 +62,26 @@ _MUST_MOVE: Final = (
     facts.Revoked,
     facts.Preempted,
 )
-"""Decisions after which the scheduler assumes a new state until the workload's revision moves."""
+"""Decisions after which the scheduler assumes a new state of the workload until the workload's
+revision changes."""
 
 
 def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Commit:
     """Folds a batch into a commit. Facts about one workload become one put. If a workload's outbox
-    holds an entry for a service, the next fact that would move it ends the commit: that fact and
-    the facts after it are returned as ``rest``.
+    holds an entry for a service, the next fact that would change the workload ends the commit: that
+    fact and the facts after it are returned as ``rest``.
 
-    The caller performs the commit in its order, and reports `Controller.committed` for every put
-    that was stored, and `Controller.load` for every key that had another revision."""
+    The caller performs the steps of the commit in the order of `Commit`, and reports
+    `Controller.committed` for every put that was stored, and `Controller.load` for every key that
+    had another revision."""
     measured: frozenset[str] = frozenset()
     while True:
         commit = _fold(BatchFold(controller, now, measured), batch, controller.read)
         long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
         if long <= measured:
             return commit
-        # Fold again and measure after each fact, to find the fact that makes the object too long.
+        # Fold the batch again and measure objects after each fact, to find the fact that makes an
+        # object too long.
         measured |= long
 
 
@@ -89,12 +93,13 @@ def _fold(folding: BatchFold, batch: list[LogMessage], read: int) -> Commit:
 
 
 class BatchFold:
-    """One batch on its way into a commit."""
+    """Folds one batch of messages into a commit."""
 
     def __init__(
         self, state: Controller, now: datetime, measured: frozenset[str] = frozenset()
     ) -> None:
-        """``measured``: keys of objects that became too long; they are measured after each fact."""
+        """``measured``: keys of objects that became too long; these objects are measured after each
+        fact."""
         self._measured = measured
         self._state = state
         self._now = now
@@ -109,7 +114,8 @@ class BatchFold:
         self._outcomes: dict[int, SettledReply] = {}
 
     def take(self, logged: LogMessage) -> bool:
-        """Folds one message in. False: it must wait for the commit of the messages before it."""
+        """Folds one message into the commit. Returns False if the message must wait for the commit
+        of the messages before it."""
         if logged.subject.startswith(BARRIER):
             return self._barrier(logged)
         if logged.subject.startswith("admit.object."):
@@ -130,7 +136,7 @@ class BatchFold:
         if logged.sequence <= known.fact:
             return True
         if known.unreadable and isinstance(fact, facts.Deleted):
-            # An unreadable workload counts as absent; deleting it frees its name.
+            # An unreadable workload counts as absent; deleting such a workload frees its name.
             self._apply(key, known, Change(None), logged)
             return True
         if isinstance(fact, facts.Submitted):
@@ -144,8 +150,9 @@ class BatchFold:
             if void is not None:
                 self._note_outcome(logged, void)
                 if void.reason == "OutOfDate":
-                    # Write it again: its revision moves, and that ends the scheduler's assumption
-                    # even if the scheduler has not seen the change, or not as one of its tree.
+                    # Write the workload unchanged: the new revision ends the scheduler's assumption
+                    # even if the scheduler has not seen the change of the configuration, or not as
+                    # a change of the workload's cohort tree.
                     self._apply(key, known, Change(known.workload), logged)
                 return True
         change, relatives = self._transition(key, known, fact, logged)
@@ -161,8 +168,8 @@ class BatchFold:
             if fact.preempts and not invalid:
                 givers, invalid = self._givers(fact, logged)
             if invalid:
-                # Write the assigned workload again: its revision moves, and that ends the
-                # scheduler's assumption.
+                # Write the assigned workload unchanged: its new revision ends the scheduler's
+                # assumption.
                 self._note_outcome(logged, ignored(known.workload, "StaleGiver", invalid))
                 self._apply(key, known, Change(known.workload), logged)
                 return True
@@ -180,7 +187,8 @@ class BatchFold:
         if change.outcome is FactOutcome.IGNORED and isinstance(fact, Arrived):
             self._note_repeated(logged, fact, change)
         if change.outcome is FactOutcome.REFUSED and isinstance(fact, facts.CheckReported):
-            # The controller gets no reply; its operator finds the reason in the dead letter.
+            # The check controller gets no reply, but its operator finds the reason in the dead
+            # letter.
             self._dead.append(RejectedMessage(logged, f"{change.reason}: {change.message}"))
         if change.outcome is FactOutcome.APPLIED:
             for giver in givers:
@@ -199,8 +207,9 @@ class BatchFold:
             before = self._state.workloads.get(key)
             group = self._groups.get(key, 0)
             if known.workload is None:
-                # Also for a workload created and deleted within the batch: otherwise a late write
-                # of a previous leader that read half of the batch would create it.
+                # This delete is also needed for a workload that was created and deleted within the
+                # batch. Otherwise a late write of a previous leader that read half of the batch
+                # would create the workload.
                 puts.append(Put(key, before.revision, None, known.fact, known.trace, None, group))
                 continue
             workload = with_log(known.workload, known.fact, self._says.get(key, ()))
@@ -213,7 +222,8 @@ class BatchFold:
     def _enter(
         self, fact: facts.Submitted, logged: LogMessage, known: VersionedWorkload
     ) -> Fact | None:
-        """The submission as a fact to apply; None: it is refused, and a note says why."""
+        """The submission as a fact to apply; None: the submission is refused, and a note says
+        why."""
         claim = claim_of(fact)
         if claim is not None:
             family = self._families.members(ref_to(fact.namespace, *claim.owner))
@@ -241,13 +251,14 @@ class BatchFold:
     def _transition(
         self, key: str, known: VersionedWorkload, fact: Fact, logged: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
-        """The change of the workload, and the changes of other family members by key; they are
-        committed together. If the transition raises, the fact is ignored for this workload: the
-        stored object may come from another program, and must not stop all other workloads."""
+        """Returns the change of the workload, and the changes of other family members by key; all
+        of these are committed together. If the transition raises, the fact is ignored for this
+        workload: the stored object may come from another program, and must not stop all other
+        workloads."""
         try:
             return self._transitions(key, known, fact, logged)
         except AssertionError:
-            raise  # A bug: this program has made that state itself.
+            raise  # The error is a bug: this program itself has stored that state.
         except Exception as error:
             why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
             if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
@@ -262,7 +273,8 @@ class BatchFold:
         if ref is None or known.workload is None:
             return single_transition(known.workload, fact, context), {}
         if key != ref.parent and is_true(known.workload, Type.FINISHED):
-            # It is held only until its outbox is published; the family no longer includes it.
+            # The workload is held only until its outbox is published. Its family no longer includes
+            # it.
             return single_transition(known.workload, fact, context), {}
         meta = known.workload.metadata
         made = family_transition(self._families.members(ref), meta.name, fact, context)
@@ -271,13 +283,14 @@ class BatchFold:
         }
 
     def _is_crowded(self, keys: Iterable[str]) -> bool:
-        """Whether a group with these keys would be too large. Without the earlier messages it is
-        not, so it is enough to wait for their commit."""
+        """Whether a group with these keys would be too large. Without the changes of earlier
+        messages the group is never too large, so it is enough to wait for their commit."""
         groups = {group for key in keys if (group := self._groups.get(key))}
         return sum(len(self._group_members[group]) for group in groups) > GROUPED_MAX
 
     def _group(self, keys: list[str], logged: LogMessage) -> None:
-        """Puts these keys into one group, merged with the groups that they are already in."""
+        """Puts the keys into one group of puts, together with the groups that these keys are
+        already in."""
         keys = [key for key in dict.fromkeys(keys) if key in self._working]
         if len(keys) < 2:
             return
@@ -298,9 +311,9 @@ class BatchFold:
     def _context(self, fact: Fact, logged: LogMessage) -> TransitionContext:
         now = self._now
         if isinstance(fact, facts.TimerDue) and fact.at is not None:
-            # For a due timer it is at least the time that the timer was set for, whatever the local
-            # clock says. The bus publishes a timer at its time, so a time after the message's own
-            # is forged.
+            # The time of a fact from a timer is at least the time for which the timer was set, even
+            # if the local clock is behind. The bus publishes a timer at its set time, so a set time
+            # after the message's time is forged.
             set_for = fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC)
             now = max(now, min(set_for, logged.time + EARLY))
         return TransitionContext(now, logged.sequence, logged.time, self._state.queues)
@@ -317,8 +330,8 @@ class BatchFold:
         )
 
     def _given(self, known: VersionedWorkload, said: facts.Preempted, logged: LogMessage) -> Change:
-        """The change of a workload that holds only a reservation and hands it over. It is refused
-        if its family changes with it."""
+        """The change of a workload that holds only a reservation and hands it over. The change is
+        refused if other members of the workload's family would change too."""
         change, relatives = self._transition(
             workload_key(said.namespace, said.name), known, said, logged
         )
@@ -342,7 +355,7 @@ class BatchFold:
         if trace is None:
             trace = logged.trace or known.trace
         if key in self._groups or self._families.ref(key) is not None:
-            # Reinsert it, so that a parent is written after its variants.
+            # Reinsert the key, so that a parent is written after its variants.
             self._working.pop(key, None)
         self._working[key] = VersionedWorkload(
             workload, known.revision, max(known.fact, logged.sequence), trace
@@ -356,7 +369,7 @@ class BatchFold:
             )
 
     def _excess(self, key: str, change: Change, logged: LogMessage) -> int:
-        """Length of the object with this fact if it is too long; otherwise 0."""
+        """Length of the object with this fact applied, if that is too long; otherwise 0."""
         if key not in self._measured or change.workload is None or len(logged.data) <= SMALL:
             return 0
         length = len(stored.encode(with_log(change.workload, logged.sequence, change.says)))
@@ -365,8 +378,8 @@ class BatchFold:
     def _void(
         self, fact: facts.Decision, logged: LogMessage, known: VersionedWorkload
     ) -> Change | None:
-        """Why a decision is void; None: it is valid. The scheduler sees the same change in its
-        watch and drops its assumption."""
+        """Why a decision is void; None: the decision is valid. The scheduler sees the change that
+        voids its decision in its watch, and drops its assumption."""
         workload = known.workload
         if workload is None:
             return ignored(None, "NoSuchWorkload", "it was deleted meanwhile")
@@ -392,7 +405,8 @@ class BatchFold:
         except Unreadable as error:
             self._bury(logged, str(error))
             return True
-        # The server has compared the fence, so its number is the domain's epoch.
+        # The server has compared the fence of the message, so the fence's number is the domain's
+        # epoch.
         if (
             not 0 < barrier.epoch < logged.sequence
             or not barrier.domain
@@ -437,7 +451,7 @@ class BatchFold:
         return True
 
     def _follows(self, key: str, ref: FamilyRef | None) -> bool:
-        """Whether it is a variant that changes together with its parent."""
+        """Whether the workload at the key is a variant that changes together with its parent."""
         return ref is not None and ref.parent != key and self._families.has_parent(ref)
 
     def _checks_by_parameters(self, subject: str, applied: ObjectApplied) -> frozenset[str]:
@@ -448,7 +462,8 @@ class BatchFold:
         try:
             key = object_key(plain(subject.split(".")[3]), "", applied.name)
         except (BadToken, IndexError, ValueError):
-            return frozenset()  # Published by another program.
+            # Another program has published this message, in a form that cannot be read.
+            return frozenset()
         return self._state.objects.checks_by_parameters(key)
 
     def _consequences(
@@ -478,8 +493,8 @@ class BatchFold:
         self._note(logged, "rejected", submissions.rejected(fact, self._now, reason, message))
 
     def _note_repeated(self, logged: LogMessage, fact: Fact, change: Change) -> None:
-        """Notes a second submission that changes nothing, unless it is a repetition of the
-        first."""
+        """Notes a second submission that changes nothing, unless it is the first submission, sent
+        again."""
         if change.reason != REPEATED:
             self._note(logged, "noted", submissions.unchanged(fact, self._now, change.message))
 

@@ -1,11 +1,13 @@
-"""Which check controllers are alive and can evaluate their checks. Pure.
+"""Which check controllers are alive and can evaluate their checks. The module is pure.
 
 A controller that has sent a heartbeat counts as lost when three in a row are missing. A controller
-that has never sent one counts as active, and no condition is written for it. Replicas differ by
-``instance``: a check is active as long as one live replica reports it active.
+that has never sent a heartbeat counts as active, and no condition is written for its checks.
+Replicas of a controller differ by ``instance``: a check is active as long as one live replica
+reports the check as active.
 
 Times are monotonic seconds. After a takeover the stored conditions show which controllers sent
-heartbeats before. The new leader counts a heartbeat of each of them at that moment.
+heartbeats before. The new leader counts each of these controllers as heard at the moment of the
+takeover.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from admittance.control.objects import Objects, absence
 from admittance.events.system import CheckAlive
 
 ACTIVE: Final = "Active"
-"""Type of the condition, and its reason while it is True."""
+"""Type of the Active condition, and the reason of that condition while its status is True."""
 LOST: Final = "ControllerLost"
 RIVALS: Final = "Different programs go by this controller's name and take each other's requests:"
-"""First words of the message that names the programs."""
+"""First words of a condition's message that names rival programs."""
 MISSING: Final = 3
 """Number of missing heartbeats after which a controller counts as lost."""
 INSTANCES_MAX: Final = 100
-"""Replicas remembered per controller: the ones heard last."""
+"""How many replicas are remembered per controller: those that were heard last."""
 MESSAGE_MAX: Final = 1024
 MESSAGE_SECONDS: Final = 60.0
-"""Least time between two writes that change only the message: every write moves the AdmissionCheck,
-and the scheduler then repeats decisions made from the old one."""
+"""Least time between two writes that change only the message: every write gives the AdmissionCheck
+a new revision, and the scheduler then repeats decisions that it made from the old one."""
 
 _REASON: Final = re.compile(r"\A[A-Za-z](?:[A-Za-z0-9_,:]{0,62}[A-Za-z0-9_])?\Z")
 
@@ -45,7 +47,8 @@ class _Heard(NamedTuple):
 
 
 class _Controller:
-    """``last``: when any replica was heard, or counts as heard."""
+    """A check controller with heartbeats. ``last``: when any replica of the controller was heard,
+    or counts as heard."""
 
     __slots__ = ("last", "replicas")
 
@@ -66,7 +69,8 @@ class Heartbeats:
         return controller in self._controllers
 
     def record(self, controller: str, beat: CheckAlive, now: float) -> bool:
-        """Records a heartbeat; True if it differs from the previous one of that replica."""
+        """Records a heartbeat; returns True if the heartbeat differs from the previous one of that
+        replica."""
         found = self._controllers.get(controller)
         if found is None:
             found = self._controllers[controller] = _Controller(now)
@@ -88,7 +92,7 @@ class Heartbeats:
             self._controllers.setdefault(controller, _Controller(now)).last = now
 
     def expect_all(self, now: float) -> None:
-        """As `expect`, for every known controller."""
+        """Counts every known controller as heard at ``now``; see `expect`."""
         for found in self._controllers.values():
             found.last = now
             found.replicas = {name: _Heard(one.beat, now) for name, one in found.replicas.items()}
@@ -110,9 +114,9 @@ class Heartbeats:
     def condition(
         self, check: AdmissionCheck, now: float, clock: datetime, written: float | None
     ) -> Condition | None:
-        """The new Active condition of the check; None: it does not change.
+        """The new Active condition of the check; None: the condition does not change.
 
-        ``written``: when the caller wrote it last.
+        ``written``: when the caller wrote the condition last.
         """
         found = self._controllers.get(check.spec.controller_name)
         if found is None:
@@ -135,8 +139,8 @@ class Heartbeats:
         return _active(check, report, clock)
 
     def rivals(self, controller: str, now: float) -> tuple[str, ...]:
-        """The programs that use this controller's name, if there are several: each takes requests
-        from the other."""
+        """The programs that use this controller's name, if there are several. Such programs take
+        requests from each other."""
         found = self._controllers.get(controller)
         return _programs(self._live(found, now)) if found is not None else ()
 
@@ -151,8 +155,8 @@ _LOST: Final = ("False", LOST, "The controller sends no heartbeats any more")
 
 
 def _report(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
-    """Status, reason and message from the live replicas; of replicas that agree the newest one
-    counts."""
+    """Status, reason and message of the check's condition from the live replicas. If replicas
+    agree, the newest report counts."""
     words = [beat.checks.get(check, beat) for beat in live]
     active = [word for word in words if word.active]
     if not active:
@@ -166,7 +170,8 @@ def _report(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
 
 
 def _rivals_changed(before: Condition, report: tuple[str, str, str]) -> bool:
-    """Whether rival programs appeared or disappeared."""
+    """Whether rival programs appeared or disappeared between the written condition and the
+    report."""
     return before.message.startswith(RIVALS) != report[2].startswith(RIVALS)
 
 
@@ -180,14 +185,16 @@ def _cut(message: str) -> str:
 
 
 def active_of(check: AdmissionCheck) -> Condition | None:
-    """The Active condition; None: its controller has never sent a heartbeat."""
+    """The Active condition of the check; None: the controller of the check has never sent a
+    heartbeat."""
     if check.status is None:
         return None
     return next((one for one in check.status.conditions if one.type == ACTIVE), None)
 
 
 def with_active(check: AdmissionCheck, condition: Condition | None) -> AdmissionCheck:
-    """The check with this Active condition; None: without one."""
+    """The check with this Active condition; a condition of None: the check without an Active
+    condition."""
     others = check.status.conditions if check.status is not None else ()
     kept = tuple(one for one in others if one.type != ACTIVE)
     new = () if condition is None else (condition,)
@@ -207,15 +214,17 @@ def changed(
     written: float | None = None,
     coming: Container[str] = (),
 ) -> AdmissionCheck | None:
-    """The check with its new Active condition; None: no change. ``now``, ``written``: see
-    `Heartbeats.condition`. ``coming``: keys of objects written in the same apply."""
+    """The check with its new Active condition; None: the condition does not change. ``now``,
+    ``written``: see `Heartbeats.condition`. ``coming``: keys of objects written in the same apply.
+    """
     before = active_of(check)
     missing = objects.missing_parameters(check, coming)
     if missing:
         same = before is not None and (before.status, before.message) == ("False", missing)
         new = before if same else _active(check, ("False", BAD_PARAMETERS, missing), clock)
     elif reports_missing_parameters(check):
-        # The parameters exist now; only the heartbeats of its controller can make it inactive.
+        # The parameters exist now; from now on only the heartbeats of its controller can make the
+        # check inactive.
         new = beats.condition(with_active(check, None), now, clock, None)
     else:
         new = beats.condition(check, now, clock, written) or before
@@ -233,7 +242,8 @@ def with_changed_parameters(objects: Objects, clock: datetime) -> list[Admission
 
 
 def reports_missing_parameters(check: AdmissionCheck) -> bool:
-    """Whether its Active condition reports missing parameters, and nothing about its controller."""
+    """Whether the Active condition of the check reports missing parameters, and nothing about its
+    controller."""
     found = active_of(check)
     return (
         found is not None
@@ -243,7 +253,7 @@ def reports_missing_parameters(check: AdmissionCheck) -> bool:
 
 
 def _active(check: AdmissionCheck, report: tuple[str, str, str], clock: datetime) -> Condition:
-    """The Active condition with this status, reason and message."""
+    """Returns the Active condition of the check from a report with status, reason and message."""
     status, reason, message = report
     before = active_of(check)
     unmoved = before is not None and before.status == status

@@ -1,9 +1,10 @@
-"""Validates manifests before they are applied or deleted, and makes the messages about them. Pure.
+"""Validates manifests before they are applied or deleted, and makes the messages about them. The
+module is pure.
 
-The endpoints and the what-if computation use the same functions. The writer of a manifest publishes
-its message, but may end before that, or not learn that the write succeeded. Therefore a new leader
-publishes the messages that the log lacks, and a leader publishes those of manifests that it reads
-in the bucket and did not know.
+The endpoints and the what-if computation use the same functions. The process that writes a manifest
+also publishes the message about it, but may end before that, or may not learn that the write
+succeeded. Therefore a new leader publishes the messages that the log lacks. A leader also publishes
+the messages about manifests that it finds in the bucket and did not know.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
 
 PARAMETERS_MAX: Final = 400_000
-"""Bytes. One message of 1 MiB carries the parameters of a check together with the workload."""
+"""How many bytes the parameters of a check may have. One message of 1 MiB carries the parameters of
+a check together with the workload."""
 
 
 class Proposal(NamedTuple):
-    """Valid manifests and the warnings of each. ``problems``: one line per invalid manifest."""
+    """Valid manifests and the warnings about each of them. ``problems``: one line per invalid
+    manifest."""
 
     manifests: list[Manifest]
     warnings: list[tuple[str, ...]]
@@ -51,8 +54,8 @@ class Proposal(NamedTuple):
 
 
 def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Proposal:
-    """Decodes manifests. Each has a number that its errors name. ``namespace`` "": any namespace is
-    allowed."""
+    """Decodes manifests. Each manifest comes with a number that errors about it name. ``namespace``
+    "": any namespace is allowed."""
     found = Proposal([], [], [])
     for number, raw in numbered:
         try:
@@ -76,7 +79,8 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
 
 
 def objections(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits) -> list[str]:
-    """Why the planned writes are refused, one line each: forbidden updates, and limits."""
+    """Why planned writes are refused, one line for each reason: forbidden updates and exceeded
+    limits."""
     every = list(planned)
     named = {one.name: one.object for one in every if one.kind == "AdmissionCheck"}
 
@@ -92,8 +96,8 @@ def objections(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits
 
 
 def cautions(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
-    """Warnings about an applied object. ``objects``: includes the other objects of the same
-    apply."""
+    """Warnings about an applied object. ``objects``: all objects, including the other ones of the
+    same apply."""
     said = planned.object
     if isinstance(said, AdmissionCheck):
         missing = objects.missing_parameters(said)
@@ -128,22 +132,23 @@ def _objections(
         return []
     problems = [] if old is None else validate_update(old.object, planned.object)
     if isinstance(planned.object, ClusterQueue):
-        # A conflict that existed before is no reason to refuse this change: the queue is already
-        # inactive and reports it.
+        # A conflict that existed before the change is not a reason to refuse the change: the queue
+        # is already inactive and reports it.
         before = [] if old is None else conflicts(old.object.spec, controller_of)
         told = {problem.message for problem in before}
         found = conflicts(planned.object.spec, controller_of)
         problems += [problem for problem in found if problem.message not in told]
         if old is not None and check_variant_count(old.object.spec, flavors_max):
-            # It was accepted when more flavors were allowed: their number may stay or shrink.
+            # The stored queue was accepted when more flavors were allowed, so the number of flavors
+            # may stay or shrink.
             flavors_max = len(old.object.spec.resource_groups[0].flavors)
         problems += check_variant_count(planned.object.spec, flavors_max)
     return [f"{planned.kind} {planned.name}: {problem}" for problem in problems]
 
 
 def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
-    """What still uses the object, so that it is not deleted: a ClusterQueue is kept while workloads
-    hold its quota."""
+    """Names what still uses the object. While the list is not empty, the object is not deleted: for
+    example, a ClusterQueue is kept while workloads hold its quota."""
     found = users_of(objects, prefix, name)
     if prefix != "clusterqueue":
         return found
@@ -188,8 +193,9 @@ def statement(
     before: StoredObject | None = None,
     deleted: bool = False,
 ) -> Message:
-    """``admit.object.applied`` or ``deleted`` for a manifest. ``before``: its previous version;
-    None: new, or unknown."""
+    """Returns the message ``admit.object.applied`` or ``admit.object.deleted`` about a manifest.
+    ``before``: the previous version of the manifest; None: the manifest is new, or the version is
+    unknown."""
     manifest = kept.object
     meta = manifest.metadata
     said = ObjectApplied(
@@ -205,8 +211,8 @@ def statement(
 
 
 def names_others(before: StoredObject | None, manifest: Any) -> bool:
-    """Whether it is an AdmissionCheck that names other parameters than its previous version, if
-    known."""
+    """Whether the manifest is an AdmissionCheck that names other parameters than its previous
+    version. False if that version is not known."""
     if not isinstance(manifest, AdmissionCheck):
         return False
     return before is None or before.object.spec.parameters != manifest.spec.parameters
@@ -218,8 +224,8 @@ def _message(controller: Controller, subject: str, said: ObjectApplied) -> Messa
 
 
 def ending(controller: Controller, key: str, revision: int) -> Message | None:
-    """``admit.object.deleted`` from the delete marker alone; None: the key is not one of a known
-    kind."""
+    """Returns the message ``admit.object.deleted`` for an object of which only the delete marker is
+    known; None: the key does not belong to a known kind."""
     prefix = key.partition(".")[0]
     kind = next((one for one in KINDS.values() if one.token == prefix), None)
     if kind is None:
@@ -233,8 +239,8 @@ def ending(controller: Controller, key: str, revision: int) -> Message | None:
 
 
 def statements(controller: Controller) -> Iterator[tuple[int, Message]]:
-    """The last message that the log must hold about every manifest, deleted ones included, each
-    with its revision."""
+    """For every manifest, including deleted ones, the last message about it that the log must hold,
+    with the manifest's revision."""
     for _, kept in controller.objects:
         yield kept.revision, statement(controller, kept)
     for key, revision in controller.objects.markers():
@@ -250,8 +256,8 @@ def learn(
     revision: int,
     headers: Mapping[str, str],
 ) -> Message | None:
-    """Loads an entry of the bucket that another program wrote, or that this leader wrote without an
-    answer. Returns the message to publish; None: the entry was known."""
+    """Loads an entry of the bucket that another program wrote, or that this leader wrote without
+    getting an answer. Returns the message to publish; None: the entry was known."""
     known, before = controller.objects.expected(key), controller.objects.get(key)
     controller.load(key, value, revision, headers)
     if revision <= known:
@@ -265,8 +271,8 @@ def learn(
 def affected_workloads(
     state: Controller, applied: ObjectApplied, asks: frozenset[str]
 ) -> list[str]:
-    """Keys of the workloads that a changed object can affect. ``asks``: checks that name it in
-    ``parameters``."""
+    """Keys of the workloads that a changed object can affect. ``asks``: checks that name the object
+    in ``parameters``."""
     workloads = state.workloads
     objects = state.objects
     match applied.kind:
@@ -299,7 +305,8 @@ def affected_workloads(
 
 
 class PlannedWrite(NamedTuple):
-    """One object of an apply: the value to write (None: nothing), and the result to report."""
+    """One object of an apply: the value to write (None: nothing is written), and the result to
+    report for the object."""
 
     key: str
     object: Any
@@ -319,7 +326,7 @@ class PlannedWrite(NamedTuple):
 
 
 def planned_write(key: str, manifest: Any, expected: int, outcome: str) -> PlannedWrite:
-    """The write of a manifest. ``outcome``: of its result, such as "created"."""
+    """The write of a manifest. ``outcome``: the word in the reported result, such as "created"."""
     meta = manifest.metadata
     result = Applied(kind=manifest.kind, namespace=meta.namespace, name=meta.name, outcome=outcome)
     return PlannedWrite(key, manifest, encode(manifest), expected, result)
@@ -341,21 +348,21 @@ def _content(manifest: Any) -> Any:
             managed_fields=None,
         ),
     )
-    # The deletion time is compared: applying an object again takes its deletion mark off.
+    # The deletion time is compared: applying an object again removes its deletion mark.
     return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 
 def plan(
     objects: Objects, manifests: Iterable[Manifest], *, now: datetime
 ) -> Iterator[PlannedWrite]:
-    """The writes of an apply, in the order of the manifests."""
+    """Yields the write of each manifest in an apply, in the order of the manifests."""
     for manifest in manifests:
         meta = replace(manifest.metadata, deletion_timestamp=None)
         manifest = replace(manifest, metadata=meta)  # noqa: PLW2901
         key = key_of(manifest)
         old = objects.get(key)
         if isinstance(manifest, AdmissionCheck):
-            # Only its controller sets the status.
+            # Only the controller of a check sets its status.
             status = old.object.status if old is not None else None
             manifest = replace(manifest, status=status)  # noqa: PLW2901
         if old is not None and _content(old.object) == _content(manifest):

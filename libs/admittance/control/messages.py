@@ -52,7 +52,7 @@ _PLAIN: Final[Mapping[str, Callable[..., Fact]]] = {
     "pending": facts.Pending,
     "noted": facts.Noted,
 }
-"""Facts with only a reason and a message, by the outbox entry."""
+"""Facts that have only a reason and a message, by the kind of outbox entry."""
 
 
 class MessageBuilder:
@@ -75,7 +75,7 @@ class MessageBuilder:
     def messages(
         self, workload: StoredWorkload, revision: int, now: datetime, trace: str
     ) -> Iterator[Message]:
-        """The messages of the outbox written at ``revision``, in order."""
+        """Returns the messages of the outbox that was written at ``revision``, in order."""
         uid = workload.metadata.uid
         for say in workload.status.log.says:
             fact = self._fact(workload, say, revision, now)
@@ -84,11 +84,12 @@ class MessageBuilder:
                 yield self.message(fact, what, trace)
 
     def message(self, fact: Fact, what: str, trace: str) -> Message:
-        """The message of a fact. ``what`` identifies it among all messages of this controller."""
+        """The message of a fact. ``what`` identifies the message among all messages of the
+        workload-controller."""
         return Message(subject_of(fact), encode(fact), self.identity(what), trace)
 
     def identity(self, what: str) -> str:
-        """The message id for something published. A foreign program cannot guess it."""
+        """The message id for what ``what`` identifies. A foreign program cannot guess this id."""
         return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def _fact(
@@ -126,7 +127,8 @@ class MessageBuilder:
                     cycle=say.cycle,
                     reason=say.reason,
                 )
-        # Written by a newer version or another program: this version cannot publish it.
+        # A newer version or another program has written this entry, so this version cannot publish
+        # it.
         return None
 
     def _admitted(
@@ -167,8 +169,8 @@ class MessageBuilder:
             )
 
     def _judged(self, workload: StoredWorkload) -> StoredWorkload:
-        """The workload with the rows of the checks that judged it. For a parent they are those of
-        its admitted variant, written in the same batch."""
+        """The workload with the rows of its checks. A parent gets the rows of its admitted variant,
+        which was written in the same batch."""
         name = workload.status.admitted_variant
         variant = self._workload(workload.metadata.namespace, name) if name else None
         if variant is None:
@@ -180,7 +182,8 @@ class MessageBuilder:
     ) -> Fact | None:
         check = self._objects.check(say.detail)
         if check is None or self._objects.missing_parameters(check):
-            return None  # The check is requested when its parameters are created.
+            # A request to this check is published later, when its parameters are created.
+            return None
         row = next(
             (row for row in workload.status.admission_checks if row.name == say.detail), None
         )

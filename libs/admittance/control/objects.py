@@ -1,5 +1,5 @@
 """The manifests other than workloads that the controller holds, and the writes that an apply makes.
-Pure.
+The module is pure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor"}
 
 
 class StoredObject(NamedTuple):
-    """An object, the bytes it is stored as, and the revision of that."""
+    """An object, the bytes in which it is stored, and the revision of the stored value."""
 
     object: Any
     value: bytes
@@ -48,12 +48,12 @@ def key_of(manifest: Manifest) -> str:
 
 
 def prefix_of(manifest: Manifest) -> str:
-    """The first part of its key: the kind, and for a foreign one its group, too."""
+    """The first part of a manifest's key: the kind, and for a foreign kind also its group."""
     return manifest.token if isinstance(manifest, Foreign) else KINDS[manifest.kind].token
 
 
 class Objects:
-    """All manifests but workloads, by bucket key."""
+    """All manifests but workloads, by their bucket keys."""
 
     def __init__(self) -> None:
         self._kept: dict[str, StoredObject] = {}
@@ -65,11 +65,11 @@ class Objects:
         return iter(self._kept.items())
 
     def get(self, key: str) -> StoredObject | None:
-        """The object at that key."""
+        """Returns the object at the key; None: there is no object."""
         return self._kept.get(key)
 
     def keep(self, key: str, kept: StoredObject) -> None:
-        """The object at that key from now on."""
+        """Sets the object at the key."""
         self._kept[key] = kept
         self._gone.pop(key, None)
         waits = key.partition(".")[0] in NEEDED_BY_OTHERS
@@ -79,17 +79,18 @@ class Objects:
             self.terminating.discard(key)
 
     def gone(self, key: str, revision: int) -> None:
-        """The object at that key was deleted, at that revision."""
+        """Records that the object at the key was deleted, and the revision of the deletion."""
         self._kept.pop(key, None)
         self.terminating.discard(key)
         self._gone[key] = revision
 
     def markers(self) -> Iterator[tuple[str, int]]:
-        """The keys of what was deleted, and when."""
+        """The keys of deleted objects, with the revision of each deletion."""
         return iter(self._gone.items())
 
     def expected(self, key: str) -> int:
-        """The revision that a put of that key must expect: a deleted key has its marker's."""
+        """The revision that a put of the key must expect. For a deleted key this is the revision of
+        its delete marker."""
         kept = self._kept.get(key)
         return kept.revision if kept is not None else self._gone.get(key, 0)
 
@@ -120,7 +121,7 @@ class Objects:
         return found
 
     def parameters(self, check: AdmissionCheck) -> bytes:
-        """The spec of the object that a check names, as JSON; null when it is missing."""
+        """The spec of the object that a check names, as JSON; null when that object is missing."""
         key = parameters_key(check)
         kept = self._kept.get(key) if key else None
         if kept is None:
@@ -128,13 +129,13 @@ class Objects:
         return bytes(msgspec.json.decode(kept.value, type=_SpecOnly).spec)
 
     def missing_parameters(self, check: AdmissionCheck, coming: Container[str] = ()) -> str:
-        """A sentence naming the missing parameters object of a check; "": it exists, or the check
-        names none. ``coming``: keys about to be written."""
+        """A sentence naming the missing parameters object of a check; "": the parameters object
+        exists, or the check names none. ``coming``: keys about to be written."""
         key = parameters_key(check)
         return "" if not key or key in self._kept or key in coming else absence(check)
 
     def checks_by_parameters(self, key: str) -> frozenset[str]:
-        """Names of the checks that name the object at that key as parameters."""
+        """Names of the checks that name the object at the key in ``parameters``."""
         return frozenset(
             check.metadata.name
             for check in self.of_kind("admissioncheck")
@@ -150,7 +151,7 @@ class Objects:
 
 
 def parameters_key(check: AdmissionCheck) -> str:
-    """The key of the object that a check names; "": it names none."""
+    """The key of the object that a check names; as parameters; "": the check names none."""
     named = check.spec.parameters
     if named is None or not named.name:
         return ""
@@ -161,7 +162,7 @@ def parameters_key(check: AdmissionCheck) -> str:
 
 
 def absence(check: AdmissionCheck) -> str:
-    """The sentence that a check's parameters are missing; "": it names none."""
+    """The sentence that a check's parameters object is missing; "": the check names none."""
     named = check.spec.parameters
     if named is None:
         return ""
@@ -175,7 +176,8 @@ class _SpecOnly(msgspec.Struct):
 
 
 def users_of(objects: Objects, prefix: str, name: str) -> list[str]:
-    """The objects that still use this one; it is not deleted while there are any."""
+    """The objects that still use the named object. While there are any, the named object is not
+    deleted."""
     users = []
     if prefix == "flavor":
         for queue in objects.of_kind("clusterqueue"):
@@ -190,7 +192,8 @@ def users_of(objects: Objects, prefix: str, name: str) -> list[str]:
 
 
 def checks_of(queue: ClusterQueue) -> set[str]:
-    """Every check that a queue names, in any of the forms."""
+    """Every check that a ClusterQueue names, in ``admissionChecks`` or in
+    ``admissionChecksStrategy``."""
     spec = queue.spec
     named = set(spec.admission_checks)
     if spec.admission_checks_strategy is not None:
@@ -266,7 +269,7 @@ class ManifestQueueView:
             required = self._catalog.required_checks(cluster_queue, admission)
         except ConflictingChecks:
             # The scheduler never assigns such a combination, but an edit of the queue can create it
-            # under a reservation. Then every check that the queue names must pass.
+            # under a reservation. In that case every check that the queue names must pass.
             queue = self._objects.cluster_queue(cluster_queue)
             named = checks_of(queue) if queue is not None else set()
             required = {n: c for n in named if (c := self._objects.check(n)) is not None}
@@ -329,13 +332,14 @@ class ManifestQueueView:
         name = found.metadata.name
         known = self._rules.get(name)
         if known is None or known[0] is not found.spec:
-            # Needed for every fact about a family; computed once per version of the queue.
+            # The rules are needed for every fact about a family, so they are computed once per
+            # version of the queue.
             known = self._rules[name] = found.spec, families_of(found.spec)
         return known[1]
 
 
 def parts_of(objects: Objects, flavor: str) -> FlavorParts:
-    """What that ResourceFlavor adds to pods; empty if it does not exist."""
+    """What the ResourceFlavor ``flavor`` adds to pods; empty if it does not exist."""
     found = objects.flavor(flavor)
     if found is None:
         return FlavorParts()

@@ -1,6 +1,7 @@
-"""Decisions about several workloads at once: some hand their quota over to another workload.
+"""Decisions about several workloads at once: some workloads hand their quota over to another one.
 
-All of them are written in one atomic batch, the giving workloads before the receiving one.
+All of these workloads are written in one atomic batch, the giving workloads before the receiving
+one.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from admittance.workload.change import Change, FactOutcome
 from admittance.workload.phase import holds_quota
 
 KnownWorkload = Callable[[str], VersionedWorkload]
-"""Returns the workload at a key, with the changes of the batch so far."""
+"""A function that returns the workload at a key, with the changes of the batch so far."""
 HasMoved = Callable[[str], bool]
-"""Whether an earlier fact of the batch changed the workload at a key."""
+"""A function that returns whether an earlier fact of the batch changed the workload at a key."""
 Transition = Callable[[VersionedWorkload, Preempted], Change]
 
 
 class Giver(NamedTuple):
-    """A workload that hands its quota over, and its change."""
+    """A workload that hands its quota over, and the change that the handover makes to it."""
 
     key: str
     known: VersionedWorkload
@@ -35,7 +36,8 @@ def keys_of(fact: Assigned) -> list[str]:
 
 
 def moved_sibling(fact: Assigned, known_of: KnownWorkload, moved: HasMoved) -> str:
-    """Why the sibling that the variant replaces differs from the decision; "": it does not."""
+    """Why the sibling that the variant replaces differs from the decision; "": the sibling does not
+    differ."""
     one = fact.migrates_from
     if one is None:
         return ""
@@ -54,7 +56,7 @@ def givers(
     domain_of: Callable[[str], str | None],
     transition: Transition,
 ) -> tuple[list[Giver], str]:
-    """The changes of the workloads that hand their quota over, or why the decision is void.
+    """Returns the changes of the workloads that hand their quota over, or why the decision is void.
     ``domain_of``: the domain of a ClusterQueue."""
     found: list[Giver] = []
     for one in fact.preempts:
@@ -88,7 +90,7 @@ def givers(
         )
         after = change.workload
         if change.outcome is not FactOutcome.APPLIED or (after is not None and holds_quota(after)):
-            # Its job must stop first, so its quota cannot be handed over now.
+            # The job of the workload must stop first, so its quota cannot be handed over now.
             return [], f"{label} does not merely hold a reservation"
         found.append(Giver(key, known, change))
     return found, ""

@@ -31,8 +31,8 @@ from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.transition_context import QueueView
 
 WORKLOAD_MAX: Final = 512 * 1024
-"""Bytes of metadata and spec. The server's message of 1 MiB must also hold the status, the updates
-of checks and the outbox."""
+"""How many bytes metadata and spec of a workload may have. The server's message of 1 MiB must also
+hold the status, the updates of checks and the outbox."""
 
 
 class InvalidSubmission(ValueError):
@@ -42,8 +42,9 @@ class InvalidSubmission(ValueError):
 def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueView) -> Arrived:
     """The submission as a fact for `transition`. Raises InvalidSubmission.
 
-    A named priority class is resolved to its value here; later changes count by the number. Its
-    queue, not the submission, decides whether the workload is a parent.
+    A named priority class is resolved to its number here, and a later change of the class does not
+    affect the workload. The queue of the workload, not the submission, decides whether the workload
+    is a parent.
     """
 
     def value_of(name: str) -> int:
@@ -60,7 +61,7 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
         raise InvalidSubmission(f"a {manifest.kind} was submitted, a Workload is wanted")
     above = exceeding(manifest.spec)
     if above:
-        # It could never be admitted, so refuse it now.
+        # The workload could never be admitted, so its submission is refused now.
         raise InvalidSubmission("; ".join(str(problem) for problem in above))
     meta = manifest.metadata
     if meta.name not in ("", fact.name) or meta.namespace not in ("", fact.namespace):
@@ -89,8 +90,8 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
 
 
 def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Workload, str]:
-    """The workload with the role that its queue gives it (regular or parent), and a remark for the
-    user."""
+    """Returns the workload with the role that its queue gives to the workload (regular or parent),
+    and a remark for the user."""
     spec, meta = manifest.spec, manifest.metadata
     role: Role = "regular"
     remark = ""
@@ -117,12 +118,14 @@ def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Work
 
 
 def rejected(fact: Fact, now: datetime, reason: str, message: str) -> facts.Rejected:
-    """The fact that a submission is refused: it is invalid, or its name is taken."""
+    """The fact that a submission is refused: the submission is invalid, or the name of the workload
+    is taken."""
     return facts.Rejected(**_common(fact, now), reason=reason, message=message)
 
 
 def unchanged(fact: Fact, now: datetime, message: str) -> facts.Noted:
-    """The fact that the same workload exists already."""
+    """Returns the fact that a submission changes nothing because the same workload exists
+    already."""
     said = f"A second submission changes nothing: {message}"
     return facts.Noted(**_common(fact, now), reason="AlreadyExists", message=said)
 
@@ -138,15 +141,16 @@ def _common(fact: Fact, now: datetime) -> dict[str, Any]:
 
 
 def digest(logged: LogMessage) -> str:
-    """Digest of the submission's message id that the workload stores; "": the submission had no
-    id."""
+    """Digest of a submission's message id. The workload stores this digest. "": the submission had
+    no id."""
     if not logged.message_id:
         return ""
     return blake2b(logged.message_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 MADE_MAX: Final = 256
-"""Number of parents with cached variants; siblings are submitted one after another."""
+"""Number of parents with cached variants; siblings are submitted shortly after each other, so a few
+parents are enough."""
 _MARK: Final = b'"variant"'
 
 
@@ -173,7 +177,7 @@ class VariantClaim(Kept, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> tuple[str, str]:
-        """Name and uid of the parent; empty if it names none."""
+        """Name and uid of the parent; empty if the submission names no parent."""
         for one in self.metadata.owner_references:
             if one.kind == "Workload":
                 return one.name, one.uid
@@ -184,14 +188,14 @@ _claim = msgspec.json.Decoder(VariantClaim)
 
 
 def claim_of(fact: facts.Submitted) -> VariantClaim | None:
-    """The claim of a submission with the role variant; None: it has another role."""
+    """The claim of a submission with the role variant; None: the submission has another role."""
     written = bytes(fact.workload)
     if _MARK not in written:
         return None
     try:
         claim = _claim.decode(written)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None  # `validate_submission` reports the error.
+        return None  # The error stays unreported here, because `validate_submission` reports it.
     return claim if claim.spec.role == VARIANT else None
 
 
@@ -221,8 +225,8 @@ class VariantIntake:
         rules: FamilyRules | None,
         now: datetime,
     ) -> Arrived | Change:
-        """The variant as an `Arrived` fact, or why it is refused. ``present``: the workload with
-        that name."""
+        """Returns the submitted variant as an `Arrived` fact, or why the variant is refused.
+        ``present``: the stored workload with the variant's name."""
         parent = family.parent
         tag = claim.spec.variant
         if present is not None:

@@ -1,7 +1,8 @@
-"""The workloads that the controller holds in memory, with their revisions. Pure.
+"""The workloads that the controller holds in memory, with their revisions. The module is pure.
 
-Finished workloads are not held, since they are many and facts about them are rare. Only their keys
-stay: a fact about such a key makes the controller load the workload from the bucket.
+Finished workloads are not held, since they are many and facts about them are rare. Only the keys of
+finished workloads stay: a fact about such a key makes the controller load the workload from the
+bucket.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, ow
 
 
 class VersionedWorkload(NamedTuple):
-    """A workload and the revision it was written at. ``workload`` None: it does not exist; ``fact``
-    is then the fact that deleted it. ``trace``: traceparent of its last change. ``unreadable``: a
-    value exists, but counts as absent."""
+    """A workload and the revision at which it was written. ``workload`` None: the workload does not
+    exist, and ``fact`` is the fact that deleted it. ``trace``: traceparent of the workload's last
+    change. ``unreadable``: a stored value exists but cannot be read, so it counts as absent."""
 
     workload: StoredWorkload | None
     revision: int
@@ -40,7 +41,7 @@ class FamilyRef(NamedTuple):
 
 
 def ref_of(key: str, workload: StoredWorkload) -> FamilyRef | None:
-    """The family of the workload at that key; None: it is regular."""
+    """The family of the workload at that key; None: the workload is regular."""
     role = head(workload).role
     if role == PARENT:
         return FamilyRef(key, workload.metadata.uid)
@@ -73,7 +74,7 @@ def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
 
 
 class Workloads:
-    """Workloads by bucket key, by the LocalQueue they name, and by family."""
+    """Workloads by bucket key, by the LocalQueue that they name, and by family."""
 
     def __init__(self) -> None:
         self._known: dict[str, VersionedWorkload] = {}
@@ -90,11 +91,11 @@ class Workloads:
         return self._known.get(key, NOTHING)
 
     def must_load(self, key: str) -> bool:
-        """The workload is in the bucket, but not held."""
+        """Whether the workload at the key is in the bucket, but not held in memory."""
         return key in self._finished and key not in self._known
 
     def keep(self, key: str, known: VersionedWorkload) -> None:
-        """Sets the workload at that key."""
+        """Sets the held workload at the key."""
         self._forget(key)
         workload = known.workload
         if workload is None:
@@ -117,7 +118,8 @@ class Workloads:
             self._relate(key, workload)
 
     def load(self, key: str, known: VersionedWorkload) -> None:
-        """As `keep`, and holds a finished workload too, since a fact about it follows."""
+        """Sets the held workload at the key. Unlike `keep`, also holds a finished workload, because
+        a fact about it follows."""
         self.keep(key, known)
         if known.workload is not None:
             self._known[key] = known._replace(workload=revised(known.workload, known.revision))
@@ -129,7 +131,7 @@ class Workloads:
             self._finished[key] = most
 
     def let_go(self, key: str) -> None:
-        """Drops the workload if it is finished; its outbox is published."""
+        """Drops the workload from memory if it is finished. Called when its outbox is published."""
         known = self._known.get(key)
         if known is None or known.workload is None:
             return
@@ -138,13 +140,14 @@ class Workloads:
             del self._known[key]
 
     def gone(self, key: str) -> None:
-        """The bucket has no value and no delete marker at that key: it has expired."""
+        """Records that the bucket has neither a value nor a delete marker at the key, because it
+        has expired."""
         self._forget(key)
         self._finished.pop(key, None)
         self._known.pop(key, None)
 
     def drop_tombstones(self, before: int) -> None:
-        """Forgets deletions with a fact before an acknowledged sequence."""
+        """Forgets deletions by facts before ``before``, an acknowledged sequence."""
         gone = [
             key
             for key, known in self._known.items()
@@ -155,12 +158,12 @@ class Workloads:
 
     def drop_finished(self, before: int) -> None:
         """Forgets finished workloads with a last fact so old that the bucket has dropped them. If
-        one still exists, a put over it is refused and the workload is loaded."""
+        such a workload still exists, a put to its key is refused and the workload is loaded."""
         for key in [key for key, fact in self._finished.items() if fact < before]:
             del self._finished[key]
 
     def family_of(self, key: str) -> FamilyRef | None:
-        """The family of a held workload; None: it is regular, or not held."""
+        """The family of a held workload; None: the workload is regular, or not held."""
         return self._family.get(key)
 
     def variants_of(self, uid: str) -> set[str]:
@@ -176,7 +179,7 @@ class Workloads:
         return list(self._finished.items())
 
     def ended_by(self, key: str) -> int:
-        """The last fact of a finished workload; 0: none is known."""
+        """The last fact of a finished workload; 0: no fact is known."""
         return self._finished.get(key, 0)
 
     def items(self) -> Iterator[tuple[str, VersionedWorkload]]:
@@ -189,7 +192,8 @@ class Workloads:
             return
         parents = self._family.get(ref.parent)
         if parents == ref:
-            ref = parents  # Share one FamilyRef per family, since there are many members.
+            # The members of a family share one FamilyRef, because there are many members.
+            ref = parents
         self._family[key] = ref
         if ref.parent != key:
             self._variants.setdefault(ref.uid, set()).add(key)
@@ -213,8 +217,8 @@ class Workloads:
 
 
 class BatchFamilies:
-    """The families as one batch changes them, on top of the index of stored workloads. ``known``:
-    returns a workload with the batch's changes."""
+    """Families during one batch: the index of stored workloads, with the changes of the batch.
+    ``known``: returns a workload with the batch's changes."""
 
     def __init__(self, workloads: Workloads, known: Callable[[str], VersionedWorkload]) -> None:
         self._workloads = workloads
@@ -223,13 +227,14 @@ class BatchFamilies:
         self._new: dict[str, set[str]] = {}
 
     def ref(self, key: str) -> FamilyRef | None:
-        """The family of the workload at that key; None: it is regular or does not exist."""
+        """The family of the workload at that key; None: the workload is regular or does not
+        exist."""
         if key in self._refs:
             return self._refs[key]
         return self._workloads.family_of(key)
 
     def note(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
-        """Records the change of a workload."""
+        """Records that the batch changed a workload."""
         if after is None:
             if before is not None:
                 self._refs[key] = None
@@ -254,7 +259,7 @@ class BatchFamilies:
         return parent
 
     def members(self, ref: FamilyRef) -> FamilyMembers:
-        """The family's members, without finished and deleted ones."""
+        """Returns the members of the family, without finished and deleted ones."""
         parent = self._parent(ref)
         keys = self._workloads.variants_of(ref.uid)
         new = self._new.get(ref.uid)

@@ -1,8 +1,9 @@
-"""Rebuilds an earlier state of the bucket from a checkpoint and the facts after it. Pure.
+"""Rebuilds an earlier state of the bucket from a checkpoint and the facts after the checkpoint. The
+module is pure.
 
-The workload-controller's core folds the facts in the same commits as then, so every workload gets
-the value that was written. The workload-controller recorded the revisions. Manifests are on the log
-as they were written.
+The workload-controller's core folds the facts in the same commits as the leader of that time, so
+every workload gets the value that was written then. The revisions come from the
+workload-controller's records. Manifests are on the log in the form in which they were written.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ _applied = msgspec.json.Decoder(ObjectApplied)
 
 
 class CannotRebuild(Exception):
-    """Something needed was not recorded or has expired; the text names it."""
+    """An earlier state cannot be rebuilt: something needed was not recorded or has expired. The
+    text names it."""
 
 
 class RebuildStart(NamedTuple):
-    """Where folding begins: a checkpoint at ``revision``, or (0) an empty bucket. ``floor``: the
-    controller's `manifests_floor` there."""
+    """Where folding begins: a checkpoint at ``revision``, or an empty bucket if ``revision`` is 0.
+    ``floor``: the controller's `manifests_floor` at that revision."""
 
     revision: int = 0
     floor: int = 0
@@ -55,8 +57,8 @@ class RebuildStart(NamedTuple):
 class BucketRebuild:
     """Rebuilds the bucket from the start up to the revision ``seen``.
 
-    `hear` adds the facts after the start. `perform` folds the recorded commits in order, each after
-    all facts up to its ``through``.
+    `hear` adds the facts after the start. `perform` folds the recorded commits in order, each
+    commit after all facts up to the commit's ``through``.
     """
 
     def __init__(
@@ -67,8 +69,8 @@ class BucketRebuild:
         *,
         seen: int,
     ) -> None:
-        """``rows``: of the checkpoint. ``objects``: all ``admit.object.…`` messages after the
-        start, also late ones. Raises CannotRebuild."""
+        """``rows``: the rows of the checkpoint. ``objects``: all ``admit.object.…`` messages after
+        the start, including late ones. Raises CannotRebuild if one cannot be used."""
         self.seen = seen
         self.unknown: set[str] = set()
         """Keys of workloads with a state at ``seen`` that cannot be rebuilt."""
@@ -106,17 +108,19 @@ class BucketRebuild:
             self._controller.load(key, value, row.revision, {})
 
     def entries(self) -> list[BucketEntry]:
-        """The bucket as it was at ``seen``, in the order of revisions."""
+        """Returns the entries of the bucket as it was at ``seen``, in the order of revisions."""
         self._write_manifests(self.seen + 1)
         return sorted(self._entries.values(), key=lambda entry: entry.revision)
 
     def hear(self, facts: Iterable[LogMessage]) -> None:
-        """Adds later facts. They must be of types that the workload-controller reads."""
+        """Adds facts after the start. These facts must be of types that the workload-controller
+        reads."""
         self._facts.extend(facts)
 
     def perform(self, commit: Committed, floor: int, limits: Limits | None = None) -> bool:
-        """Folds one commit. ``floor``, ``limits``: of the leader that made it; limits None: the
-        defaults. False: the commit goes beyond ``seen``, so later commits are not needed."""
+        """Folds one commit. ``floor``, ``limits``: the values of the leader that made the commit;
+        limits of None: the defaults. Returns False if the commit goes beyond ``seen``, so later
+        commits are not needed."""
         self._controller.queues.limits = limits or Limits()
         oldest = _oldest_revision(commit)
         if oldest > self.seen:
@@ -187,7 +191,8 @@ class BucketRebuild:
             self._entries[put.key] = BucketEntry(put.key, put.value, revision)
 
     def _finished_workload(self, key: str, uid: str) -> VersionedWorkload:
-        """A finished workload. ``uid``: used when no write of it was folded."""
+        """Returns a finished workload. ``uid``: the uid to use when no write of the workload was
+        folded."""
         known = self._finished.get(key)
         if known is None:
             return VersionedWorkload(
@@ -223,8 +228,8 @@ class BucketRebuild:
             self._adopt(one, now)
 
     def _adopt(self, one: Adopted, now: datetime) -> None:
-        """Rebuilds a workload without recorded writes: folds its facts up to the last one
-        that it contains, at the time of these facts."""
+        """Rebuilds a workload that has no recorded writes: folds its facts up to the last fact that
+        the workload contains, at the time of these facts."""
         key = f"{WORKLOAD}{one.key}"
         tail = f".{one.key}"
         own: list[LogMessage] = []
@@ -236,7 +241,8 @@ class BucketRebuild:
             fact = fact_of(message)
             before = fact.revision if isinstance(fact, Decision) else 0
             if own and self._controller.workloads.get(key).revision < before < one.revision:
-                # The decision names its workload's revision, so there was a write before it.
+                # The decision names a revision of the workload, so there was a write before the
+                # decision.
                 self._fold(own, own[-1].time, {key: before})
                 own = []
             own.append(message)
@@ -252,7 +258,8 @@ class BucketRebuild:
 
 
 def manifest_of(message: LogMessage) -> BucketEntry:
-    """The write reported by an ``admit.object.…`` message. Raises CannotRebuild."""
+    """The write reported by an ``admit.object.…`` message. Raises CannotRebuild if the message
+    cannot be read."""
     try:
         applied = _applied.decode(message.data)
         _, _, what, kind, namespace, name = message.subject.split(".")
@@ -265,12 +272,13 @@ def manifest_of(message: LogMessage) -> BucketEntry:
 
 
 def _oldest_revision(commit: Committed) -> int:
-    """The oldest revision in a commit; 0: it has no revision."""
+    """The oldest revision in a commit; 0: the commit has no revision."""
     return min([*commit.runs[::2], *(one.revision for one in commit.adopted)], default=0)
 
 
 def _uid_in(key: str, batch: Iterable[LogMessage]) -> str:
-    """The uid in the first fact about the workload that has one; "": no fact has one."""
+    """The uid in the first fact of the batch about the workload that has a uid; "": no fact has a
+    uid."""
     tail = f".{key.removeprefix(WORKLOAD)}"
     about = (fact_of(message) for message in batch if message.subject.endswith(tail))
     return next((fact.uid for fact in about if fact is not None and fact.uid), "")

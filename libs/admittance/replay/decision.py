@@ -1,8 +1,9 @@
-"""Repeats a decision from the log with the scheduler's own decision function, and compares. Pure.
+"""Repeats a decision from the log with the scheduler's own decision function, and compares the
+results. The module is pure.
 
 A decision records in its `Scan` what neither the bucket nor the log shows: which heads had their
-turn before it in the cycle, and behind which flavors their scans began. The replay sets these heads
-and calls the function that decides in the live scheduler.
+turn earlier in the cycle, and behind which flavors the scans of these heads began. The replay sets
+these heads and calls the function that decides in the live scheduler.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from admittance.workload import stored
 from admittance.workload.bucket_reader import names_of
 
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
-"""Fields that describe how a decision was made, not the decision."""
+"""Fields that describe how a decision was made, not what it decides."""
 
 _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
     Confirmed: InFlight.CONFIRMED,
@@ -57,18 +58,20 @@ _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
 
 
 class CannotRepeat(Exception):
-    """Something that the decision was made from is not known; the text names it."""
+    """A decision cannot be repeated: something that it was made from is not known. The text names
+    it."""
 
 
 class Turn(NamedTuple):
-    """A head of the cycle. ``cursor``: the flavors behind which its scan began; (): none."""
+    """A head of the cycle. ``cursor``: the flavors behind which the head's scan began; (): the scan
+    began at the first flavor."""
 
     key: Key
     cursor: Cursor = ()
 
 
 class LoggedDecision(NamedTuple):
-    """A decision on the log. ``epoch``: of the leader that made it."""
+    """A decision on the log. ``epoch``: the epoch of the leader that made the decision."""
 
     sequence: int
     epoch: int
@@ -76,9 +79,10 @@ class LoggedDecision(NamedTuple):
 
 
 class Repetition(NamedTuple):
-    """``differences``: a sentence each; empty: the same decision. ``made``: the repeated decisions.
-    ``turns``: the heads; ``workloads``, ``objects``, ``inflight``: the size of the rebuilt state
-    and the number of decisions in flight."""
+    """The result of repeating a decision. ``differences``: one sentence for each difference; empty:
+    the repeated decision is the same. ``made``: the repeated decisions. ``turns``: the heads that
+    had their turn; ``workloads``, ``objects``, ``inflight``: the size of the rebuilt state and the
+    number of decisions in flight."""
 
     differences: list[str]
     made: list[Any]
@@ -89,7 +93,7 @@ class Repetition(NamedTuple):
 
 
 def logged_decision(message: LogMessage) -> LoggedDecision | None:
-    """The decision in a message; None: it is not a decision by a leader of its domain."""
+    """The decision in a message; None: the message is not a decision by a leader of its domain."""
     try:
         fact = decode(message.subject, message.data)
     except Undecodable:
@@ -114,10 +118,11 @@ def repeat(
     bucket_at: Callable[[int], Sequence[BucketEntry]],
     config: Config,
 ) -> Repetition:
-    """Makes the decision again. ``before``: earlier decisions on the log, in order, as far back as
-    they may have been in flight; ``bucket_at``: returns the bucket at a revision.
+    """Makes the decision ``target`` again and returns the comparison. ``before``: earlier decisions
+    on the log, in order, as far back as decisions may have been in flight; ``bucket_at``: returns
+    the bucket at a revision.
 
-    Raises CannotRepeat.
+    Raises CannotRepeat if something needed is not known.
     """
     decision = target.decision
     of_leader = [
@@ -153,8 +158,8 @@ def _repeat_parked(
     bucket_at: Callable[[int], Sequence[BucketEntry]],
     config: Config,
 ) -> Repetition:
-    """Repeats the refusal of a workload in a class that an earlier cycle parked. Flavors that
-    were not tried then have the numbers of the time when the refusal was published."""
+    """Repeats the refusal of a workload in a class that an earlier cycle parked. For flavors that
+    the earlier scan did not try, the refusal has the numbers of the time when it was published."""
     scan = decision.scan
     assert scan is not None, "the refusal of a class records its scan"
     then = scan.at or decision.time
@@ -181,7 +186,7 @@ def _repeat_inadmissible(
     entries: Sequence[BucketEntry],
     config: Config,
 ) -> Repetition:
-    """Repeats the refusal of a single workload."""
+    """Repeats the refusal of a workload that was parked alone, without its class."""
     rebuilt = _Rebuilt(entries, of_leader, config, decision)
     turns = [Turn((decision.namespace, decision.name))]
     made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now)
@@ -198,7 +203,8 @@ class DecisionReplay(Scheduler):
     """A scheduler with heads and decisions in flight that are set from the log."""
 
     def assume(self, decision: Decision) -> bool:
-        """Sets a logged decision as in flight. False: the state has a newer workload already."""
+        """Sets a logged decision as in flight. Returns False if the state has a newer revision of
+        the workload already."""
         state = self._state
         workload = state.workloads.get((decision.namespace, decision.name))
         domain = state.domains.get(decision.domain)
@@ -257,8 +263,8 @@ class DecisionReplay(Scheduler):
         now: datetime,
         usages: Mapping[str, float] | None = None,
     ) -> list[Decided]:
-        """The decisions of a cycle with these heads. ``usages``: of the LocalQueues, as they were
-        compared. Raises CannotRepeat if a head did not compete."""
+        """The decisions of a cycle with these heads. ``usages``: the usages by which the cycle
+        compared LocalQueues. Raises CannotRepeat if a head did not compete."""
         found = self._domain(domain)
         self.wake(now=now)
         for one in found.queues:
@@ -285,8 +291,8 @@ class DecisionReplay(Scheduler):
         return self.decide(found, now=now)
 
     def recheck(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:
-        """The decisions of a cycle without heads, about reduced quotas and these reservations, in
-        order."""
+        """The decisions of a cycle without heads, about reduced quotas and about the reservations
+        of ``keys``, in order."""
         found = self._domain(domain)
         self.wake(now=now)
         found.quota_reduced = True
@@ -295,7 +301,8 @@ class DecisionReplay(Scheduler):
         return self.decide(found, now=now)
 
     def refusal(self, key: Key) -> Refusal | None:
-        """Why the workload is parked or blocks its queue; None: it is not and does not."""
+        """Why the workload is parked or blocks its queue; None: the workload neither is parked nor
+        blocks its queue."""
         workload = self._state.workloads.get(key)
         if workload is None:
             return None
@@ -305,7 +312,7 @@ class DecisionReplay(Scheduler):
         return refusal
 
     def head(self, key: Key) -> WorkloadInfo:
-        """The pending workload. Raises CannotRepeat if it does not compete."""
+        """Returns the pending workload. Raises CannotRepeat if the workload does not compete."""
         workload = self._state.workloads.get(key)
         name = "/".join(key)
         if workload is None:
@@ -322,7 +329,8 @@ class DecisionReplay(Scheduler):
 
 
 class _Rebuilt:
-    """A `DecisionReplay` with the state of the scheduler that decided."""
+    """A `DecisionReplay` whose state is that of the scheduler at the time of the logged
+    decision."""
 
     def __init__(
         self,
@@ -364,7 +372,7 @@ class _Rebuilt:
     def repetition(
         self, differences: Iterable[str], made: Iterable[Any], turns: Iterable[Turn]
     ) -> Repetition:
-        """The result, with the size of the state."""
+        """Returns the result of the replay, with the size of the rebuilt state."""
         present = [entry for entry in self._entries if entry.value is not None]
         workloads = sum(entry.key.startswith("workload.") for entry in present)
         return Repetition(
@@ -381,14 +389,16 @@ class _Rebuilt:
 
 
 def is_turn(decision: Decision) -> bool:
-    """Whether it was made in the turn of a head; a refusal may be published later."""
+    """Whether the decision was made in the turn of a head. A refusal may be published later than
+    that turn."""
     if isinstance(decision, Refused):
         return decision.refusal.reason == WAITS_FOR_VICTIMS
     return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
 
 
 def is_recheck(decision: Decision) -> bool:
-    """Whether it is about a reservation, and was made before the turns of its cycle."""
+    """Whether the decision is about a reservation, and was made before the turns of the heads in
+    its cycle."""
     if isinstance(decision, Preempted):
         return decision.planned
     return isinstance(decision, Planned | Confirmed | Revoked)
@@ -422,7 +432,7 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
 
 
 def _decided_for(decision: Decision) -> Key:
-    """The workload with the turn or recheck that led to the decision."""
+    """The workload whose turn or recheck led to the decision."""
     if isinstance(decision, Preempted):
         return key_of(decision.by)
     return decision.namespace, decision.name
@@ -463,7 +473,7 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
 
 
 def _field_differences(logged: Any, again: Any) -> Iterator[str]:
-    """The fields that differ, as they are on the log."""
+    """Yields the fields in which the two decisions differ, as they are on the log."""
     left, right = msgspec.to_builtins(logged), msgspec.to_builtins(again)
     for field in sorted({*left, *right} - NOT_COMPARED):
         if left.get(field) != right.get(field):

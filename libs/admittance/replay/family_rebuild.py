@@ -1,4 +1,5 @@
-"""Rebuilds a family that a leader wrote before it crashed without recording the commit. Pure.
+"""Rebuilds a family that a leader wrote before the leader crashed, without recording the commit.
+The module is pure.
 
 One commit may write several workloads of a family, so all facts about the family are folded. The
 commits are unknown, so facts are folded one by one. Facts that name a revision show the revision of
@@ -25,7 +26,7 @@ from admittance.workload.change import with_status
 
 class RevisionRange(NamedTuple):
     """A workload was written an unknown number of times after revision ``after``, the last time at
-    ``upto``."""
+    revision ``upto``."""
 
     after: int
     upto: int
@@ -40,7 +41,7 @@ def with_named_revision(
         return known
     match fact:
         case facts.Stopped(reason="RunnerEnded"):
-            return known  # It was not stopped by an eviction.
+            return known  # An eviction did not stop this job.
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
         case facts.Started() | facts.PodsReady() | facts.PodsNotReady() | facts.Finished():
@@ -48,7 +49,7 @@ def with_named_revision(
             field, present = "admitted_revision", workload.status.admitted_revision
         case _:
             return known
-    # A revision before the span is not a guess.
+    # A revision outside the span was not guessed, so it stays.
     if not span.after < revision <= span.upto or not span.after <= present <= span.upto:
         return known
     return known._replace(workload=with_status(workload, **{field: revision}))
@@ -57,8 +58,9 @@ def with_named_revision(
 def adopted_families(
     controller: Controller, adopted: Mapping[str, Adopted], messages: Iterable[LogMessage]
 ) -> dict[str, dict[str, Adopted]]:
-    """The adopted workloads of each family, by the key of the parent. ``messages``: facts that
-    they may contain, including submissions of variants that the controller does not know yet."""
+    """The adopted workloads of each family, by the key of the parent. ``messages``: facts that the
+    adopted workloads may contain, including submissions of variants that the controller does not
+    know yet."""
     found: dict[str, dict[str, Adopted]] = {}
     parents = {}
     for key in adopted:
@@ -94,10 +96,10 @@ class FamilyRebuild:
         self._finished = finished
         self._since = {key: controller.workloads.get(key).revision for key in family}
         self.puts: dict[str, Put] = {}
-        """The last write of each changed workload."""
+        """The last write of each workload that changed."""
 
     def fold(self, messages: Iterable[LogMessage]) -> None:
-        """Folds the facts that the family's values contain, in order."""
+        """Folds the facts that the stored values of the family contain, in order."""
         last = max(one.fact for one in self._family.values())
         for message in messages:
             if message.sequence > last:
@@ -147,7 +149,8 @@ class FamilyRebuild:
         self._controller.outbox_published(put.key)
 
     def _use_revision(self, key: str, revision: int) -> None:
-        """The last write of ``key`` had this revision, if it can have had it."""
+        """Sets the revision of the last write of ``key``, if that write can have had this
+        revision."""
         put, adopted = self.puts.get(key), self._family.get(key)
         if put is None or adopted is None:
             return
@@ -156,7 +159,7 @@ class FamilyRebuild:
 
 
 def fact_of(message: LogMessage) -> Fact | None:
-    """The fact of a message; None: not a fact."""
+    """The fact of a message; None: the message is not a fact."""
     try:
         return decode(message.subject, message.data)
     except Undecodable:

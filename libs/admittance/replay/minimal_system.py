@@ -1,8 +1,8 @@
-"""The scheduler's core with the minimal rest of a system, to play differential scenarios.
+"""The scheduler's core with a minimal model of the other services, to play differential scenarios.
 
-It applies the effects of a decision or a step at once, because the scenarios were recorded so: a
-victim stops immediately, and no message is lost. It does not model the workload-controller, so the
-differences to Kueue in docs/spec/lifecycle.md#1.5 do not show.
+The model applies the effects of a decision or a step at once, because the scenarios were recorded
+in this way: a victim stops immediately, and no message is lost. The workload-controller is not
+modelled, so the differences to Kueue in docs/spec/lifecycle.md#1.5 do not show.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def config_of_kueue(*, fair_sharing: bool) -> Config:
-    """Kueue's defaults, with fair sharing if it is on."""
+    """Kueue's defaults, with fair sharing if ``fair_sharing`` is on."""
     return Config(
         idle_cycles=NEVER,
         preemption=True,
@@ -39,10 +39,10 @@ def config_of_kueue(*, fair_sharing: bool) -> Config:
 
 
 class MinimalSystem:
-    """Stored workloads, and the scheduler's core, which gets every change of them.
+    """Stored workloads, and the scheduler's core, which gets every change of these workloads.
 
     ``evictions``: the reasons of evictions per workload, ``trace``: the events, both since the last
-    settle step and in the format of ``expected``; ``cycle``: the number of this cycle.
+    settle step and in the format of ``expected``; ``cycle``: the number of the present cycle.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +58,7 @@ class MinimalSystem:
     # The bucket. ----------------------------------------------------------------------------
 
     def put_object(self, obj: Mapping[str, Any]) -> None:
-        """Writes the object. Raises ManifestError."""
+        """Writes an object of the configuration. Raises ManifestError if the object is invalid."""
         manifest = decode_object(obj, namespace="default").manifest
         self._revision += 1
         meta = manifest.metadata
@@ -66,12 +66,12 @@ class MinimalSystem:
         self.core.apply_object(manifest.kind, namespace, meta.name, manifest, self._revision)
 
     def own_all(self) -> None:
-        """Takes the leadership of every domain."""
+        """Makes the scheduler's core own every domain."""
         for domain in self.core.domains():
             self.core.own(domain)
 
     def put(self, name: str, stored: StoredWorkload | None) -> None:
-        """Writes the workload; None: deletes it."""
+        """Writes the stored workload; None: deletes the workload."""
         self._revision += 1
         if stored is None:
             self.stored.pop(name, None)
@@ -81,7 +81,8 @@ class MinimalSystem:
         self.core.apply_workload("default", name, stored, self._revision, now=self.now)
 
     def create(self, workload: Mapping[str, Any]) -> None:
-        """Creates a workload; moves the clock to its creation time if that is later."""
+        """Creates a workload; moves the clock to the workload's creation time if that is later than
+        now."""
         meta = msgspec.convert(workload["metadata"], ObjectMeta)
         if meta.creation_timestamp is not None:
             self.now = max(self.now, meta.creation_timestamp)
@@ -96,7 +97,7 @@ class MinimalSystem:
         )
 
     def cluster_queue_of(self, name: str) -> str:
-        """The ClusterQueue of the workload's LocalQueue; "": none."""
+        """The ClusterQueue of the workload's LocalQueue; "": no ClusterQueue."""
         queue = json.loads(bytes(self.stored[name].spec)).get("queueName", "")
         local = self.core.catalog.local_queues.get(("default", queue))
         return local.spec.cluster_queue if local is not None else ""
@@ -109,7 +110,8 @@ class MinimalSystem:
         )
 
     def change(self, name: str, conditions: Mapping[str, tuple[bool, str]], **status: Any) -> None:
-        """Sets conditions (type to status and reason) and fields of the status."""
+        """Sets conditions of the workload (a map from type to status and reason) and fields of its
+        status."""
         stored = self.stored[name]
         kept = [one for one in stored.status.conditions if one.type not in conditions]
         new = [
@@ -136,8 +138,8 @@ class MinimalSystem:
         shown_reason: str = "",
         by: str = "",
     ) -> None:
-        """Takes the workload's quota at once. ``shown_reason``: the reason in the result, if it is
-        not ``reason``."""
+        """Evicts the workload: takes its quota at once. ``shown_reason``: the reason in the result,
+        if that differs from ``reason``."""
         shown = shown_reason or reason
         self.evictions.setdefault(name, []).append(shown)
         self._note("evict", name, reason=shown, **({"by": by} if by else {}))
@@ -162,7 +164,8 @@ class MinimalSystem:
         )
 
     def reserve(self, one: Assigned) -> None:
-        """Applies the decision: reserves quota, and admits a workload without checks."""
+        """Applies a decision to assign quota: reserves quota, and admits a workload without
+        checks."""
         checks = self.core.catalog.required_checks(one.admission.cluster_queue, one.admission)
         rows = tuple(CheckState(name=name) for name in sorted(checks))
         self._note("reserve", one.name)
@@ -181,7 +184,7 @@ class MinimalSystem:
         )
 
     def admit(self, name: str) -> None:
-        """Admits the workload: every check is ready."""
+        """Admits the workload. Every check of the workload is ready."""
         self._note("admit", name)
         self.change(name, {"Admitted": (True, "Admitted")})
 
@@ -190,7 +193,8 @@ class MinimalSystem:
 
 
 SettleResult: TypeAlias = dict[str, Any]
-"""``step``, ``cycles``, ``workloads``, ``usage`` and ``trace``; see ``differential/README.md``."""
+"""A map with ``step``, ``cycles``, ``workloads``, ``usage`` and ``trace``; see
+``differential/README.md``."""
 
 _Usage: TypeAlias = dict[str, dict[str, dict[str, int]]]
 
@@ -244,8 +248,8 @@ def _workload(
 
 
 def differences(expected: Sequence[SettleResult], found: Sequence[SettleResult]) -> Iterator[str]:
-    """The differences, a sentence each. ``step``, ``cycles`` and ``trace`` are not compared. A
-    missing amount equals zero."""
+    """Yields one sentence for each difference between two settle results. ``step``, ``cycles`` and
+    ``trace`` are not compared. A missing amount equals zero."""
     if len(expected) != len(found):
         yield f"expected {len(expected)} settle steps, got {len(found)}"
     for want, got in zip(expected, found, strict=False):

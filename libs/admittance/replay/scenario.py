@@ -1,6 +1,7 @@
 """Reads and plays a differential scenario. Source: ``differential/README.md``.
 
-Unknown fields are skipped. An unknown step is refused, because it would change the result.
+Unknown fields of a scenario are skipped. An unknown step is refused, because skipping it would
+change the result.
 """
 
 from __future__ import annotations
@@ -29,22 +30,23 @@ from admittance.scheduling.cycle.decisions import Decided
 STEPS: Final = ("create", "settle", "finish", "delete", "update", "check")
 _GZIP: Final = b"\x1f\x8b"
 SIZE_MAX: Final = 256 * 1024 * 1024
-"""Bytes of an unpacked scenario: a small file may unpack to a huge one."""
+"""How many bytes an unpacked scenario has at most: a small file may unpack to a huge one."""
 
 IDLE: Final = 10
-"""After so many idle cycles in a row the system is settled, although a StrictFIFO head is tried
-again in each cycle."""
+"""After this many idle cycles in a row the system counts as settled, even if a StrictFIFO head is
+tried again in each cycle."""
 CYCLES_MAX: Final = 500
-"""Cycles of one settle step. Scenarios that need more than 400 were not kept."""
+"""How many cycles one settle step runs at most. Scenarios that need more than 400 cycles are not in
+the set."""
 _SECOND: Final = timedelta(seconds=1)
 
 
 class BadScenario(ValueError):
-    """The file is not a scenario or cannot be played; the text says why, in one line."""
+    """The file is not a scenario or cannot be played; the text is one line that says why."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``expected``: one result per settle step; None: not given."""
+    """``expected``: one result per settle step; None: the scenario has no expected results."""
 
     name: str
     objects: list[dict[str, Any]]
@@ -55,7 +57,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read(data: bytes) -> Scenario:
-    """The scenario in the bytes of a file, plain or gzip. Raises BadScenario."""
+    """The scenario in the bytes of a file, plain or gzip. Raises BadScenario if they are not a
+    scenario."""
     if data.startswith(_GZIP):
         data = _unpacked(data)
     try:
@@ -127,7 +130,8 @@ def perform_step(system: MinimalSystem, what: str, value: Any) -> None:
 
 @contextmanager
 def _bad_scenario_at(where: str) -> Iterator[None]:
-    """Turns errors about the values of an object or step into BadScenario. ``where``: names it."""
+    """Turns errors about the values of an object or step into BadScenario. ``where``: the name of
+    that object or step."""
     try:
         yield
     except ManifestError as error:
@@ -137,8 +141,8 @@ def _bad_scenario_at(where: str) -> Iterator[None]:
 
 
 def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | None = None) -> int:
-    """Runs cycles until nothing changes; returns their number without the idle ones at the end.
-    ``watch`` is called with the decisions of each cycle before they are applied."""
+    """Runs cycles until nothing changes; returns the number of cycles without the idle ones at the
+    end. ``watch`` is called with the decisions of each cycle before these decisions are applied."""
     idle = 0
     system.cycle = 0
     while system.cycle < CYCLES_MAX:
@@ -165,7 +169,7 @@ def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | N
 
 
 def _pending_and_parked(system: MinimalSystem) -> frozenset[tuple[str, bool]]:
-    """The pending workloads, and whether each is parked."""
+    """The pending workloads, each with a flag that says whether the workload is parked."""
     rows = system.core.pending(PendingQuery(limit=NEVER)).rows
     return frozenset((row.name, row.parked) for row in rows if row.position)
 
@@ -189,13 +193,14 @@ def _delete(system: MinimalSystem, names: list[str]) -> None:
         if name not in system.stored:
             continue
         if system.is_true(name, "Finished"):
-            # The core has already removed it; in Kueue the deletion requeues its cohort tree.
+            # The core has already removed the workload. In Kueue deleting a workload requeues its
+            # cohort tree, so the tree is flushed here.
             system.core.flush(system.cluster_queue_of(name))
         system.put(name, None)
 
 
 def _update(system: MinimalSystem, obj: Mapping[str, Any]) -> None:
-    """Replaces the ClusterQueue's spec and applies its stop policy to workloads."""
+    """Replaces the spec of a ClusterQueue and applies the queue's stop policy to workloads."""
     queue = obj["metadata"]["name"]
     policy = obj["spec"].get("stopPolicy", "None")
     system.put_object(obj)

@@ -1,8 +1,8 @@
-"""The schedules to set and cancel so that the bus follows the workloads. Pure.
+"""The schedules to set and cancel so that the schedules on the bus match the stored workloads. The
+module is pure.
 
-The stored workloads are the truth; schedules are derived. A lost, doubled or late schedule is found
-by comparison (`Timers.compare`) and corrected. Except for that comparison, work is proportional to
-change."""
+Schedules are derived from stored workloads. A lost, doubled or late schedule is found by comparison
+(`Timers.compare`) and corrected. Except for that comparison, work is proportional to change."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
 
 SETTLE: Final = timedelta(seconds=1)
-"""A change that is not urgent is delayed this long: most waits end before their schedule would be
-set, for instance an evicted job's wait for its stop."""
+"""How long a schedule change that is not urgent is delayed. Most waits end before their schedule
+would be set, for instance an evicted job's wait for its stop."""
 SOON: Final = timedelta(seconds=5)
 """A schedule that is due within this time is set at once."""
 SKEW: Final = timedelta(seconds=2)
-"""A schedule this close to its time is not compared: by the server's clock it may have fired."""
+"""A schedule closer to its time than this is not compared, because it may have fired by the
+server's clock."""
 
 
 class Corrections(NamedTuple):
-    """Differences between the stream and what was known of it. ``missing``: no schedule; ``wrong``:
-    another time or uid; ``orphaned``: a schedule that no workload waits for."""
+    """The number of differences between the stream of schedules and what was known of it.
+    ``missing``: schedules that the stream lacks; ``wrong``: schedules with another time or uid;
+    ``orphaned``: schedules for which no workload waits."""
 
     missing: tuple[Slot, ...] = ()
     wrong: tuple[Slot, ...] = ()
@@ -49,8 +51,8 @@ class Corrections(NamedTuple):
 
 
 class _SlotState:
-    """The state of a slot. ``is_known``: ``actual`` is what the bus has, unless another process
-    changed it. ``in_flight``: an order is not answered yet."""
+    """The state of a slot. The state of a slot. ``is_known``: ``actual`` is the schedule that the
+    bus has, unless another process changed it. ``in_flight``: an order is not answered yet."""
 
     __slots__ = ("actual", "in_flight", "is_known", "want")
 
@@ -68,15 +70,16 @@ class _SlotState:
 
 
 class Timers:
-    """The wanted schedules, the actual schedules, and the orders that make them equal.
+    """Keeps the wanted and the actual schedules, and gives the orders that make both equal.
 
-    ``now`` is the wall clock everywhere, aware. No order is given before the stream was read once.
+    ``now`` is always the wall clock with a time zone. No order is given before the stream of
+    schedules was read once.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.wanted = WantedSchedules(limits)
         self.has_compared = False
-        """The stream was compared once, so orders may be given."""
+        """The stream of schedules was compared once, so orders may be given."""
         self._slots: dict[Slot, _SlotState] = {}
         self._urgent: dict[Slot, None] = {}
         self._ripening: dict[Slot, datetime] = {}
@@ -89,13 +92,13 @@ class Timers:
     def apply(
         self, key: str, workload: StoredWorkload | None, revision: int, now: datetime
     ) -> None:
-        """The workload at that key changed to this; None: it was deleted.
+        """Records that the workload at the key changed; None: the workload was deleted.
 
-        Raises ValueError if it is not a workload's key."""
+        Raises ValueError if the key is not a workload's key."""
         self._note_wanted(self.wanted.apply(workload_name(key), workload, revision, now), now)
 
     def apply_check(self, check: str, rules: CheckRules | None, now: datetime) -> None:
-        """The AdmissionCheck's rules changed to this; None: it was deleted."""
+        """Records that the rules of the AdmissionCheck changed; None: the check was deleted."""
         self._note_wanted(self.wanted.apply_check(check, rules, now), now)
 
     def _note_wanted(self, changed: Iterable[Changed], now: datetime) -> None:
@@ -108,8 +111,8 @@ class Timers:
     # Orders. ------------------------------------------------------------------------
 
     def orders(self, now: datetime, limit: int = 1000) -> list[Order]:
-        """The orders to perform now, the most urgent first. The caller answers each with `done` or
-        `failed`.
+        """Returns the orders to perform now, the most urgent first. The caller reports each with
+        `done` or `failed`.
 
         A slot has at most one order at a time, so orders may take effect in any sequence."""
         found: list[Order] = []
@@ -130,25 +133,26 @@ class Timers:
         return found
 
     def next_order_at(self) -> datetime | None:
-        """When the next order is due by time alone; None: never."""
+        """When the next order is due because time passes; None: never."""
         if not self.has_compared or not self._ripening:
             return None
         return next(iter(self._ripening.values()))
 
     @property
     def pending(self) -> int:
-        """Slots with a schedule that differs, or may differ, from the wanted one."""
+        """The number of slots with a schedule that differs, or may differ, from the wanted one."""
         return len(self._urgent) + len(self._ripening) + len(self._in_flight)
 
     def done(self, order: Order, now: datetime) -> None:
-        """The bus has acknowledged it."""
+        """Records that the bus has acknowledged the order."""
         state = self._landed(order.slot)
         state.is_known = True
         state.actual = order.want.expected if isinstance(order, SetTimer) else None
         self._list(order.slot, state, now)
 
     def failed(self, order: Order, now: datetime) -> None:
-        """The order was refused or its outcome is unknown: it is given again."""
+        """Records that the order was refused or that its outcome is unknown. The order will be
+        given again."""
         state = self._landed(order.slot)
         state.is_known = False
         self._list(order.slot, state, now)
@@ -163,14 +167,14 @@ class Timers:
     # Overdue ones. ------------------------------------------------------------------
 
     def next_overdue_at(self) -> datetime | None:
-        """When to check whether the next due schedule had an effect; None: none is set."""
+        """When to check whether the next due schedule had an effect; None: no schedule is set."""
         return self._overdue.next()
 
     def take_overdue(self, now: datetime) -> list[Slot]:
-        """Slots that came due a while ago without a change of their workload: the fact was lost or
-        changed nothing. They are set again, with growing pauses. Call it only when all due facts
-        have been processed; otherwise facts pile up for a workload-controller that is merely
-        behind."""
+        """Returns slots whose time passed a while ago without a change of their workload, because
+        the fact was lost or changed nothing. Their schedules are set again, with growing pauses.
+        Call this method only when all due facts have been processed; otherwise facts pile up for a
+        workload-controller that is merely behind."""
         found = []
         for slot in self._overdue.take(now):
             state = self._slots.get(slot)
@@ -189,8 +193,9 @@ class Timers:
         self._touched = set(self._in_flight)
 
     def compare(self, standing: Mapping[Slot, ActualSchedule], now: datetime) -> Corrections:
-        """The schedules on the stream. Returns the differences, which the next orders correct.
-        ``now``: after the stream was read. The first comparison is against the wanted schedules."""
+        """Compares the schedules in ``standing``, which were read from the stream, with the known
+        ones. Returns the differences, which the next orders correct. ``now``: a time after the
+        stream was read. The first comparison is with the wanted schedules."""
         touched = self._touched if self._touched is not None else set(self._in_flight)
         self._touched = None
         first, self.has_compared = not self.has_compared, True
@@ -208,7 +213,8 @@ class Timers:
             elif real == thought:
                 continue
             elif real is None and _due(thought, now + SKEW):
-                # Its time has come; `take_overdue` checks that it had an effect.
+                # The schedule's time has come, and `take_overdue` checks that the schedule had an
+                # effect.
                 continue
             if real is not None and state.want is None and _due(real, now + SKEW):
                 continue
@@ -226,7 +232,8 @@ class Timers:
     # Steps. -------------------------------------------------------------------------
 
     def _list(self, slot: Slot, state: _SlotState, now: datetime) -> None:
-        """Lists the slot as urgent or ripening if it needs an order; drops it if it is empty."""
+        """Lists the slot as urgent or ripening if it needs an order; drops a slot without
+        schedules."""
         if state.in_flight:
             return
         if state.is_settled:
@@ -247,7 +254,7 @@ class Timers:
     def _ready(self, now: datetime, limit: int) -> list[Slot]:
         ready = list(islice(self._urgent, limit))
         for slot, when in islice(self._ripening.items(), limit - len(ready)):
-            # A later time is possible only if the clock was set back.
+            # A time later than that is possible only if the clock was set back.
             if now < when <= now + SETTLE:
                 break
             ready.append(slot)
@@ -272,5 +279,6 @@ def _due(actual: ActualSchedule | None, by: datetime) -> bool:
 
 
 def _goes_by_itself(state: _SlotState, now: datetime) -> bool:
-    """No workload waits for the schedule and it is due: it fires without effect and disappears."""
+    """Whether the schedule needs no order although no workload waits for it: it is due, so it fires
+    without effect and disappears."""
     return state.want is None and state.is_known and _due(state.actual, now)

@@ -1,8 +1,8 @@
 """Slots, schedules and orders; and the schedules that stored workloads need, updated change by
-change. Pure.
+change. The module is pure.
 
-Only the times of a workload are kept. If they depend on AdmissionChecks, the whole workload is
-kept, so that a changed check updates its times."""
+Only the times of a workload are kept. If these times depend on AdmissionChecks, the whole workload
+is kept, so that a changed check updates its times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from admittance.workload.transition_context import CheckRules
 
 
 class Slot(NamedTuple):
-    """The place of one schedule: the bus keeps one for each kind of wait and workload."""
+    """The place of one schedule: the bus keeps one schedule for each workload and kind of wait."""
 
     kind: str
     namespace: str
@@ -29,7 +29,8 @@ class Slot(NamedTuple):
 
 
 class WantedSchedule(NamedTuple):
-    """The schedule that a slot should have. ``revision``: of the workload that needs it."""
+    """The schedule that a slot should have. ``revision``: the revision of the workload that needs
+    the schedule."""
 
     at: datetime
     uid: str
@@ -37,26 +38,26 @@ class WantedSchedule(NamedTuple):
 
     @property
     def expected(self) -> ActualSchedule:
-        """The schedule as the bus shows it."""
+        """The wanted schedule in the form in which the bus shows it."""
         return ActualSchedule(self.at, self.uid)
 
 
 class ActualSchedule(NamedTuple):
-    """The schedule that a slot has on the bus. ``at`` None: its time cannot be read."""
+    """The schedule that a slot has on the bus. ``at`` None: the schedule's time cannot be read."""
 
     at: datetime | None
     uid: str
 
 
 class SetTimer(NamedTuple):
-    """Sets or replaces the schedule of the slot."""
+    """An order that sets or replaces the schedule of a slot."""
 
     slot: Slot
     want: WantedSchedule
 
 
 class Cancel(NamedTuple):
-    """Removes the schedule of the slot."""
+    """An order that removes the schedule of a slot."""
 
     slot: Slot
 
@@ -83,7 +84,7 @@ _NOTHING: Final[Mapping[str, WantedSchedule]] = {}
 
 
 class _RecordingContext:
-    """The context of `due_times` that records which checks are read."""
+    """A context for `due_times` that records which checks are read."""
 
     def __init__(self, limits: Limits, rules: dict[str, CheckRules]) -> None:
         self.limits = limits
@@ -102,8 +103,8 @@ class _CheckedWorkload(NamedTuple):
 
 
 class WantedSchedules:
-    """``unreadable``: workloads with an invalid time, and why. They were written by hand or by a
-    newer version, and get no schedules."""
+    """``unreadable``: workloads with an invalid time, and the reason. Such workloads were written
+    by hand or by a newer version, and get no schedules."""
 
     def __init__(self, limits: Limits) -> None:
         self._rules: dict[str, CheckRules] = {}
@@ -116,8 +117,8 @@ class WantedSchedules:
     def apply(
         self, name: WorkloadName, workload: StoredWorkload | None, revision: int, now: datetime
     ) -> Iterator[Changed]:
-        """The workload changed to this (None: it was deleted). Yields the slots with a changed
-        schedule."""
+        """Records that the workload changed (None: the workload was deleted). Yields the slots with
+        a changed schedule."""
         self._forget(name)
         times = _NOTHING
         if workload is not None:
@@ -132,7 +133,7 @@ class WantedSchedules:
         if times:
             self._times[name] = times
         elif not before:
-            # Most changes of workloads concern no time.
+            # Most changes of a workload do not affect its times.
             return
         for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)
@@ -140,7 +141,8 @@ class WantedSchedules:
                 yield Slot(kind, *name), new
 
     def apply_check(self, check: str, rules: CheckRules | None, now: datetime) -> Iterator[Changed]:
-        """The AdmissionCheck's rules changed to this (None: it was deleted)."""
+        """Records that the rules of the AdmissionCheck changed (None: the check was deleted).
+        Yields the slots with a changed schedule."""
         before = self._rules.get(check)
         if rules == before:
             return
@@ -170,8 +172,8 @@ class WantedSchedules:
                 for kind, at in due_times(workload, now, asked).items()
             }
         except (OverflowError, TypeError) as error:
-            # A time beyond the calendar, or times with and without a zone. One broken workload must
-            # not block the others.
+            # A time beyond the calendar, or times with and without a zone. One workload with
+            # invalid times must not block other workloads.
             self.unreadable[name] = str(error)
             return _NOTHING
 
@@ -190,13 +192,15 @@ def _aware(at: datetime) -> datetime:
 
 
 PATIENCE: Final = timedelta(seconds=5)
-"""Wait after a due time before its effect is checked; doubled each time that it had none."""
+"""Wait after the time of a schedule before its effect is checked. The wait doubles each time that
+the schedule had no effect."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 SPARE: Final = 1000
 
 
 class _Expected(NamedTuple):
-    """``look`` None: checked, and not set again yet."""
+    """``look``: when to check the effect of the schedule; None: the effect was checked, and the
+    schedule is not set again yet."""
 
     at: datetime
     look: datetime | None
@@ -204,15 +208,16 @@ class _Expected(NamedTuple):
 
 
 class OverdueSlots:
-    """Slots with a schedule that should have an effect when due. Outdated heap entries are dropped
-    when they are popped, or when they are most of the heap."""
+    """Slots with schedules, to check that each schedule has an effect when its time has come.
+    Outdated heap entries are dropped when they are popped, or when they are more than half of the
+    heap."""
 
     def __init__(self) -> None:
         self._expected: dict[Slot, _Expected] = {}
         self._heap: list[tuple[datetime, Slot]] = []
 
     def expect(self, slot: Slot, at: datetime, now: datetime) -> None:
-        """The slot has a schedule for that time."""
+        """Records that the slot has a schedule for the time ``at``."""
         before = self._expected.get(slot)
         if before is not None and before.at == at and before.look is not None:
             return
@@ -225,11 +230,11 @@ class OverdueSlots:
             heapify(self._heap)
 
     def forget(self, slot: Slot) -> None:
-        """The slot has no schedule any more, or one for another time."""
+        """Records that the slot has no schedule any more, or a schedule for another time."""
         self._expected.pop(slot, None)
 
     def next(self) -> datetime | None:
-        """The time of the next check; None: nothing is expected."""
+        """The time of the next check; None: no schedule is expected to have an effect."""
         while self._heap:
             look, slot = self._heap[0]
             expected = self._expected.get(slot)
@@ -239,7 +244,8 @@ class OverdueSlots:
         return None
 
     def take(self, now: datetime) -> Iterator[Slot]:
-        """The slots to check now. Each is expected again after its schedule is set again."""
+        """Returns the slots to check now. A slot is checked again after its schedule is set
+        again."""
         while (look := self.next()) is not None and look <= now:
             _, slot = heappop(self._heap)
             expected = self._expected[slot]

@@ -1,8 +1,8 @@
 """``python -m admittance.whatif`` reads a `SimulationTask` from standard input and writes the reply
 to standard output, one message per line.
 
-A scheduler starts this process for each request. Copying many workloads takes seconds, and
-meanwhile the scheduler continues to decide. The process only reads the bucket.
+A scheduler starts this process for each request. Copying many workloads takes seconds, and in this
+time the scheduler continues to decide. The simulating process only reads the bucket.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from
 
 NICE = 10
-"""Lower priority than the scheduler."""
+"""Niceness of the process: it runs with lower priority than the scheduler."""
 
 
 def main() -> int:
     """Runs one simulation; returns the exit status."""
     with suppress(OSError):
         os.nice(NICE)
-    # The process runs for seconds and frees little memory. Garbage collection would take a fifth
-    # of its time.
+    # The process runs for seconds and frees little memory, so garbage collection would take a fifth
+    # of its time for nothing.
     gc.disable()
     settings = Settings.from_env("whatif")
     logs.configure("whatif", settings.instance, settings.json_logs, level="error")
@@ -62,7 +62,8 @@ def main() -> int:
 
 
 async def _bucket(settings: Settings) -> list[BucketEntry]:
-    """All keys at one moment, including deleted ones, in the order of revisions."""
+    """Returns all keys of the bucket at one moment, including deleted ones, in the order of
+    revisions."""
     bus = await Bus.connect(settings.url, name="admit-whatif", creds=settings.creds)
     reader = BucketReader(bus)
     found: dict[str, BucketEntry] = {}

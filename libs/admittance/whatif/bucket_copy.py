@@ -1,8 +1,9 @@
-"""A copy of the bucket, and the cores of the services, which decide and write in it without a bus.
+"""A copy of the bucket, and the cores of the services, which decide on the copy and write to it
+without a bus.
 
-The workload-controller's core folds each fact at once. Its writes go to the cores of the scheduler
-and the variant-controller. Simulated runners only stop evicted jobs. Checks are not simulated: a
-workload that waits for a check keeps waiting.
+The workload-controller's core folds each fact at once. Writes of that core go to the cores of the
+scheduler and the variant-controller. Simulated runners only stop evicted jobs. Checks are not
+simulated: a workload that waits for a check keeps waiting.
 
 A family counts as one workload, its parent. Events of a variant are reported for the parent; a
 parent without an admission is shown as its best variant with reserved quota.
@@ -39,23 +40,25 @@ from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 MESSAGE: Final = timedelta(microseconds=1)
-"""Time between two messages of the log: no two messages have the same time."""
+"""Time between two messages of the simulated log, so that no two messages have the same time."""
 CYCLE: Final = timedelta(milliseconds=1)
-"""Time between two cycles: the reservations of two cycles have different times."""
+"""Time between two simulated cycles, so that the reservations of two cycles have different
+times."""
 NEVER: Final = timedelta(days=10_000)
-"""Delay of refusals. They only inform users, so the simulation needs none."""
+"""Delay of refusals. Refusals only inform users, so the simulation needs none."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
 VARIANT_EVICTED: Final = "VariantEvicted"
-"""Eviction reason of a parent when its admitted variant is evicted; the variant has the cause."""
+"""Eviction reason of a parent when its admitted variant is evicted; the cause is stored with the
+variant."""
 
 Key = tuple[str, str]
 _usage = Reader(ConsumedUsage)
 
 
 class Eviction(NamedTuple):
-    """A workload loses its quota. ``held``: the workload before; ``wave``: how many rounds of
-    evicted jobs had stopped before."""
+    """A workload loses its quota. ``held``: the workload before the eviction; ``wave``: how many
+    rounds of evicted jobs had stopped before the eviction."""
 
     held: StoredWorkload
     reason: str
@@ -68,10 +71,10 @@ class BucketCopy:
     """The cores over one copy of the bucket, and a record of what happened.
 
     ``wave``: the number of rounds in which evicted jobs have stopped. ``before``: each written
-    workload as it was at first; None: it did not exist. ``reserved``: the wave in which a workload
-    got its quota. ``preempted``: preemptor to victims. ``cut_off``: the simulation reached a limit.
-    ``unreadable``: keys with broken values. The records have the keys of regular workloads and
-    parents only.
+    workload as it was before its first write; None: the workload did not exist. ``reserved``: the
+    wave in which a workload got its quota. ``preempted``: the victims of each preemptor.
+    ``cut_off``: the simulation reached a limit. ``unreadable``: keys with broken values. These
+    records contain only the keys of regular workloads and parents.
     """
 
     def __init__(
@@ -164,8 +167,8 @@ class BucketCopy:
             self.core.own(domain)
 
     def put_object(self, key: str, manifest: Any, value: bytes) -> int:
-        """Writes a manifest (None: deletes it) and updates the cores; returns its revision. The
-        effects on workloads follow when its message is published."""
+        """Writes a manifest (None: deletes it) and updates the cores; returns the revision of the
+        write. The effects on workloads follow when the message about the manifest is published."""
         self.revision += 1
         self.controller.keep_object(key, manifest, value, self.revision)
         self._apply_object(key, self.revision)
@@ -173,7 +176,8 @@ class BucketCopy:
         return self.revision
 
     def workload(self, key: Key) -> StoredWorkload | None:
-        """The workload now; None: it does not exist, or it finished before the copy was made."""
+        """The workload in the copy now; None: it does not exist, or it finished before the copy was
+        made."""
         return self.controller.workloads.get(workload_key(*key)).workload
 
     def family(self, key: Key) -> Key:
@@ -181,8 +185,8 @@ class BucketCopy:
         return self._family.get(key, key)
 
     def shown(self, key: Key) -> StoredWorkload | None:
-        """The workload now; for a parent without an admission its best variant with reserved
-        quota."""
+        """The workload in the copy now; for a parent without an admission its best variant with
+        reserved quota."""
         workload = self.workload(key)
         kin = self._kin.get(key)
         if workload is None or not kin or holds_quota(workload):
@@ -202,7 +206,7 @@ class BucketCopy:
         return self.workload(key) is not None or workload_key(*key) in self._finished
 
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
-        """All workloads that have not finished, as `shown`."""
+        """All workloads that have not finished, in the form that `shown` returns."""
         for _, known in self.controller.workloads.items():
             workload = known.workload
             if workload is None or is_true(workload, Type.FINISHED):
@@ -214,7 +218,8 @@ class BucketCopy:
     # The log. -----------------------------------------------------------------------------------
 
     def publish(self, facts: Iterable[Fact]) -> list[SettledReply]:
-        """Publishes facts and applies their effects; returns the outcome of each."""
+        """Publishes facts on the simulated log and applies their effects; returns the outcome of
+        each fact."""
         batch = []
         for fact in facts:
             fence = Fence(fact.domain, 1) if isinstance(fact, Decision) else None
@@ -231,7 +236,8 @@ class BucketCopy:
         return LogMessage(self._sequence, subject, data, self.now, fence)
 
     def _fold(self, batch: list[LogMessage]) -> list[SettledReply]:
-        """Folds messages of the log and writes the results; returns the outcome of each."""
+        """Folds messages of the simulated log and writes the results to the copy; returns the
+        outcome of each message."""
         outcomes: dict[int, SettledReply] = {}
         rest = batch
         while rest:
@@ -284,7 +290,7 @@ class BucketCopy:
         if evicted is not None:
             reason, message = evicted.reason, evicted.message
         if new is not None and reason == VARIANT_EVICTED:
-            # Report the cause, which is stored with the variant.
+            # Report the cause of the eviction, which is stored with the variant.
             variant = self.workload((key[0], new.status.admitted_variant))
             evicted = find(variant, Type.EVICTED) if variant is not None else None
             if variant is not None and evicted is not None and evicted.status == "True":
@@ -300,7 +306,7 @@ class BucketCopy:
     # Deciding. ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Decides and stops evicted jobs in turn until nothing changes."""
+        """Runs cycles and stops evicted jobs in turn until nothing changes."""
         self.decide()
         while self._stopping and not self.cut_off:
             if self.wave == WAVES_MAX:
@@ -311,11 +317,12 @@ class BucketCopy:
             self.decide()
 
     def decide(self) -> None:
-        """Runs cycles until there is nothing to decide. No job stops meanwhile."""
+        """Runs cycles until there is nothing to decide. No evicted job stops in between."""
         while True:
             worked = self.core.has_work()
             decided: Sequence[Fact] = decisions(self.core, self.now) if worked else ()
-            # Refusals of variants are not delayed: the next gate to open depends on them.
+            # Refusals of variants are not delayed: the choice of the next gate to open depends on
+            # them.
             decided = decided or self.families.orders(self.now) or self.core.refusals(now=self.now)
             if not decided and not worked:
                 return
@@ -327,7 +334,7 @@ class BucketCopy:
             self.publish(decided)
 
     def _stop(self) -> None:
-        """Publishes ``stopped`` for every evicted workload, as runners would."""
+        """Publishes ``stopped`` for every evicted workload, as runners do."""
         stopped = []
         for key in list(self._stopping):
             workload = self.workload(key)
@@ -345,7 +352,7 @@ class BucketCopy:
         self.publish(stopped)
 
     def clear_records(self) -> None:
-        """Clears the records, so that only later events are reported."""
+        """Clears the records of past events, so that only later events are reported."""
         self.wave = 0
         for notes in (self.before, self.evictions, self.reserved, self.preempted):
             notes.clear()

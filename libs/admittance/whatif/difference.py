@@ -1,4 +1,5 @@
-"""The difference between two settled copies: one with the change and one without it."""
+"""The difference between two settled copies of the bucket: one with a change and one without that
+change."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from admittance.workload.stored import StoredWorkload, head
 
 UNSEEN: Final = "PendingEvaluation"
 BACKOFF: Final = "Backoff"
-"""The workload's own condition has a more informative reason."""
+"""Reason of a pending workload in a backoff. The workload's own condition has a more informative
+reason."""
 _RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
 
@@ -37,15 +39,17 @@ class PendingWorkload(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The result without the change. ``written``: workloads that were written, in their last state;
-    ``evicted``: the reason of each eviction; ``rows``: pending workloads."""
+    """The result of the settled copy without the change. ``written``: workloads that were written,
+    in their last state; ``evicted``: the reason for each eviction; ``rows``: the pending workloads.
+    """
 
     written: dict[Key, StoredWorkload | None]
     evicted: dict[Key, str]
     rows: dict[Key, PendingWorkload]
 
     def workload(self, key: Key, start: StoredWorkload | None) -> StoredWorkload | None:
-        """The last state of the workload; ``start``: its state now."""
+        """The last state of the workload without the change; ``start``: the state of the workload
+        in the bucket now."""
         return self.written.get(key, start)
 
 
@@ -59,8 +63,8 @@ def baseline(copy: BucketCopy) -> Baseline:
 
 
 def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
-    """All pending workloads in order. If a queue is stopped or inactive, all its workloads have
-    that as their reason."""
+    """All pending workloads of the copy, in order. If a queue is stopped or inactive, this is the
+    reason of all its workloads."""
     closed: dict[Key, Activity] = {}
     found: dict[Key, PendingWorkload] = {}
     for listed, refusal in copy.core.waiting():
@@ -95,8 +99,8 @@ def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
 
 
 class Difference:
-    """Compares ``copy``, which has the change, to ``without``. Lists contain only workloads of
-    ``namespace``; "": all. Counts include all workloads."""
+    """Compares ``copy``, which has the change, to ``without``. The lists contain only workloads of
+    ``namespace``; "": of all namespaces. The counts include all workloads."""
 
     def __init__(self, copy: BucketCopy, without: Baseline, *, namespace: str = "") -> None:
         self._copy = copy
@@ -114,12 +118,12 @@ class Difference:
     # Comparing. ---------------------------------------------------------------------------------
 
     def _moved(self) -> dict[Key, None]:
-        """The keys of all workloads that were written in either copy; those with the change
-        first."""
+        """The keys of all workloads that were written in either copy; workloads of the copy with
+        the change come first."""
         return dict.fromkeys((*self._copy.reserved, *self._copy.before, *self._without.written))
 
     def _otherwise(self, key: Key) -> StoredWorkload | None:
-        """The last state of the workload without the change."""
+        """The last state of the workload in the copy without the change."""
         before = self._copy.before
         start = before[key] if key in before else self._copy.shown(key)
         return self._without.workload(key, start)
@@ -138,13 +142,15 @@ class Difference:
         row, was = self._rows[key], self._without.rows.get(key)
         if was is None or key in self._evicted or row.of.cluster_queue != was.of.cluster_queue:
             return True
-        # The scheduler has not considered it yet in one of the copies: the reasons do not compare.
+        # In one of the copies the scheduler has not considered the workload yet, so the reasons
+        # cannot be compared.
         return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
 
     # The lists. ---------------------------------------------------------------------------------
 
     def starts(self) -> Iterator[WouldStart]:
-        """Workloads that start, in the order in which they get their quota."""
+        """Workloads that start because of the change, in the order in which they get their
+        quota."""
         for key in sorted(self._starting, key=lambda one: self._copy.reserved.get(one, 0)):
             if self._namespace in ("", key[0]):
                 yield self._start(key)
@@ -171,7 +177,7 @@ class Difference:
         )
 
     def waits(self) -> Iterator[WouldWait]:
-        """Workloads that wait, queue by queue, in order."""
+        """Workloads that wait because of the change, queue by queue, in order."""
         for key in self._waiting:
             if self._namespace in ("", key[0]):
                 yield self._wait(key)
@@ -192,7 +198,8 @@ class Difference:
         )
 
     def evictions(self) -> Iterator[WouldBeEvicted]:
-        """Evicted workloads, in the order in which they lose their quota."""
+        """Workloads that are evicted because of the change, in the order in which they lose their
+        quota."""
         for key, one in self._evicted.items():
             if self._namespace in ("", key[0]):
                 yield self._eviction(key, one)
@@ -242,7 +249,8 @@ class Difference:
     # The counts. --------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
-        """The length of each list, and the number of all other workloads by state."""
+        """The number of rows in each list of the difference, and the number of all other workloads
+        by state."""
         listed = {*self._starting, *self._waiting, *self._evicted}
         others = Counter(
             phase(workload, self._copy.now)
@@ -266,8 +274,9 @@ class Difference:
 
 
 class QueueProblems(NamedTuple):
-    """Problems by object, a sentence each: ``inactive`` ClusterQueues, ``orphaned`` LocalQueues
-    without a ClusterQueue, and nodes ``over`` their limit. ``queues``: all ClusterQueues."""
+    """Problems by object, one sentence for each: inactive ClusterQueues (``inactive``), LocalQueues
+    without a ClusterQueue (``orphaned``), and nodes of cohort trees that use more than their limit
+    (``over``). ``queues``: all ClusterQueues."""
 
     queues: frozenset[str]
     inactive: dict[str, str]
@@ -294,7 +303,7 @@ def queue_problems(copy: BucketCopy) -> QueueProblems:
 
 
 def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Nodes that use more than their limit, as the scheduler sees it."""
+    """Nodes that use more than their limit, computed as the scheduler does."""
     roots: dict[int, Node] = {}
     for node in copy.core.catalog.tree.queues.values():
         root = node.root()

@@ -1,6 +1,8 @@
-"""Simulates a change: takes bucket entries, manifests and deletions, returns the reply. Pure.
+"""Simulates a change: takes bucket entries, manifests and deletions, returns the reply. The module
+is pure.
 
-The functions of the workload-controller check manifests, so mistakes have the same texts.
+Manifests are checked by the functions of the workload-controller, so mistakes have the same texts
+as in a real apply.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ from admittance.whatif.difference import Difference, baseline, new_problems, que
 from admittance.workload.limits import Limits
 
 PART_BYTES: Final = 500_000
-"""Bytes of rows in one message of a reply. A message on the bus has at most 1 MiB."""
+"""How many bytes of rows one message of a reply has. A message on the bus has at most 1 MiB."""
 SUFFIX: Final = "simulated"
-"""Suffix for a generateName; the real one would be random."""
+"""Suffix of a name made from generateName; in a real submission the suffix would be random."""
 _LISTS: Final = ("results", "evictions", "starts", "waits")
 T = TypeVar("T")
 
@@ -58,7 +60,8 @@ def simulate(
     limits: Limits | None = None,
 ) -> SimulateReply:
     """The reply to the request. ``entries``: the whole bucket at one moment. ``namespace``: the
-    only one that the request may change and list; "": all. ``limits`` None: the defaults."""
+    only namespace that the request may change and list; "": all namespaces. ``limits`` None: the
+    default limits."""
     try:
         change = change_of(request, namespace)
         return _try(entries, change, config, limits, now, namespace, request.limit)
@@ -80,7 +83,7 @@ def _try(
     copy.settle()
     without, before = baseline(copy), queue_problems(copy)
     if copy.before:
-        # Settling has written to this copy, so the change needs a fresh one.
+        # Settling has written to the first copy, so the change needs a fresh copy.
         copy = BucketCopy(entries, config, now, limits)
     copy.clear_records()
     results = perform(copy, change)
@@ -103,8 +106,8 @@ def _some(rows: Iterator[T], limit: int) -> tuple[T, ...]:
 
 
 def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply]:
-    """The reply split into messages by size, in order. Each has its number and how many there
-    are."""
+    """The reply split into messages by size, in order. Each message has its number and the number
+    of all messages."""
     parts: list[dict[str, list[Any]]] = [{}]
     room = size
     for name in _LISTS:
@@ -128,15 +131,15 @@ def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply
 
 
 def joined(parts: Sequence[SimulateReply]) -> SimulateReply:
-    """The reply joined from its parts, given in any order."""
+    """The reply joined from its messages, which may come in any order."""
     ordered = sorted(parts, key=lambda one: one.part)
     lists = {name: tuple(row for part in ordered for row in getattr(part, name)) for name in _LISTS}
     return replace(ordered[0], part=1, parts=1, **lists)
 
 
 class InvalidChange(Exception):
-    """The change is not possible. ``problems``: mistakes in manifests, a line each. Without them
-    the text says what prevents the change."""
+    """The change is not possible. ``problems``: mistakes in manifests, one line for each. If there
+    are no mistakes, the text says what prevents the change."""
 
     def __init__(self, *problems: str, because: str = "") -> None:
         super().__init__(because or problems[0])
@@ -144,7 +147,8 @@ class InvalidChange(Exception):
 
 
 class SimulatedChange(NamedTuple):
-    """``objects``: all manifests except workloads; ``submissions``: the workloads."""
+    """A change to simulate. ``objects``: all manifests except workloads; ``submissions``: the
+    workloads."""
 
     objects: Proposal
     submissions: list[Workload]
@@ -156,8 +160,8 @@ class _Kind(msgspec.Struct):
 
 
 def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
-    """The change in the request. ``namespace``: all objects must be in it; "": any. Raises
-    InvalidChange."""
+    """The change in the request. ``namespace``: the namespace of all objects; "": any namespace.
+    Raises InvalidChange if the request has mistakes."""
     objects: list[tuple[int, msgspec.Raw]] = []
     submissions: list[Workload] = []
     problems: list[str] = []
@@ -193,7 +197,8 @@ def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
 
 
 def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
-    """The workload in a manifest. It is validated later, when submitted. Raises ManifestError."""
+    """The workload in a manifest. The workload is validated later, when it is submitted. Raises
+    ManifestError if the manifest is invalid."""
     manifest = decode_object(raw, namespace=namespace or "default", document=document).manifest
     if isinstance(manifest, Job):
         return workload_of(manifest, suffix=SUFFIX)
@@ -203,7 +208,7 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
 
 def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
     """Applies the change to the copy; returns the outcomes in this order: manifests, submissions,
-    deletions. Raises InvalidChange; the copy must not be used after that."""
+    deletions. Raises InvalidChange; after this exception the copy must not be used."""
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
     results += [_delete(copy, one) for one in change.deletes]
@@ -222,7 +227,7 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
         if one.value is not None:
             revision = copy.put_object(one.key, one.object, one.value)
             written.append(StoredObject(one.object, one.value, revision))
-    # All manifests are written before any of them affects workloads.
+    # All manifests are written before the message about any of them affects workloads.
     for kept in written:
         message = statement(copy.controller, kept)
         copy.publish_message(message.subject, message.data)
