@@ -35,8 +35,7 @@ VALUE_MAX: Final = 900_000
 """The largest size of an object in bytes. The server takes messages of 1 MiB, and a message about
 the object is about as long as the object."""
 GROUPED_MAX: Final = 500
-"""The largest number of objects in one group of puts, so that an atomic batch has room for the
-group and one more family."""
+"""The most objects in one group of puts: an atomic batch has room for it and one more family."""
 EARLY: Final = timedelta(seconds=1)
 """How much earlier than its set time the bus may publish a timer message."""
 SMALL: Final = 8 * 1024
@@ -62,8 +61,7 @@ _MUST_MOVE: Final = (
     facts.Revoked,
     facts.Preempted,
 )
-"""Decisions after which the scheduler assumes a new state of the workload until the workload's
-revision changes."""
+"""Decisions after which the scheduler assumes a new state until the workload's revision changes."""
 
 
 def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Commit:
@@ -80,8 +78,7 @@ def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Comm
         long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
         if long <= measured:
             return commit
-        # Fold the batch again and measure objects after each fact, to find the fact that makes an
-        # object too long.
+        # Fold again and measure after each fact, to find the fact that makes the object too long.
         measured |= long
 
 
@@ -98,8 +95,7 @@ class BatchFold:
     def __init__(
         self, state: Controller, now: datetime, measured: frozenset[str] = frozenset()
     ) -> None:
-        """``measured``: keys of objects that became too long; these objects are measured after each
-        fact."""
+        """``measured``: keys of objects that became too long; they are measured after each fact."""
         self._measured = measured
         self._state = state
         self._now = now
@@ -114,8 +110,8 @@ class BatchFold:
         self._outcomes: dict[int, SettledReply] = {}
 
     def take(self, logged: LogMessage) -> bool:
-        """Folds one message into the commit. Returns False if the message must wait for the commit
-        of the messages before it."""
+        """Folds one message in. Returns False if it must wait for the commit of earlier
+        messages."""
         if logged.subject.startswith(BARRIER):
             return self._barrier(logged)
         if logged.subject.startswith("admit.object."):
@@ -136,7 +132,7 @@ class BatchFold:
         if logged.sequence <= known.fact:
             return True
         if known.unreadable and isinstance(fact, facts.Deleted):
-            # An unreadable workload counts as absent; deleting such a workload frees its name.
+            # An unreadable workload counts as absent; deleting the workload frees its name.
             self._apply(key, known, Change(None), logged)
             return True
         if isinstance(fact, facts.Submitted):
@@ -151,8 +147,8 @@ class BatchFold:
                 self._note_outcome(logged, void)
                 if void.reason == "OutOfDate":
                     # Write the workload unchanged: the new revision ends the scheduler's assumption
-                    # even if the scheduler has not seen the change of the configuration, or not as
-                    # a change of the workload's cohort tree.
+                    # even if the scheduler has not seen the change, or not as one of the workload's
+                    # tree.
                     self._apply(key, known, Change(known.workload), logged)
                 return True
         change, relatives = self._transition(key, known, fact, logged)
@@ -187,8 +183,7 @@ class BatchFold:
         if change.outcome is FactOutcome.IGNORED and isinstance(fact, Arrived):
             self._note_repeated(logged, fact, change)
         if change.outcome is FactOutcome.REFUSED and isinstance(fact, facts.CheckReported):
-            # The check controller gets no reply, but its operator finds the reason in the dead
-            # letter.
+            # The check controller gets no reply; its operator finds the reason in the dead letter.
             self._dead.append(RejectedMessage(logged, f"{change.reason}: {change.message}"))
         if change.outcome is FactOutcome.APPLIED:
             for giver in givers:
@@ -207,9 +202,8 @@ class BatchFold:
             before = self._state.workloads.get(key)
             group = self._groups.get(key, 0)
             if known.workload is None:
-                # This delete is also needed for a workload that was created and deleted within the
-                # batch. Otherwise a late write of a previous leader that read half of the batch
-                # would create the workload.
+                # Delete also a workload created and deleted within the batch, because a late write
+                # of a previous leader that read half of the batch would create the workload.
                 puts.append(Put(key, before.revision, None, known.fact, known.trace, None, group))
                 continue
             workload = with_log(known.workload, known.fact, self._says.get(key, ()))
@@ -222,8 +216,7 @@ class BatchFold:
     def _enter(
         self, fact: facts.Submitted, logged: LogMessage, known: VersionedWorkload
     ) -> Fact | None:
-        """The submission as a fact to apply; None: the submission is refused, and a note says
-        why."""
+        """The submission as a fact to apply; None: it is refused, and a note says why."""
         claim = claim_of(fact)
         if claim is not None:
             family = self._families.members(ref_to(fact.namespace, *claim.owner))
@@ -251,14 +244,13 @@ class BatchFold:
     def _transition(
         self, key: str, known: VersionedWorkload, fact: Fact, logged: LogMessage
     ) -> tuple[Change, dict[str, Change]]:
-        """Returns the change of the workload, and the changes of other family members by key; all
-        of these are committed together. If the transition raises, the fact is ignored for this
-        workload: the stored object may come from another program, and must not stop all other
-        workloads."""
+        """The change of the workload, and the changes of other family members by key; all are
+        committed together. If the transition raises, the fact is ignored for this workload: the
+        stored object may come from another program, and must not stop all other workloads."""
         try:
             return self._transitions(key, known, fact, logged)
         except AssertionError:
-            raise  # The error is a bug: this program itself has stored that state.
+            raise  # A bug: this program has stored that state itself.
         except Exception as error:
             why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
             if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
@@ -273,7 +265,7 @@ class BatchFold:
         if ref is None or known.workload is None:
             return single_transition(known.workload, fact, context), {}
         if key != ref.parent and is_true(known.workload, Type.FINISHED):
-            # The workload is held only until its outbox is published. Its family no longer includes
+            # The workload is held only until its outbox is published; its family does not include
             # it.
             return single_transition(known.workload, fact, context), {}
         meta = known.workload.metadata
@@ -289,8 +281,7 @@ class BatchFold:
         return sum(len(self._group_members[group]) for group in groups) > GROUPED_MAX
 
     def _group(self, keys: list[str], logged: LogMessage) -> None:
-        """Puts the keys into one group of puts, together with the groups that these keys are
-        already in."""
+        """Puts the keys into one group of puts, merged with the groups that they are already in."""
         keys = [key for key in dict.fromkeys(keys) if key in self._working]
         if len(keys) < 2:
             return
@@ -405,8 +396,7 @@ class BatchFold:
         except Unreadable as error:
             self._bury(logged, str(error))
             return True
-        # The server has compared the fence of the message, so the fence's number is the domain's
-        # epoch.
+        # The server has compared the fence, so its number is the epoch of the domain.
         if (
             not 0 < barrier.epoch < logged.sequence
             or not barrier.domain
@@ -462,8 +452,7 @@ class BatchFold:
         try:
             key = object_key(plain(subject.split(".")[3]), "", applied.name)
         except (BadToken, IndexError, ValueError):
-            # Another program has published this message, in a form that cannot be read.
-            return frozenset()
+            return frozenset()  # Published by another program.
         return self._state.objects.checks_by_parameters(key)
 
     def _consequences(
@@ -493,7 +482,7 @@ class BatchFold:
         self._note(logged, "rejected", submissions.rejected(fact, self._now, reason, message))
 
     def _note_repeated(self, logged: LogMessage, fact: Fact, change: Change) -> None:
-        """Notes a second submission that changes nothing, unless it is the first submission, sent
+        """Notes a second submission that changes nothing, unless it is the first one, sent
         again."""
         if change.reason != REPEATED:
             self._note(logged, "noted", submissions.unchanged(fact, self._now, change.message))

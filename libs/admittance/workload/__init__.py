@@ -1,1 +1,2 @@
-"""Workloads as they are stored, their conditions, their phase, and their legal moves. Pure."""
+"""Workloads as they are stored, their conditions, their phase, and their legal moves. The package
+is pure."""

@@ -1,4 +1,5 @@
-"""Reads values of the bucket, or raises `Unreadable`, since any program may have written them.
+"""Reads values of the bucket, or raises `Unreadable`, because any program may have written these
+values.
 
 A workload that this module returns cannot stop a service: its name matches the key, the spec has
 the right shape, and all numbers and times are in range.
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from admittance.api.manifests import Manifest
 
 SECONDS_MAX: Final = 2**33
-"""Longest execution time of a job: 270 years."""
+"""Longest execution time of a job in seconds: 270 years."""
 
 
 def names_of(key: str) -> tuple[str, str]:
@@ -47,7 +48,7 @@ def names_of(key: str) -> tuple[str, str]:
 
 
 def read(key: str, value: bytes) -> StoredWorkload:
-    """The workload at a bucket key. Raises Unreadable."""
+    """The workload at a bucket key. Raises Unreadable if the value is invalid."""
     workload = guarded(stored.decode, value)
     try:
         _check(key, workload)
@@ -57,7 +58,8 @@ def read(key: str, value: bytes) -> StoredWorkload:
 
 
 def read_whole(key: str, value: bytes) -> StoredWorkload:
-    """As `read`, and also checks the pod sets. Raises Unreadable."""
+    """Returns the workload as `read` does, and also checks its pod sets. Raises Unreadable if the
+    value is invalid."""
     from admittance.api.pod_requests import (
         needs,  # late: short commands read workloads and no specs
     )
@@ -74,7 +76,8 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
 
 
 def read_manifest(key: str, value: bytes) -> Manifest:
-    """The manifest other than a workload at a bucket key. Raises Unreadable."""
+    """The manifest other than a workload at a bucket key. Raises Unreadable if the value is
+    invalid."""
     from admittance.api.checks import Foreign
     from admittance.api.kinds import KINDS
     from admittance.api.reading.objects import decode_object
@@ -97,7 +100,7 @@ def read_manifest(key: str, value: bytes) -> Manifest:
 
 
 def _quotas(queue: ClusterQueue | Cohort) -> None:
-    """Raises Unreadable for an invalid quantity."""
+    """Raises Unreadable for an invalid quantity in the quotas of a queue."""
     spec = queue.spec
     weight = spec.fair_sharing.weight if spec.fair_sharing is not None else None
     written = [weight]
@@ -114,8 +117,9 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
 
 
 def _check(key: str, workload: StoredWorkload) -> None:
-    """Raises Unreadable. Every value that a service reads is checked, so the check of the common
-    case is cheap; the name of a bad field is found only after a failure."""
+    """Raises Unreadable if a field of the workload is invalid. Every value that a service reads is
+    checked, so the check of a valid value is cheap. The name of a bad field is found only after a
+    failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
         raise Unreadable(f"it is named {meta.namespace}/{meta.name}")

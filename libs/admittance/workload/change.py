@@ -1,4 +1,5 @@
-"""The change that a fact makes to a workload: the new workload, its outbox entries, the outcome."""
+"""The change that a fact makes to a workload: the new workload, its outbox entries, and the outcome
+of the fact."""
 
 from __future__ import annotations
 
@@ -14,19 +15,19 @@ from admittance.workload.stored import LogPosition, OutboxEntry, StoredWorkload
 
 
 class FactOutcome(StrEnum):
-    """The outcome of a fact."""
+    """The outcome of a fact for a workload."""
 
     APPLIED = "applied"
     IGNORED = "ignored"
-    """Late, repeated, or without effect, which is common."""
+    """The fact is late, repeated, or without effect, which is common."""
     REFUSED = "refused"
-    """An invalid request."""
+    """The fact is an invalid request."""
 
 
 class Change(NamedTuple):
     """The result of `admittance.workload.transitions.transition`.
 
-    ``workload`` None: the object is deleted. With an outcome other than APPLIED the workload is
+    ``workload`` None: the workload is deleted. With an outcome other than APPLIED the workload is
     unchanged and ``says`` is empty.
     """
 
@@ -38,17 +39,17 @@ class Change(NamedTuple):
 
 
 def applied(workload: StoredWorkload, *says: OutboxEntry) -> Change:
-    """The change of a fact that took effect."""
+    """Returns the change of a fact that took effect."""
     return Change(workload, says)
 
 
 def ignored(workload: StoredWorkload | None, reason: str, message: str = "") -> Change:
-    """The change of a fact without effect."""
+    """Returns the change of a fact without effect. The workload stays as it is."""
     return Change(workload, (), FactOutcome.IGNORED, reason, message)
 
 
 def refused(workload: StoredWorkload | None, reason: str, message: str) -> Change:
-    """The change of an invalid request."""
+    """Returns the change of an invalid request. The workload stays as it is."""
     return Change(workload, (), FactOutcome.REFUSED, reason, message)
 
 
@@ -77,9 +78,10 @@ def with_log(workload: StoredWorkload, fact: int, says: tuple[OutboxEntry, ...])
 
 
 def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
-    """The workload with fields of its spec (named as on the wire) replaced; None removes a field.
+    """The workload with fields of its spec (named as on the wire) replaced; a value of None removes
+    a field.
 
-    Decodes and encodes the whole spec, so it is for rare requests of users.
+    The function decodes and encodes the whole spec, so use it only for rare requests of users.
     """
     spec: dict[str, Any] = msgspec.json.decode(workload.spec)
     for name, value in fields.items():

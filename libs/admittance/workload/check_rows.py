@@ -1,10 +1,10 @@
 """Rows of ``status.admissionChecks``, one for each required check. docs/spec/lifecycle.md#2.3.
 
-Admission reads the required checks from the queue and their rows from the workload. It ignores the
+Admission takes the required checks from the queue and their rows from the workload, and ignores the
 row of a check that is not required.
 
-``status.checkRetryCounts`` keeps the retry count of a check without a row, even 0: the check had a
-row before and may still send a verdict.
+``status.checkRetryCounts`` keeps the retry count of a check without a row, even 0: a count shows
+that the check had a row before and may still send a verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = tuple[CheckState, ...]
 
 
 class RowsAndCounts(NamedTuple):
-    """The rows, and the retry counts of the checks without a row."""
+    """The rows of a workload's checks, and the retry counts of the checks without a row."""
 
     rows: Rows
     counts: dict[str, int]
@@ -33,7 +33,8 @@ class RowsAndCounts(NamedTuple):
 def synced(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
 ) -> RowsAndCounts:
-    """Rows for exactly the required checks: new rows are Pending, existing rows are unchanged."""
+    """Returns rows for exactly the required checks: new rows are Pending, existing rows are
+    unchanged."""
     have = {row.name: row for row in rows}
     wanted = tuple(
         have.get(check.name) or _new_row(check.name, counts, now=now) for check in required
@@ -49,8 +50,8 @@ def frozen(
     *,
     now: datetime,
 ) -> RowsAndCounts:
-    """The rows of a workload that waits for the delay of a check. They stay as they are, except for
-    edits of the queue: a check that the queue no longer names loses its row, and a new required
+    """The rows of a workload that waits for the delay of a check. The rows stay as they are, except
+    for edits of the queue: a check that the queue no longer names loses its row, and a new required
     check gets a Pending row."""
     kept = [row for row in rows if row.name in named]
     have = {row.name for row in kept}
@@ -59,8 +60,8 @@ def frozen(
 
 
 def with_rejected(before: Rows, now: RowsAndCounts) -> RowsAndCounts:
-    """``now`` with the Rejected rows of ``before``: they explain the deactivation, even if their
-    checks are no longer required."""
+    """``now`` with the Rejected rows of ``before``: these rows explain the deactivation, even if
+    their checks are no longer required."""
     rows = now.rows
     for row in before:
         if row.state == "Rejected":
@@ -85,8 +86,9 @@ def cleared(
     now: datetime,
     woken: bool = False,
 ) -> RowsAndCounts:
-    """Pending rows of the required checks, with the previous state in the message. Retry counts
-    stay. ``woken``: the wait is over, which counts as one retry of every check in Retry."""
+    """Pending rows of the required checks, with the previous state of each check in the message.
+    Retry counts stay. ``woken``: the workload's wait is over, which counts as one retry of every
+    check in Retry."""
     have = {row.name: row for row in rows}
     left = {
         **counts,
@@ -117,8 +119,8 @@ def cleared(
 def listed(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
 ) -> RowsAndCounts:
-    """Rows for a new reservation. Verdicts on an earlier reservation do not count; retry counts
-    stay."""
+    """Returns rows for a new reservation. Verdicts on an earlier reservation do not count; retry
+    counts stay."""
     have = {row.name: row for row in rows}
     left = {**counts, **{row.name: row.retry_count for row in rows}}
     fresh = []
@@ -148,12 +150,13 @@ def all_ready(rows: Rows, required: Iterable[RequiredCheck]) -> bool:
 
 
 def row_of(rows: Rows, name: str) -> CheckState | None:
-    """The row of that check."""
+    """The row of the check with that name; None: there is no such row."""
     return next((row for row in rows if row.name == name), None)
 
 
 def with_row(rows: Rows, new: CheckState) -> Rows:
-    """The rows with the row of that name replaced, or added in the order of names."""
+    """The rows with the row of the same name replaced by ``new``. A row with a new name is added in
+    the order of names."""
     if row_of(rows, new.name) is None:
         return tuple(sorted([*rows, new], key=lambda row: row.name))
     return tuple(new if row.name == new.name else row for row in rows)
@@ -174,7 +177,7 @@ _NOT_REQUESTED: Final = "AdmissionCheck {} is not asked: "
 
 
 def request_error(name: str, context: TransitionContext) -> str:
-    """Why the check cannot be requested, as a sentence; "": it can."""
+    """Why the check cannot be requested, as a sentence; "": the check can be requested."""
     rules = context.queues.check(name)
     if rules is None:
         return _ABSENT.format(name)
@@ -191,7 +194,7 @@ def with_request_errors(rows: Rows, context: TransitionContext) -> tuple[Rows, s
         if why and (not message or _has_request_error(row)):
             message = why
         elif not why and _has_request_error(row):
-            # Its timeout starts now.
+            # The timeout of the check starts now.
             row = replace(row, last_transition_time=context.now)  # noqa: PLW2901
             message = ""
             requestable.add(row.name)
@@ -218,8 +221,8 @@ def check_requests(names: Iterable[str], context: TransitionContext) -> tuple[Ou
 
 
 def required_now(workload: StoredWorkload, context: TransitionContext) -> tuple[RequiredCheck, ...]:
-    """The required checks of a workload without an assigned flavor. While its queue is missing, its
-    existing checks stay."""
+    """The required checks of a workload without an assigned flavor. While the queue of the workload
+    is missing, its present checks stay required."""
     queue = context.queues.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
     if queue:
         return context.queues.required_checks(queue, None)
@@ -246,8 +249,8 @@ REASON_MAX: Final = 1024
 def verdict_reason(
     fact: facts.CheckReported, row: CheckState | None
 ) -> tuple[str, tuple[OutboxEntry, ...]]:
-    """The reason that the row keeps, and notes for users. An unknown reason is kept, with one
-    note."""
+    """Returns the reason of a verdict that its row keeps, and notes for users. An unknown reason is
+    kept too, with one note."""
     reason = _SPELLINGS.get(fact.reason, fact.reason)[:REASON_MAX]
     if reason in ("", *_OF_STATE.get(fact.state, ())):
         return "", ()

@@ -1,4 +1,5 @@
-"""Reads and sets conditions of a workload, and finds why it is not considered.
+"""Reads and sets conditions of a workload, and finds why the scheduler does not consider a
+workload.
 
 Source: docs/spec/lifecycle.md#1.2, #T02, #T30. Conditions are immutable.
 """
@@ -32,13 +33,14 @@ class Type(StrEnum):
 
 
 MESSAGE_MAX = 32_768
-"""Longest message of a condition in characters, as in Kubernetes; longer ones are cut."""
+"""Longest message of a condition in characters, as in Kubernetes; longer messages are cut."""
 
 Conditions = tuple[Condition, ...]
 
 
 def find(workload: StoredWorkload, kind: str) -> Condition | None:
-    """The condition of that type; None: absent, which differs from False."""
+    """The condition of that type; None: the condition is absent, which differs from a status of
+    False."""
     for condition in workload.status.conditions:
         if condition.type == kind:
             return condition
@@ -46,13 +48,13 @@ def find(workload: StoredWorkload, kind: str) -> Condition | None:
 
 
 def is_true(workload: StoredWorkload, kind: str) -> bool:
-    """Whether the condition is present and True."""
+    """Whether the condition is present with status True."""
     found = find(workload, kind)
     return found is not None and found.status == "True"
 
 
 def is_false(workload: StoredWorkload, kind: str) -> bool:
-    """Whether the condition is present and False."""
+    """Whether the condition is present with status False."""
     found = find(workload, kind)
     return found is not None and found.status == "False"
 
@@ -66,7 +68,8 @@ def put(
     *,
     now: datetime,
 ) -> Conditions:
-    """The conditions with one of them set. Its transition time changes only with its status."""
+    """The conditions, with the one of type ``kind`` set. The transition time of a condition changes
+    only with its status."""
     text = "True" if status else "False"
     since: datetime | None = now
     kept: list[Condition] = []
@@ -86,7 +89,8 @@ def put(
 
 
 def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
-    """The conditions with a True one set to False by a new reservation; its message is kept."""
+    """The conditions, with the one of type ``kind`` set to False by a new reservation if it was
+    True. Its message is kept."""
     for condition in conditions:
         if condition.type == kind and condition.status == "True":
             return put(
@@ -116,18 +120,18 @@ class PendingReason(NamedTuple):
 
 
 def gated_by(workload: StoredWorkload) -> str:
-    """The admission gates in its annotation; "": none."""
+    """The admission gates in the workload's annotation; "": none."""
     return workload.metadata.annotations.get(GATED_BY, "").strip()
 
 
 def is_held(workload: StoredWorkload) -> bool:
-    """Whether a user has put it on hold."""
+    """Whether a user has put the workload on hold."""
     reserved = find(workload, Type.QUOTA_RESERVED)
     return reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
 
 
 def pending_reason(workload: StoredWorkload, context: TransitionContext) -> PendingReason | None:
-    """Why the scheduler does not consider an active workload; None: it competes."""
+    """Why the scheduler does not consider an active workload; None: the workload competes."""
     gates = gated_by(workload)
     if gates:
         return PendingReason("AdmissionGated", f"The admission is gated by: {gates}")

@@ -1,6 +1,7 @@
-"""The times at which a workload is due, one per kind, computed from the stored object.
+"""The times at which a workload is due, one time per kind of timer, computed from the stored
+object.
 
-A timer only starts a new computation, so a timer that is late, repeated or of an earlier state
+A timer only starts a new computation, so a timer that is late, repeated or set for an earlier state
 changes nothing. docs/spec/lifecycle.md#1.4, #3.2, #6.
 """
 
@@ -15,31 +16,31 @@ from admittance.workload.stored import VARIANT, StoredWorkload, head
 from admittance.workload.transition_context import TimeRules
 
 WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
-"""Reasons of Requeued=False that end by the clock."""
+"""Reasons of Requeued=False that end after a time."""
 
 
 class TimerKind(StrEnum):
-    """What a timer is set for; a token of its subject."""
+    """What a timer is set for. The value is a token of the timer's subject."""
 
     REQUEUE = "requeue"
-    """The backoff ends, and the workload competes again (T20)."""
+    """The backoff of the workload ends, and the workload competes again (T20)."""
     PODS_READY = "pods-ready"
     """The pods were not ready, or not ready again, in time (T13, T14)."""
     EXECUTION = "execution"
     """The maximum execution time is over (T15)."""
     DRAIN = "drain"
-    """No runner reported that its job has stopped (T19)."""
+    """No runner reported in time that the job of an evicted workload has stopped (T19)."""
     CHECKS = "checks"
     """A check sent no verdict in time (`checkTimeoutSeconds`)."""
     FAMILY = "family"
-    """The desired state of a variant changes; only for parents."""
+    """The desired state of a variant changes. Only parents have this timer."""
 
 
 def due_times(
     workload: StoredWorkload, now: datetime, queues: TimeRules
 ) -> dict[TimerKind, datetime]:
-    """The due times of the workload, by kind. ``now`` only determines the phase. The times of a job
-    belong to the parent, since a variant has no job."""
+    """The due times of the workload, by kind. ``now`` only determines the phase. Times that concern
+    a family's job are due times of the parent, because a variant has no job."""
     where = phase(workload, now)
     found: dict[TimerKind, datetime | None] = {}
     if where in (Phase.BACKOFF, Phase.PENDING):
@@ -74,7 +75,7 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         return state.requeue_at
-    # No move leaves this state; if another program wrote it, it is due.
+    # No transition leaves this state. If another program wrote it, the wait is over at once.
     return requeued.last_transition_time
 
 
@@ -103,8 +104,8 @@ def _checks(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
 
 
 def check_ends(workload: StoredWorkload, queues: TimeRules) -> dict[str, datetime]:
-    """The deadline of each Pending check with a timeout: counted from the reservation, or from when
-    its row became Pending if that was later."""
+    """The deadline of each Pending check with a timeout: counted from the reservation of quota, or
+    from the time when the check's row became Pending if that was later."""
     ends: dict[str, datetime] = {}
     for row in workload.status.admission_checks:
         rules = queues.check(row.name) if row.state == "Pending" else None

@@ -19,7 +19,7 @@ _LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def allowed_flavors(workload: StoredWorkload) -> frozenset[str] | None:
-    """The flavors that it may use; None: all."""
+    """The flavors that the workload may use; None: all flavors."""
     constraints = head(workload).admission_constraints
     if constraints is not None and constraints.allowed_resource_flavors is not None:
         return frozenset(constraints.allowed_resource_flavors)
@@ -30,7 +30,8 @@ def allowed_flavors(workload: StoredWorkload) -> frozenset[str] | None:
 
 
 def parent_state(parent: StoredWorkload) -> ParentState:
-    """The state of a parent. The role is not checked."""
+    """Returns the fields of a parent that policy reads. Does not check that the workload is a
+    parent."""
     meta, status, spec = parent.metadata, parent.status, head(parent)
     gate = status.preemption_gate
     return ParentState(
@@ -57,7 +58,8 @@ def parent_state(parent: StoredWorkload) -> ParentState:
 
 
 def variant_state(variant: StoredWorkload) -> VariantState:
-    """The state of a variant. The role is not checked."""
+    """Returns the fields of a variant that policy reads. Does not check that the workload is a
+    variant."""
     spec = head(variant)
     name, uid = owner_of(variant)
     return VariantState(
@@ -74,13 +76,13 @@ Gates = tuple[GatePosition, ...]
 
 
 def is_used(gate: GatePosition) -> bool:
-    """Whether workloads were preempted for the reservation of the gate's workload."""
+    """Whether workloads were preempted for a reservation that was made while the gate was open."""
     return gate.used_at is not None
 
 
 def with_use_noted(gates: Gates, has_preempted: bool, now: datetime) -> Gates:
-    """The gates with a note whether workloads are preempted for the current reservation. The note
-    is stored, since a preempted workload may be deleted or hold other quota later."""
+    """Returns the gates with a note whether workloads are preempted for the current reservation.
+    This note is stored, because a preempted workload may be deleted or hold other quota later."""
     since = now if has_preempted else None
     return tuple(
         replace(gate, used_at=since)
@@ -91,13 +93,14 @@ def with_use_noted(gates: Gates, has_preempted: bool, now: datetime) -> Gates:
 
 
 def preempts_workloads(fact: facts.Assigned) -> bool:
-    """Whether workloads are preempted with or for the reservation."""
+    """Whether the assignment preempts workloads, in the same decision or later."""
     pending = fact.pending_preemption
     return bool(fact.preempts) or (pending is not None and pending.issued)
 
 
 def gate_of(workload: StoredWorkload) -> GatePosition:
-    """The preemption gate of the variant for its family; closed by default."""
+    """The preemption gate of the variant that the family controls; the gate is closed by
+    default."""
     for gate in workload.status.preemption_gates:
         if gate.name == FAMILY_GATE:
             return gate
@@ -105,7 +108,7 @@ def gate_of(workload: StoredWorkload) -> GatePosition:
 
 
 def with_closed_gate(workload: StoredWorkload) -> Gates:
-    """The gates with that of the family closed. The note about preempted workloads stays."""
+    """Returns the gates with the family's gate closed. The note about preempted workloads stays."""
     return tuple(
         replace(gate, position="Closed") if gate.name == FAMILY_GATE else gate
         for gate in workload.status.preemption_gates
@@ -113,8 +116,9 @@ def with_closed_gate(workload: StoredWorkload) -> Gates:
 
 
 def sibling(variant: StoredWorkload, place: int) -> Sibling:
-    """The variant as a sibling. An absent QuotaReserved and the reason PendingEvaluation both mean
-    that the scheduler has not evaluated it in this attempt."""
+    """Returns the variant in the form in which gate policy reads it. An absent QuotaReserved and
+    the reason PendingEvaluation both mean that the scheduler has not evaluated the variant in the
+    present attempt."""
     reserved = find(variant, Type.QUOTA_RESERVED)
     gate = gate_of(variant)
     is_only_reserved = is_reserved(variant) and not is_true(variant, Type.ADMITTED)

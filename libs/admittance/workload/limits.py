@@ -13,11 +13,12 @@ from admittance.api.units import seconds
 
 
 class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long pods may take to be ready, and what follows if they take longer.
+    """How long pods may take to be ready, and what happens if they take longer.
 
-    ``recovery`` None: no limit for pods that were ready before. ``backoff_limit`` None: requeued
-    without limit; 0: never requeued. ``backoff_base`` and ``backoff_max``: seconds.
-    ``block_admission``: no workload gets quota while pods of an admitted workload are not ready.
+    ``recovery`` None: pods that were ready before have no time limit. ``backoff_limit`` None: the
+    workload is requeued without limit; 0: it is never requeued. ``backoff_base`` and
+    ``backoff_max``: the first and the longest backoff, in seconds. ``block_admission``: no workload
+    gets quota while pods of an admitted workload are not ready.
     """
 
     timeout: timedelta = timedelta(minutes=30)
@@ -29,14 +30,16 @@ class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """``pods_ready`` None: pods have no time limit. ``drain``: the quota of an evicted job is freed
-    after this time even if no runner has reported the stop. ``check_delay``: the longest delay that
-    a check may ask for. ``requeue_after``: the gate ACRequeueAfter; off: Retry has no delay.
-    ``families``: the gate ConcurrentAdmission; off: every workload is regular. ``flavors_max``: the
-    most flavors of a ClusterQueue that become variants. ``pacing_max``: the longest wait after
-    repeated Retries without a delay; 0: no wait.
+    """Limits of times and retries in a deployment. ``pods_ready`` None: pods have no time limit.
+    ``drain``: the quota of an evicted job is freed after this time even if no runner has reported
+    the stop. ``check_delay``: the longest delay that a check may ask for. ``requeue_after``: the
+    feature gate ACRequeueAfter; if off, a Retry has no delay. ``families``: the feature gate
+    ConcurrentAdmission; if off, every workload is regular. ``flavors_max``: how many flavors of a
+    ClusterQueue may become variants. ``pacing_max``: the longest wait after repeated Retries
+    without a delay; 0: no wait.
 
-    The defaults apply to old logs without these values; a deployment has its own defaults."""
+    The defaults of these fields apply to old logs without the values; the configuration of a
+    deployment has its own defaults."""
 
     pods_ready: PodsReadyLimits | None = None
     drain: timedelta = timedelta(minutes=5)
@@ -50,9 +53,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 def limits_of(
     configuration: Configuration, *, drain: float = 300.0, check_delay: float = 7 * 86_400.0
 ) -> Limits:
-    """The limits of a deployment's configuration. ``drain``, ``check_delay``: seconds.
+    """Returns the limits of a deployment's configuration. ``drain``, ``check_delay``: the values in
+    seconds.
 
-    The configuration is already validated, so its durations can be parsed.
+    The configuration has been validated, so its durations can be parsed.
     """
     gates = GATES | configuration.feature_gates
     return Limits(
@@ -67,14 +71,16 @@ def limits_of(
 
 
 def differing(limits: Limits) -> dict[str, Any] | None:
-    """The values that differ from the defaults, as written to the log; None: none differ."""
+    """The values that differ from the defaults, in the form written to the log; None: no value
+    differs."""
     default = msgspec.to_builtins(Limits())
     found = msgspec.to_builtins(limits)
     return {name: value for name, value in found.items() if value != default[name]} or None
 
 
 def limits_from(differing: dict[str, Any] | None) -> Limits:
-    """The limits from the values on the log. Raises msgspec.ValidationError for unknown values."""
+    """Returns the limits from the differing values on the log. Raises msgspec.ValidationError for
+    unknown values."""
     return msgspec.convert(differing or {}, Limits)
 
 

@@ -10,38 +10,39 @@ from admittance.workload.stored import StoredWorkload, head
 
 
 class Phase(StrEnum):
-    """Phases of a workload, each with its meaning."""
+    """The phases of a workload, each with its meaning."""
 
     PENDING = "Pending"
-    """Competes for quota."""
+    """The workload competes for quota."""
     BACKOFF = "Backoff"
-    """Waits for a time or an event before it competes again."""
+    """The workload waits for a time or an event before it competes again."""
     QUOTA_RESERVED = "QuotaReserved"
-    """Quota is reserved; a check is not Ready."""
+    """The workload has reserved quota, and a check is not Ready."""
     ADMITTED = "Admitted"
-    """May run; its pods are not all ready."""
+    """The workload may run, and its pods are not all ready."""
     RUNNING = "Running"
-    """Runs, with all pods ready."""
+    """The workload runs, with all pods ready."""
     EVICTING = "Evicting"
-    """Loses its quota, which stays booked until the job has stopped."""
+    """The workload loses its quota, which stays booked until the job has stopped."""
     DEACTIVATED = "Deactivated"
-    """Never admitted until a user turns it on again."""
+    """The workload is not admitted until a user turns it on again."""
     REJECTED = "Rejected"
-    """Deactivated by a check."""
+    """A check has deactivated the workload."""
     FINISHED = "Finished"
-    """The end."""
+    """The workload has ended."""
 
 
 REJECTION = "DeactivatedDueToAdmissionCheck"
 
 
 def is_reserved(workload: StoredWorkload) -> bool:
-    """Whether quota is reserved for it."""
+    """Whether quota is reserved for the workload."""
     return is_true(workload, Type.QUOTA_RESERVED)
 
 
 def holds_quota(workload: StoredWorkload) -> bool:
-    """Whether its admission counts as usage: reserved and not finished, also during eviction."""
+    """Whether the admission of the workload counts as usage: the workload is reserved and not
+    finished. Its quota counts during an eviction too."""
     return (
         workload.status.admission is not None
         and is_reserved(workload)
@@ -50,7 +51,7 @@ def holds_quota(workload: StoredWorkload) -> bool:
 
 
 def is_stopping(workload: StoredWorkload) -> bool:
-    """Whether it is evicted and keeps its quota until its job has stopped."""
+    """Whether the workload is evicted and keeps its quota until its job has stopped."""
     return holds_quota(workload) and is_true(workload, Type.EVICTED)
 
 

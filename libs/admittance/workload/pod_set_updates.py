@@ -1,7 +1,7 @@
 """Merges what flavors and checks add to the pods of a workload. docs/spec/lifecycle.md#2.6.
 
-An addition never changes an existing value. Two values of one key, from the pod template, a flavor
-or a check, are a conflict, which is found before the workload is admitted.
+An addition never changes an existing value. Two different values of one key, from the pod template,
+a flavor or a check, are a conflict. Conflicts are found before the workload is admitted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Added(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A key with two different values. ``check``: the last by name of the checks that set it."""
+    """A key with two different values. ``check``: of the checks that set the key, the last one by
+    name."""
 
     check: str
     message: str
@@ -67,7 +68,8 @@ class _Value(NamedTuple):
 
 
 class _Keys:
-    """Keys of one kind in one pod set, with the first source of each and conflicting sources."""
+    """The keys of one kind in one pod set, with the first source of each key and the sources that
+    conflict with it."""
 
     def __init__(self, kind: str, pod_set: str, template: Mapping[str, str]) -> None:
         self._what = kind, pod_set
@@ -99,9 +101,10 @@ class _Keys:
 def merged(
     workload: StoredWorkload, flavor: Callable[[str], FlavorParts]
 ) -> tuple[dict[str, Added], tuple[Conflict, ...]]:
-    """The additions of each assigned pod set, by name, and the conflicts; the first value wins.
+    """Returns the additions to each assigned pod set, by its name, and the conflicts.
 
-    Empty for a workload without an admission.
+    Of conflicting values the first one is used. The result is empty for a workload without an
+    admission.
     """
     admission = workload.status.admission
     if admission is None:
@@ -146,5 +149,5 @@ def _unite(found: list[dict[str, Any]], more: Any) -> None:
 
 
 def pod_set_names(workload: StoredWorkload) -> tuple[str, ...]:
-    """The pod sets of the workload."""
+    """The names of the workload's pod sets."""
     return tuple(one.name for one in _pod_sets.decode(workload.spec).pod_sets)

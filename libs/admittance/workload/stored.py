@@ -1,7 +1,7 @@
 """The workload as stored in the bucket: metadata, the spec as bytes, and a typed status.
 
-A spec is decoded once, on submission. After that it stays bytes, and `head` decodes the needed
-part.
+A spec is decoded once, on submission. After that the spec stays bytes, and `head` decodes the part
+that services need.
 """
 
 from __future__ import annotations
@@ -40,32 +40,35 @@ class OutboxEntry(Kept, frozen=True, kw_only=True):
 
 
 class LogPosition(Kept, frozen=True, kw_only=True):
-    """``fact``: sequence of the last fact applied to the object. ``says``: the outbox."""
+    """What a stored workload knows about the log. ``fact``: sequence of the last fact applied to
+    the workload. ``says``: the outbox, with the messages of the last commit."""
 
     fact: int = 0
     says: tuple[OutboxEntry, ...] = ()
 
 
 class WorkloadStatus(Kept, frozen=True, kw_only=True):
-    """Kueue's status plus the fields of the proposals.
+    """Kueue's workload status plus the fields of Kueue's proposals.
 
-    ``log`` is ours: how far the log is applied, and the outbox. ``admitted_revision`` and
-    ``evicted_revision``: the revisions of the facts that a runner names. ``released_revision``: the
-    revision of the last released admission, as its result may still arrive. ``preempted_by``: the
-    last preempting workload, until the workload has quota again. ``preemptions``: the number of
-    preemptions by each preempting workload. ``submitted_as``: digest of the submission's message
-    id, to recognise a repeated submission; "": it had no id. ``immediate_retries``: the count by
-    check that paces its retries (`admittance.workload.moves.backoff.paced`). ``exit_code``: of a
-    failed job, if its runner reported it.
+    ``log`` is a field of Admittance: how far the log is applied, and the outbox.
+    ``admitted_revision`` and ``evicted_revision``: the revisions of the facts that a runner names.
+    ``released_revision``: the revision of the last released admission, because the result of its
+    job may still arrive. ``preempted_by``: the last preempting workload, until the workload has
+    quota again. ``preemptions``: the number of preemptions by each preempting workload.
+    ``submitted_as``: digest of the submission's message id, to recognise a repeated submission; "":
+    the submission had no id. ``immediate_retries``: for each check the count that paces its Retries
+    (`admittance.workload.moves.backoff.paced`). ``exit_code``: the exit code of a failed job, if
+    its runner reported one.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
     that is admitted once the job has stopped. ``family_start``: the time when the family was reset;
-    None: never. ``first_admitted_at``: the first admission since then. ``next_change_at``: the time
-    at which the desired state of a variant changes. ``preemption_gate``: the last opened gate.
+    None: never. ``first_admitted_at``: the time of the first admission after ``family_start``.
+    ``next_change_at``: the time at which the desired state of a variant changes.
+    ``preemption_gate``: the preemption gate that was opened last.
 
-    A variant has: ``stopped_by``: why policy keeps it inactive
-    (`admittance.family.policy.STOPPED`). ``promised``: quota that is kept for it until its
+    A variant has: ``stopped_by``: why policy keeps the variant inactive
+    (`admittance.family.policy.STOPPED`). ``promised``: quota that is kept for the variant until its
     sibling's job has stopped.
     """
 
@@ -102,9 +105,10 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
 
 
 class StoredWorkload(Kept, frozen=True, kw_only=True):
-    """``{apiVersion, kind, metadata, spec, status}`` under ``workload.<ns>.<name>``."""
+    """A stored workload: ``{apiVersion, kind, metadata, spec, status}`` at the bucket key
+    ``workload.<ns>.<name>``."""
 
-    # Without defaults, so that they are always written to the bucket.
+    # These fields have no defaults, so that they are always written to the bucket.
     api_version: str
     kind: str
     metadata: ObjectMeta = ObjectMeta()
@@ -134,14 +138,16 @@ encode = _encoder.encode
 
 HEADS_MAX = 4096
 HEADED_MAX = 8192
-"""Longest spec with a cached head, in bytes; this bounds the memory of unused entries."""
+"""Only specs of up to this many bytes have a cached head, which bounds the memory of unused
+entries."""
 _heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
-"""A cache by the identity of the spec bytes. An entry keeps the bytes, so that their identity is
-not reused. One fact needs the heads of the same few workloads dozens of times."""
+"""A cache of decoded heads by the identity of the spec bytes. An entry keeps the bytes, so that
+their identity is not reused. One fact needs the heads of the same few workloads dozens of times."""
 
 
 def head(workload: StoredWorkload) -> SpecHead:
-    """Queue, priority and activity of a stored workload."""
+    """Returns queue name, priority, activity and other fields that can change of a stored
+    workload."""
     spec = workload.spec
     kept = _heads.get(id(spec))
     if kept is not None and kept[0] is spec:
@@ -167,7 +173,7 @@ _classed = msgspec.json.Decoder(_Classed)
 
 
 def priority_class(workload: StoredWorkload) -> str:
-    """The WorkloadPriorityClass that the workload names; "" when it names none."""
+    """The WorkloadPriorityClass that the workload names; "": the workload names no class."""
     named = _classed.decode(workload.spec).priority_class_ref
     if named is None or named.kind not in ("", "WorkloadPriorityClass"):
         return ""

@@ -1,6 +1,7 @@
 """The queues, checks and limits that a transition reads, as values.
 
-The workload-controller implements `QueueView` with its catalog, tests with a table.
+The workload-controller implements `QueueView` with its catalog, and tests implement it with a
+table.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from admittance.workload.limits import Limits
 
 
 class RequiredCheck(NamedTuple):
-    """One check that a workload has to pass."""
+    """One check that a workload has to pass before it is admitted."""
 
     name: str
     controller: str
@@ -27,8 +28,9 @@ class RequiredCheck(NamedTuple):
 
 class CheckRules(NamedTuple):
     """Rules of an AdmissionCheck. ``retry``: the strategy for a Retry without a delay.
-    ``timeout_seconds``: the time limit for its verdict; None: no limit. ``missing``: a sentence
-    that its parameters object does not exist; then the check is not requested."""
+    ``timeout_seconds``: the time limit for a verdict of the check; None: no limit. ``missing``: a
+    sentence that the check's parameters object does not exist; in that case the check is not
+    requested."""
 
     name: str
     controller: str
@@ -39,7 +41,7 @@ class CheckRules(NamedTuple):
 
 
 def check_rules(check: AdmissionCheck) -> CheckRules:
-    """The rules of an AdmissionCheck."""
+    """Returns the rules of an AdmissionCheck from its manifest."""
     spec = check.spec
     return CheckRules(
         check.metadata.name,
@@ -51,7 +53,7 @@ def check_rules(check: AdmissionCheck) -> CheckRules:
 
 
 class InactiveReason(NamedTuple):
-    """Why a queue admits no workloads: reason and message of QuotaReserved=False.
+    """Why a queue admits no workloads: reason and message for the condition QuotaReserved=False.
 
     ``drains``: admitted workloads are evicted too, with the reason ``evicted_as``.
     """
@@ -78,39 +80,39 @@ class TimeRules(Protocol):
         ...
 
     def check(self, name: str) -> CheckRules | None:
-        """The rules of the AdmissionCheck with that name; None: it does not exist."""
+        """The rules of the AdmissionCheck with that name; None: the check does not exist."""
         ...
 
 
 class QueueView(TimeRules, Protocol):
-    """The queues as they are now."""
+    """What a transition reads about the present queues, checks and flavors."""
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         """The ClusterQueue behind a LocalQueue; "" when either is missing."""
         ...
 
     def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
-        """Why the queue of a workload is missing or stopped; None when it runs."""
+        """Why the queue of a workload is missing or stopped; None: the queue exists and runs."""
         ...
 
     def required_checks(
         self, cluster_queue: str, admission: Admission | None
     ) -> tuple[RequiredCheck, ...]:
-        """The checks of a workload with that admission, sorted by name.
+        """The checks of a workload with the given admission in the ClusterQueue, sorted by name.
         docs/spec/lifecycle.md#2.2."""
         ...
 
     def named_checks(self, cluster_queue: str) -> frozenset[str]:
-        """Every check that the queue names, also for flavors that are not assigned."""
+        """Every check that the queue names, including checks of flavors that are not assigned."""
         ...
 
     def edition(self, namespace: str, queue: str, check: str) -> str:
         """A token that changes with every edit of the LocalQueue, its ClusterQueue, the
-        AdmissionCheck or its parameters, and only then."""
+        AdmissionCheck or the parameters of that check, and never without such an edit."""
         ...
 
     def flavor(self, name: str) -> FlavorParts:
-        """What the ResourceFlavor adds to pods; empty if it does not exist."""
+        """What the ResourceFlavor adds to pods; empty if the flavor does not exist."""
         ...
 
     def not_offered(self, admission: Admission) -> tuple[str, ...]:
@@ -119,15 +121,16 @@ class QueueView(TimeRules, Protocol):
         ...
 
     def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
-        """The family rules of the ClusterQueue behind a LocalQueue; None: its workloads are
-        regular, or the gate ConcurrentAdmission is off."""
+        """The family rules of the ClusterQueue behind a LocalQueue; None: workloads of that queue
+        are regular, or the gate ConcurrentAdmission is off."""
         ...
 
 
 class TransitionContext(NamedTuple):
-    """``now``: the controller's clock; for a due timer at least the timer's time. ``sequence``: the
-    fact's sequence on the log. ``logged_at``: the server's time at which the log stored the fact; a
-    value derived from it stays the same when the fact is read again."""
+    """What a transition knows besides workload and fact. ``now``: the controller's clock; for a
+    fact from a timer at least the time for which the timer was set. ``sequence``: the fact's
+    sequence on the log. ``logged_at``: the server's time at which the log stored the fact; a value
+    derived from this time stays the same when the fact is read once more."""
 
     now: datetime
     sequence: int
@@ -136,8 +139,8 @@ class TransitionContext(NamedTuple):
 
 
 class QueueChanged(Fact, frozen=True, kw_only=True):
-    """A queue, flavor or check of the workload changed. Not on the wire: the controller makes it
-    from ``admit.object.applied`` for each affected workload. ``asks``: checks with changed
-    parameters, which are requested again unless they have sent a verdict."""
+    """A queue, flavor or check of the workload changed. This fact is never on the wire: the
+    controller makes it from ``admit.object.applied`` for each affected workload. ``asks``: checks
+    with changed parameters; such a check is requested again unless it has sent a verdict."""
 
     asks: frozenset[str] = frozenset()

@@ -1,7 +1,8 @@
-"""The table of moves: the function for each fact in each phase. docs/spec/lifecycle.md#1.4.
+"""The table of moves: for each fact and each phase the function that applies the fact.
+docs/spec/lifecycle.md#1.4.
 
-A fact that is not in the table changes nothing. Late and repeated facts are common; their outcome
-says why they have no effect.
+A fact that is not in the table changes nothing. Late and repeated facts are common; the outcome of
+such a fact says why it has no effect.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ from admittance.workload.transition_context import QueueChanged, TransitionConte
 
 
 class Way(NamedTuple):
-    """One possible result of a move. ``to`` None: the workload is deleted."""
+    """One possible result of a move. ``to`` None: the move deletes the workload."""
 
     id: str
     to: Phase | None
 
 
 def ways(id: str, *to: Phase | None) -> tuple[Way, ...]:
-    """The ways of one transition."""
+    """Returns the possible results of the transition with that id."""
     return tuple(Way(id, phase) for phase in to)
 
 
 class Transition(NamedTuple):
-    """A description of the transition, and its effect on three fields of the status."""
+    """The description of a transition in the theory, and its effect on three fields of the
+    status."""
 
     what: str
     admission: str
@@ -107,16 +109,18 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T30": Transition("a user holds it or releases it", _KEPT, _KEPT, _KEPT),
     "2.6": Transition("a verdict is stored", _KEPT, "that row", _KEPT),
 }  # fmt: skip
-"""Ids of docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only its row. Transitions of
-families only (T24): `tools.states_page.STEPS`."""
+"""Ids of docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only the row of its check. The
+transition that only families have (T24) is in `tools.states_page.STEPS`."""
 
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, TransitionContext], Change]
-"""The type of the fact is that of the table's key."""
+"""A function that applies a fact to a workload. The type of the fact is the one in the table's
+key."""
 
 
 RUNNER_ENDED: Final = "RunnerEnded"
-"""Reason of a stop that does not end the admission: another runner may have the job already."""
+"""Reason of a job's stop that does not end the admission, because another runner may have the job
+already."""
 
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
@@ -155,14 +159,14 @@ _LIVING: Final = (*_WAITING, *_HOLDING)
 
 
 class Legal(NamedTuple):
-    """The move for a fact in a phase, with all possible results that change something."""
+    """The move for a fact in a phase, with all possible results that change the workload."""
 
     move: Move
     ways: tuple[Way, ...] = ()
 
 
 _STAYS: Final = ()
-"""No target phases: the phase stays the same."""
+"""No target phases: the workload stays in its phase."""
 
 
 def _rows(
@@ -171,8 +175,8 @@ def _rows(
     move: Move,
     *found: tuple[str, tuple[Phase | None, ...]],
 ) -> dict[Any, Legal]:
-    """Rows of the table, one for each phase. ``found``: id and target phases; no targets: the phase
-    stays."""
+    """Returns rows of the table, one for each phase. ``found``: transition ids with their target
+    phases; without target phases the workload stays in its phase."""
     return {
         (where, fact): Legal(
             move, tuple(way for id, to in found for way in ways(id, *(to or (where,))))
@@ -195,7 +199,7 @@ _P, _B, _QR, _A, _R, _E, _D, _X, _F = (
 )
 
 MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
-    # the scheduler decides
+    # Facts from decisions of the scheduler.
     **_rows(_P, facts.Assigned, reservation.assign, ("T03", _QR), ("T04", _A), ("T05", _QR)),
     **_rows(_P, facts.Refused, reservation.refuse, ("T06", _STAYS)),
     **_rows(_QR, facts.Preempted, reservation.preempt, ("T12", _P)),
@@ -204,7 +208,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_QR, facts.Confirmed, reservation.confirm, ("T08", _A), ("T09", _P), ("T11", _X)),
     **_rows(_QR, facts.Revoked, reservation.revoke_reservation, ("T09", _P)),
     **_rows(_JOB, facts.Revoked, reservation.evict_for_cut, ("T09", _E)),
-    # checks send verdicts
+    # Facts from verdicts of checks.
     **_rows(
         _P,
         facts.CheckReported,
@@ -234,7 +238,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_JOB, facts.CheckReported, apply_verdict, ("2.6", _STAYS), ("T10", _E), ("T11", _X)),
     **_rows(_E, facts.CheckReported, apply_verdict, ("T11", _X), ("T21", _STAYS), ("T21b", _STAYS)),
     **_rows((*_OFF, *_F), facts.CheckReported, ignore_verdict),
-    # runners report
+    # Facts from reports of runners.
     **_rows((*_JOB, *_E), facts.Started, requests.started),
     **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R)),
     **_rows(_R, facts.PodsReady, requests.pods_ready),
@@ -242,23 +246,23 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_A, facts.PodsNotReady, requests.pods_not_ready),
     **_rows((*_WAITING, *_QR, *_JOB), facts.Finished, requests.finish, ("T26", _F)),
     **_rows((*_E, *_OFF), facts.Finished, requests.finish, ("T26", _F), ("T27", _GONE)),
-    # the quota stays booked until the job has stopped
+    # The quota stays booked until the job has stopped.
     **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
     **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
     **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),
-    # users send requests
+    # Facts from requests of users.
     **_rows(_LIVING, facts.Deactivated, activation.turn_off, ("T16", _D)),
     **_rows(_OFF, facts.Deactivated, activation.turn_off),
     **_rows(_LIVING, facts.Activated, activation.turn_on),
     **_rows(_OFF, facts.Activated, activation.turn_on, ("T22", (*_P, *_E))),
     **_rows(_WAITING, facts.Held, requests.hold, ("T30", _STAYS)),
-    **_rows(_HOLDING, facts.Held, requests.hold),  # refused
+    **_rows(_HOLDING, facts.Held, requests.hold),  # A hold is refused for a workload with quota.
     **_rows(_WAITING, facts.Released, requests.release_hold, ("T30", _STAYS)),
     **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize, ("T29", _STAYS)),
     **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
     **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
     **_rows(_OFF, facts.Deleted, requests.remove, ("T27", _GONE), ("T27", _STAYS)),
-    # queues change, and timers are due
+    # Facts from changes of queues and from due timers.
     **_rows(
         _P,
         QueueChanged,
@@ -300,7 +304,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
 def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionContext) -> Change:
     """The change that the fact makes to the workload.
 
-    A fact with another uid is about another workload of the same name and changes nothing.
+    A fact with another uid is about another workload of the same name, so it changes nothing.
     """
     if isinstance(fact, Arrived):
         return arrive(workload, fact, context)

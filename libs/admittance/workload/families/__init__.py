@@ -1,1 +1,1 @@
-"""Parents and variants as stored workloads. Their policy is in `admittance.family`."""
+"""Parents and variants as stored workloads. The policy of families is in `admittance.family`."""

@@ -1,5 +1,5 @@
-"""A family during the transition of one fact: its members, their changes and outbox entries so far,
-which become one commit.
+"""The changes that one fact makes to a family: its members, their changes and outbox entries so
+far. All of these become one commit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARENT_ONLY = frozenset({"admitted", "evicted"})
 
 
 class QueuesWithoutChecks:
-    """A `QueueView` for parents, without checks: none is requested for a parent."""
+    """A `QueueView` for parents, without checks: a parent requests no check."""
 
     def __init__(self, queues: QueueView) -> None:
         self._queues = queues
@@ -47,7 +47,7 @@ class QueuesWithoutChecks:
 
 
 class FamilyMembers(NamedTuple):
-    """A family before a fact. ``parent`` None: the parent does not exist or has another role now.
+    """A family before a fact. ``parent`` None: the parent does not exist or is no parent any more.
     ``variants``: unfinished variants, by name."""
 
     parent: StoredWorkload | None
@@ -55,16 +55,17 @@ class FamilyMembers(NamedTuple):
 
 
 class FamilyChange(NamedTuple):
-    """The changes that a fact makes to a family. ``own``: the change of the fact's own member.
-    ``others``: those of the other members, by name, in the order of writing, the parent last."""
+    """The changes that a fact makes to a family. ``own``: the change of the member that the fact
+    names. ``others``: the changes of the other members, by name, in the order of writing, the
+    parent last."""
 
     own: Change
     others: Mapping[str, Change]
 
 
 class FamilyTransition:
-    """The members of a family with their changes so far. ``context`` is for variants,
-    ``parent_context`` for the parent."""
+    """The members of a family with their changes so far. ``context``: the transition context for
+    variants; ``parent_context``: the one for the parent."""
 
     def __init__(self, members: FamilyMembers, context: TransitionContext) -> None:
         self.parent = members.parent
@@ -82,12 +83,12 @@ class FamilyTransition:
 
     @property
     def now(self) -> datetime:
-        """The time of the context."""
+        """The time of the fact, from the transition context."""
         return self.context.now
 
     @property
     def rules(self) -> FamilyRules | None:
-        """The family rules of the queue; None: it has none."""
+        """The family rules of the queue; None: the queue has no family rules."""
         return self._rules
 
     # Members. ----------------------------------------------------------------------------
@@ -98,7 +99,7 @@ class FamilyTransition:
         return self.parent
 
     def running(self) -> list[StoredWorkload]:
-        """Variants that are admitted and not evicted."""
+        """The variants of the family that are admitted and not evicted."""
         return [
             one
             for one in self.variants.values()
@@ -106,7 +107,7 @@ class FamilyTransition:
         ]
 
     def desired(self) -> dict[str, DesiredState]:
-        """The desired state of each variant after the changes so far."""
+        """The desired state of each variant after the changes that the fact has made so far."""
         if self.parent is None or head(self.parent).role != PARENT:
             return {}
         if self._desired is None:
@@ -127,7 +128,8 @@ class FamilyTransition:
     # Changes. ------------------------------------------------------------------
 
     def put(self, name: str, change: Change) -> None:
-        """Records the change of a member; a change without a workload deletes it."""
+        """Records the change of the member ``name``. A change without a workload deletes the
+        member."""
         self._desired = None
         if name == self.parent_name:
             self.parent = change.workload
@@ -145,25 +147,26 @@ class FamilyTransition:
             before.append(say)
 
     def keep(self, workload: StoredWorkload, *says: OutboxEntry) -> None:
-        """Records a new version of a member, with these outbox entries."""
+        """Records a new version of a member, with the outbox entries that follow from it."""
         self.put(workload.metadata.name, applied(workload, *says))
 
     def drop_notices(self, name: str) -> None:
-        """Removes the member's outbox entries for users, since they are no longer true."""
+        """Removes the member's outbox entries for users, because they are no longer true."""
         said = self._says.get(name)
         if said is not None:
             said[:] = [one for one in said if one.what not in QUIET]
 
     def touched(self, name: str) -> bool:
-        """Whether the member has changed."""
+        """Whether the member has changed in this transition."""
         return name in self._says
 
     def outbox_entry(self, name: str, what: str) -> OutboxEntry | None:
-        """The member's outbox entry of that kind."""
+        """The member's outbox entry of the kind ``what``."""
         return next((say for say in self._says.get(name, ()) if say.what == what), None)
 
     def result(self, name: str, own: Change) -> FamilyChange:
-        """All changes. ``own``: the first change of the fact's own member ``name``."""
+        """Returns all changes of the transition. ``own``: the first change of the member ``name``,
+        which the fact names."""
         changes = {
             one: Change(
                 self.parent if one == self.parent_name else self.variants.get(one), tuple(said)

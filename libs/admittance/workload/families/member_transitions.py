@@ -1,5 +1,6 @@
-"""The transition of a parent or a variant. The table of moves holds for them too, with exceptions:
-a variant has no job, policy can deactivate a variant, and some facts are for families only.
+"""The transition of a parent or a variant. The table of moves holds for parents and variants too,
+with exceptions: a variant has no job, policy can deactivate a variant, and some facts exist only
+for families.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
         and change.outcome is FactOutcome.APPLIED
         and not head(after).active
     ):
-        # Only a check can have deactivated it.
+        # Of all causes, only a check can have deactivated the variant.
         return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
     return change
 
@@ -100,7 +101,8 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
 
 
 def ineligible_reason(family: FamilyTransition, variant: StoredWorkload) -> tuple[str, str] | None:
-    """Why the variant may not get quota or be admitted now, as reason and message; None: it may."""
+    """Why the variant may not get quota or be admitted now, as reason and message; None: the
+    variant may."""
     parent = family.parent
     if parent is None:
         return "Orphan", "its parent is gone"
@@ -144,7 +146,7 @@ def _admittable(
         return change
     if isinstance(fact, facts.Assigned):
         return ignored(variant, "SiblingAdmitted", "its sibling must stop first")
-    # A confirmed variant has no planned preemptions left.
+    # A variant with a confirmed reservation has no planned preemptions left.
     return begin_migration(family, with_status(variant, pending_preemption=None))
 
 
@@ -186,7 +188,7 @@ def _activated(family: FamilyTransition, variant: StoredWorkload, fact: facts.Ac
 def switched(
     family: FamilyTransition, variant: StoredWorkload, *, active: bool, why: str
 ) -> Change:
-    """The variant activated or deactivated by policy."""
+    """Returns the change of a variant that policy activates or deactivates."""
     if active:
         on = turn_on(variant, None, family.context)
         if on.outcome is not FactOutcome.APPLIED or on.workload is None:
@@ -211,8 +213,9 @@ def _reprioritized(
 
 
 def _gate_holder(family: FamilyTransition) -> str:
-    """The name of the variant with a gate that must stay open; "": none. Checked again here, since
-    workloads may have been preempted for this variant after the request was made."""
+    """The name of the variant with a gate that must stay open; "": none. This is checked again
+    here, because workloads may have been preempted for that variant after the request to open
+    another gate was made."""
     gate = parent_state(family.existing_parent()).gate
     variant = family.variants.get(gate.holder) if gate is not None else None
     if variant is None or not competes(variant):
@@ -225,7 +228,8 @@ def _gate_holder(family: FamilyTransition) -> str:
 
 
 def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
-    """Opens the gate of this variant and closes the others: docs/spec/lifecycle.md#4.8."""
+    """Opens the gate of the variant and closes the gates of its siblings:
+    docs/spec/lifecycle.md#4.8."""
     ineligible = ineligible_reason(family, variant)
     if ineligible is not None:
         return ignored(variant, *ineligible)

@@ -1,7 +1,7 @@
 """Migration to a better variant, and the reset of a family. docs/spec/lifecycle.md#4.6, #4.7, #T24.
 
-The better variant is admitted as soon as the job of the worse one has stopped, never before. If no
-variant takes over, the family is reset.
+In a migration the better variant is admitted as soon as the job of the worse one has stopped, never
+before. If no variant takes over after an eviction, the family is reset.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from admittance.workload.phase import REJECTION, Phase, holds_quota, is_reserved
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 MIGRATION: Final = "FlavorMigration"
-"""Reason of the eviction of the worse variant."""
+"""Reason of the eviction of the worse variant in a migration."""
 OF_PARENT: Final = "VariantEvicted"
-"""Reason of the eviction of an evicted variant's parent."""
+"""Reason of the eviction of a parent after its admitted variant was evicted."""
 
 
 def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
@@ -53,8 +53,9 @@ def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
 
 
 def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.Assigned) -> Change:
-    """Starts the migration to a variant without checks. Such a variant would be admitted with its
-    reservation, so the eviction comes first; until then the quota is promised to the variant."""
+    """Starts the migration to a variant without checks. Such a variant would be admitted together
+    with its reservation, so the admitted variant is evicted first; until its job has stopped, the
+    quota is promised to the better variant."""
     source = fact.migrates_from
     parent = family.existing_parent()
     where = phase(better, family.now)
@@ -79,8 +80,8 @@ def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.
 
 def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
     """Admits the variant ``name`` after its family's job has stopped, or rejects it if the
-    additions of its checks conflict. None: it can no longer be admitted. The parent still names the
-    stopped variant."""
+    additions of its checks conflict. None: the variant can no longer be admitted. When this is
+    called, the parent still names the stopped variant."""
     better = family.variants.get(name)
     wanted = family.desired_state(name)
     if better is None or wanted is None or not wanted.active or not head(better).active:
@@ -118,7 +119,8 @@ def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
         or not all_ready(status.admission_checks, required)
     ):
         return None
-    conflict = contradiction(better, family.context)  # A flavor may have other labels by now.
+    # A flavor may have got other labels after the reservation.
+    conflict = contradiction(better, family.context)
     if conflict is not None and conflict.workload is not None:
         rejected = with_status(conflict.workload, stopped_by=str(ActivityReason.REJECTED))
         return conflict._replace(workload=rejected)
@@ -126,7 +128,7 @@ def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
 
 
 def _may_use(variant: StoredWorkload, admission: Admission) -> bool:
-    """Whether its queue still allows these flavors."""
+    """Whether the queue of the variant still allows the flavors of the admission."""
     allowed = allowed_flavors(variant)
     places = admission.pod_set_assignments
     return allowed is None or all(allowed.issuperset(one.flavors.values()) for one in places)
@@ -142,7 +144,8 @@ FROM_OUTSIDE: Final = frozenset(
         "LocalQueueStopped",
     }
 )
-"""Evictions with an outside cause: after them rejected variants are reset too."""
+"""Reasons of evictions with an outside cause. After such an eviction rejected variants are reset
+too."""
 _FORGIVEN: Final = frozenset({ActivityReason.REJECTED, ActivityReason.REQUEUING_LIMIT})
 
 
@@ -184,7 +187,7 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
 
 
 def after_stop(family: FamilyTransition) -> None:
-    """After the parent is released: releases the admitted variant, and completes the migration or
+    """Releases the admitted variant after its parent was released, and completes the migration or
     resets the family."""
     parent = family.existing_parent()
     name = parent.status.admitted_variant
@@ -221,7 +224,8 @@ def after_stop(family: FamilyTransition) -> None:
 
 
 def _competes_again(family: FamilyTransition) -> None:
-    """Sets Requeued of the parent to True, unless it waits for its pods' backoff."""
+    """Sets the parent's condition Requeued to True, unless the parent waits for a backoff after
+    pods that were not ready."""
     parent = family.existing_parent()
     requeued = find(parent, Type.REQUEUED)
     if (
@@ -241,7 +245,8 @@ def _competes_again(family: FamilyTransition) -> None:
 
 def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
     """Ends the backoff of a replaced variant that its queue no longer has. Policy has no desired
-    state for it, so nothing else would end its wait if the queue lists it again."""
+    state for such a variant, so nothing else would end its backoff if the queue lists the variant
+    again."""
     variant = family.variants.get(name)
     if variant is None or not head(variant).active or family.desired_state(name) is not None:
         return
@@ -253,7 +258,7 @@ def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
 
 
 def drop_promises(family: FamilyTransition, successor: str = "") -> None:
-    """Ends all promises but that of an active ``successor``."""
+    """Ends the promises of quota to all variants but an active ``successor``."""
     for one in list(family.variants.values()):
         keeps = one.metadata.name == successor and head(one).active
         if one.status.promised is not None and not keeps:
@@ -292,7 +297,7 @@ def _reset_variant(
     if forgive and status.stopped_by in _FORGIVEN:
         fields["stopped_by"] = ""
     if keeps or not head(variant).active:
-        # An inactive variant is reset when it is activated.
+        # An inactive variant is not reset here, but when it is activated.
         new = with_status(variant, **fields)
         if new != variant:
             family.keep(new)

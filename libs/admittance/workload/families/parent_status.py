@@ -37,12 +37,12 @@ EACH_MAX: Final = 300
 _HOPELESS: Final = "NoMatchingFlavor"
 _RESERVED: Final = "UnsatisfiedAdmissionChecks"
 _INACTIVE: Final = "WaitingForFamily"
-"""Reason of a family in which no variant waits for quota or holds a reservation."""
+"""Waiting reason of a family in which no variant waits for quota or holds a reservation."""
 
 
 def update_parent_status(family: FamilyTransition, *, requested: bool = False) -> None:
     """Updates the parent's status if another change writes the parent anyway, if an update was
-    requested (``requested``), or if one of its times changes."""
+    requested (``requested``), or if one of the times in the status changes."""
     parent = family.existing_parent()
     states = [variant_state(one) for one in family.variants.values()]
     done = is_true(parent, Type.FINISHED)
@@ -57,7 +57,7 @@ def update_parent_status(family: FamilyTransition, *, requested: bool = False) -
         return
     rows = rows_of(map(summary_of, family.variants.values()), desired)
     if done:
-        # Variants finished earlier are not loaded; keep their rows.
+        # Variants that finished earlier are not loaded, so their rows are kept.
         rows = rows or parent.status.variants
     updated = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
     pending = None if done else _reason(family, updated, desired)
@@ -79,8 +79,8 @@ def update_parent_status(family: FamilyTransition, *, requested: bool = False) -
 
 
 def _wait(family: FamilyTransition, desired: dict[str, DesiredState]) -> RequeueState | None:
-    """The parent's requeue state. While each of its variants waits for a time, the parent waits
-    until the first of these times. Its own backoff stays."""
+    """The parent's requeue state. While each variant of the parent waits for a time, the parent
+    waits until the first of these times. A backoff of the parent itself stays."""
     parent = family.existing_parent()
     state = parent.status.requeue_state
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
@@ -92,8 +92,8 @@ def _wait(family: FamilyTransition, desired: dict[str, DesiredState]) -> Requeue
 
 
 def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> datetime | None:
-    """The first time for which a variant waits; None: a variant waits for no time, or does not
-    exist yet."""
+    """The earliest time for which a variant of the family waits; None: a variant waits for no time,
+    or does not exist yet."""
     parent = family.existing_parent()
     tags = {head(family.variants[name]).variant for name in desired if name in family.variants}
     if family.rules is None or any(
@@ -110,7 +110,7 @@ def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> d
             waits = phase(variant, family.now) is Phase.BACKOFF
             at = state.requeue_at if waits and state is not None else None
         elif wanted.why in STOPPED:
-            continue  # Time alone does not activate it.
+            continue  # The passing of time alone does not activate this variant.
         else:
             return None
         if at is None or at <= family.now:
@@ -132,7 +132,8 @@ def _waits_only_for_variants(family: FamilyTransition, parent: StoredWorkload) -
 def _reason(
     family: FamilyTransition, parent: StoredWorkload, desired: dict[str, DesiredState]
 ) -> PendingReason | None:
-    """Why no variant is admitted; None: one is admitted, or the parent has a reason of its own."""
+    """Why no variant is admitted; None: a variant is admitted, or the parent has another reason to
+    wait."""
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return None
     if not _waits_only_for_variants(family, parent) or family.rules is None:
@@ -150,8 +151,8 @@ def _reason(
         and not is_reserved(one)
         and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
     ]
-    # The reason of the best variant. NoMatchingFlavor counts only if no other variant has another
-    # reason.
+    # Take the reason of the best variant. NoMatchingFlavor counts only if no other variant has
+    # another reason.
     held = any(map(_holds, found))
     possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
     reason = possible[0] if possible else _RESERVED if held else _INACTIVE
@@ -183,12 +184,12 @@ def _variant_text(family: FamilyTransition, variant: StoredWorkload, wanted: Des
 
 
 def until(at: datetime | None) -> str:
-    """The text for a time; "": no time."""
+    """Returns the part of a message that names the time ``at``; "": there is no time."""
     return f" until {at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
 
 
 SHOWN: Final = (Type.QUOTA_RESERVED, Type.ADMITTED, Type.EVICTED, Type.REQUEUED)
-"""Conditions of a variant that its parent repeats."""
+"""Conditions of a variant that the parent's row about the variant repeats."""
 
 MESSAGE_MAX: Final = 400
 """Longest variant message in a parent's rows, in characters: a parent can have dozens of
@@ -196,7 +197,8 @@ variants."""
 
 
 class VariantSummary(NamedTuple):
-    """A variant's row without the reason of policy. ``place``: its place among the siblings."""
+    """A variant's row in the parent's status, without the reason that policy gives. ``place``: the
+    variant's place among the siblings."""
 
     place: int
     row: VariantRow
@@ -226,8 +228,8 @@ def _short(condition: Condition) -> Condition:
 def rows_of(
     variants: Iterable[VariantSummary], wants: Mapping[str, DesiredState]
 ) -> tuple[VariantRow, ...]:
-    """``status.variants``, the best first. ``wants``: the desired states; a variant without one
-    gets no reason."""
+    """Returns the rows of ``status.variants``, the best variant first. ``wants``: the desired
+    states; a variant without one gets no reason."""
     ordered = sorted(variants, key=lambda one: (one.place, one.row.name))
     return tuple(
         replace(one.row, why=str(wanted.why)) if wanted is not None else one.row

@@ -2,8 +2,9 @@
 
 Source: docs/spec/lifecycle.md#4.3, #4.7, #4.10.
 
-The invariants depend only on the members. After a fact about one member the others follow in the
-same commit, and the next fact repairs a value that another program has written.
+The invariants depend only on the members of the family. After a fact about one member the other
+members are adapted in the same commit, and the next fact repairs a value that another program has
+written.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ CONTRADICTION = "ConcurrentAdmission"
 
 
 def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
-    """Restores the invariants of the family. Without a parent its variants are deleted.
-    ``requested``: update the parent's status in any case."""
+    """Restores the invariants of the family. If the parent does not exist, its variants are
+    deleted. ``requested``: update the parent's status in any case."""
     parent = family.parent
     if parent is None or head(parent).role != PARENT:
         _delete_variants(family)
@@ -73,7 +74,8 @@ def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
     _evict_parent_without_variant(family)
     after_stop(family)
     if family.rules is None and role_now(family.existing_parent(), family.context) != PARENT:
-        # Its queue no longer has families. The workload stayed a parent while its job ran.
+        # The queue of the parent has no families any more. The workload stayed a parent only while
+        # its job ran.
         family.put(family.parent_name, became_regular(family.existing_parent(), family.context))
         _delete_variants(family)
         return
@@ -99,7 +101,7 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
     assert finished is not None, "it has finished"
     for one in list(family.variants.values()):
         if one.metadata.deletion_timestamp is not None:
-            # It was kept until its job had stopped.
+            # The variant was kept only until its job had stopped.
             family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
             continue
         reason, message = finished.reason, finished.message
@@ -126,8 +128,8 @@ def _evict_with_parent(family: FamilyTransition) -> None:
 
 
 def _admit_first(family: FamilyTransition) -> None:
-    """Admits the parent with its first admitted variant. Of two admitted variants, which only
-    another program can have written, the better one stays."""
+    """Admits the parent with its first admitted variant. Of two admitted variants, a state that
+    only another program can have written, the better one stays."""
     parent = family.existing_parent()
     running = sorted(family.running(), key=lambda one: head(one).sibling_index or 0)
     if not running or family.is_stopping():
@@ -175,8 +177,8 @@ def _copy_priority(family: FamilyTransition) -> None:
 
 
 def _apply_policy(family: FamilyTransition) -> None:
-    """Activates and deactivates variants by policy, for example all others when one is admitted.
-    docs/spec/lifecycle.md#4.3."""
+    """Activates and deactivates variants by policy, for example deactivates all other variants when
+    one is admitted. docs/spec/lifecycle.md#4.3."""
     for name, wanted in list(family.desired().items()):
         variant = family.variants[name]
         if head(variant).active != wanted.active:
@@ -184,7 +186,8 @@ def _apply_policy(family: FamilyTransition) -> None:
 
 
 def _reject_parent(family: FamilyTransition) -> bool:
-    """Rejects the parent if checks have rejected every variant. Returns whether they have."""
+    """Rejects the parent if checks have rejected every variant. Returns whether the parent was
+    rejected."""
     parent, rules = family.existing_parent(), family.rules
     if not head(parent).active or rules is None or not family.variants:
         return False
@@ -220,14 +223,16 @@ def _copy_pods_ready(family: FamilyTransition) -> None:
 
 
 RECONCILED: Final = (QueueChanged, facts.Aggregated, facts.TimerDue)
-"""Facts after which the family is reconciled even if they do not change the member."""
+"""Facts after which the family is reconciled even if the fact does not change the member that it
+names."""
 
 
 def single_transition(
     workload: StoredWorkload | None, fact: Fact, context: TransitionContext
 ) -> Change:
-    """The change of a workload without a family. If its queue has families, it becomes a parent on
-    submission, when the queue changes, or when it loses its quota."""
+    """The change of a workload without a family. If the queue of the workload has families, the
+    workload becomes a parent on submission, when the queue changes, or when the workload loses its
+    quota."""
     if isinstance(fact, QueueChanged) and workload is not None:
         if role_now(workload, context) == PARENT:
             return _as_parent(became_parent(workload), fact, context)
@@ -253,7 +258,7 @@ def _as_parent(parent: StoredWorkload, fact: QueueChanged, context: TransitionCo
 
 
 def _with_family_status(change: Change, context: TransitionContext) -> Change:
-    """The change of a new parent with the status of a family without variants."""
+    """Returns the change of a new parent, with the status of a family that has no variants yet."""
     parent = change.workload
     assert parent is not None, "it exists"
     family = FamilyTransition(FamilyMembers(parent, {}), context)
@@ -265,7 +270,8 @@ def _with_family_status(change: Change, context: TransitionContext) -> Change:
 def family_transition(
     members: FamilyMembers, name: str, fact: Fact, context: TransitionContext
 ) -> FamilyChange:
-    """The changes of the family. ``name``: the fact's own member."""
+    """Returns the changes that the fact makes to the family. ``name``: the member that the fact
+    names."""
     family = FamilyTransition(members, context)
     parent = members.parent
     is_parent = parent is not None and name == family.parent_name

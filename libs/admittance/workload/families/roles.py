@@ -55,12 +55,12 @@ _pod_sets = msgspec.json.Decoder(_PodSets)
 
 
 def is_partial(spec: bytes | msgspec.Raw) -> bool:
-    """Whether the workload uses partial admission (minCount); then it gets no variants."""
+    """Whether the workload uses partial admission (minCount); such a workload gets no variants."""
     return any(one.min_count is not None for one in _pod_sets.decode(spec).pod_sets)
 
 
 def with_role(workload: StoredWorkload, role: str) -> StoredWorkload:
-    """The workload with that role in spec and annotation."""
+    """The workload with the role set in its spec and annotation."""
     notes = {k: v for k, v in workload.metadata.annotations.items() if k != PARENT_VARIANT}
     if role == PARENT:
         notes[PARENT_VARIANT] = "true"
@@ -69,28 +69,30 @@ def with_role(workload: StoredWorkload, role: str) -> StoredWorkload:
 
 
 def role_now(workload: StoredWorkload, context: TransitionContext) -> str:
-    """The role that the queue gives a regular workload or a parent. An admitted workload keeps its
-    role."""
+    """The role that the queue now gives to a workload that is not a variant. An admitted workload
+    keeps its role."""
     spec = head(workload)
     keeps = holds_quota(workload) or is_true(workload, Type.FINISHED)
     if keeps or workload.status.admitted_variant:
         return spec.role
     namespace = workload.metadata.namespace
     if not context.queues.cluster_queue(namespace, spec.queue_name):
-        return spec.role  # Unknown while the queue is missing.
+        return spec.role  # The role is unknown while the queue is missing.
     if context.queues.family_rules(namespace, spec.queue_name) is None:
         return REGULAR
     return REGULAR if is_partial(workload.spec) else PARENT
 
 
 def became_parent(workload: StoredWorkload) -> StoredWorkload:
-    """A regular workload without quota as a parent, which has no checks of its own."""
+    """Returns a regular workload without quota, turned into a parent. A parent has no checks of its
+    own."""
     parent = with_role(workload, PARENT)
     return with_status(parent, admission_checks=(), check_retry_counts={}, immediate_retries={})
 
 
 def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change:
-    """A parent without an admitted variant as a regular workload, with the checks of its queue."""
+    """Returns the change that turns a parent without an admitted variant into a regular workload
+    with the checks of its queue."""
     state = parent.status.requeue_state
     own_backoff = is_false(parent, Type.REQUEUED)
     regular = with_status(
@@ -107,7 +109,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
     meta = parent.metadata
     reserved = find(regular, Type.QUOTA_RESERVED)
     if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
-        # The old message was about its variants.
+        # The former message of the condition was about variants.
         regular = with_condition(
             regular, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=context.now
         )
@@ -116,7 +118,8 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
 
 
 def queue_changed(family: FamilyTransition, fact: QueueChanged) -> Change:
-    """The change of the parent when a queue changed; its variants follow."""
+    """Returns the change of the parent after its queue changed. Its variants are changed
+    afterwards."""
     parent = family.existing_parent()
     if role_now(parent, family.context) == REGULAR:
         return became_regular(parent, family.context)
@@ -141,7 +144,7 @@ def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
 
 
 def update_variants(family: FamilyTransition) -> None:
-    """Sets the places and flavors of the variants to those of the queue."""
+    """Sets places and flavors of the family's variants to the values in the queue's rules."""
     if family.rules is None:
         return
     for one in list(family.variants.values()):
@@ -184,7 +187,8 @@ _NOT_CARRIED: Final = frozenset({PARENT_VARIANT, ALLOWED_FLAVORS, GATED_BY})
 
 
 class PlannedVariant(NamedTuple):
-    """A variant to create. ``spec``: canonical bytes, as stored."""
+    """A variant that is to be created. ``spec``: the bytes of the spec in canonical form, as
+    stored."""
 
     tag: Tag
     flavors: tuple[str, ...]
@@ -197,7 +201,8 @@ def wanted_tags(parent: StoredWorkload, rules: FamilyRules) -> tuple[Tag, ...]:
 
 
 def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
-    """The name of a variant. ``taken``: another workload has the plain name."""
+    """Returns the workload name of a parent's variant. ``taken``: another workload has the plain
+    name."""
     meta = parent.metadata
     return variant_name(meta.name, meta.uid, tag, force_hash=taken)
 
@@ -205,7 +210,7 @@ def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
 def planned_variants(
     parent: StoredWorkload, rules: FamilyRules, *, active: bool = True
 ) -> Iterator[PlannedVariant]:
-    """The desired variants of a parent. Decodes the parent's spec once."""
+    """The desired variants of a parent. The parent's spec is decoded only once."""
     spec = spec_of(parent.spec)
     allowed = allowed_flavors(parent)
     for tag in rules.tags_within(allowed):
@@ -228,7 +233,7 @@ def _variant(spec: WorkloadSpec, tag: Tag, flavors: tuple[str, ...], active: boo
 
 
 def metadata_of(parent: StoredWorkload, name: str) -> Mapping[str, Any]:
-    """The metadata that a variant is submitted with."""
+    """Returns the metadata with which a variant is submitted."""
     meta = parent.metadata
     annotations = {k: v for k, v in meta.annotations.items() if k not in _NOT_CARRIED}
     return {
@@ -249,7 +254,7 @@ def metadata_of(parent: StoredWorkload, name: str) -> Mapping[str, Any]:
 
 
 def manifest_of(parent: StoredWorkload, name: str, spec: bytes) -> bytes:
-    """The manifest that a variant is submitted with."""
+    """Returns the manifest with which a variant is submitted."""
     return msgspec.json.encode(
         {
             "apiVersion": parent.api_version,

@@ -2,12 +2,13 @@
 docs/spec/lifecycle.md#3.
 
 ``status.requeueState.requeueAt`` has two causes: the delays of checks in Retry, and the backoff
-after pods that were not ready. A check can shorten its delay during the wait, but not the backoff.
+after pods that were not ready. During the wait a check can shorten its delay, but not the backoff.
 
-Retries without a delay are paced: a check that repeats them would requeue a workload hundreds of
-times per second. The first two in a row are immediate (KEP-3258); from the third on the workload
-waits 1, 2, 4, … seconds. The count is stored. It is reset by a Ready, an admission, a Retry with a
-delay, a deactivation, and an edit of the workload, its queues, the check or its parameters.
+Retries without a delay are paced, because a check that repeats them without a pause would requeue a
+workload hundreds of times per second. The first two such Retries in a row are immediate (KEP-3258);
+from the third one on the workload waits 1, 2, 4, … seconds. The count of these Retries is stored
+with the workload. The count is reset by a Ready, an admission, a Retry with a delay, a
+deactivation, and an edit of the workload, its queues, the check or its parameters.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from admittance.workload.transition_context import CheckRules, TransitionContext
 KEPT_REASONS: Final = frozenset(
     {"Suspended", "Misconfigured", "OnHold", "AdmissionGated", "Deactivated"}
 )
-"""Reasons of QuotaReserved=False that the wait does not replace."""
+"""Reasons of QuotaReserved=False that the reason of a wait does not replace."""
 
 
 def rounded_up(at: datetime) -> datetime:
-    """The next whole second: a delay is a minimum, and it is shown in seconds."""
+    """The next whole second: a delay is a minimum, and messages show times in whole seconds."""
     return at if not at.microsecond else at.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def end_of(row: CheckState) -> datetime | None:
-    """The end of the row's delay; None: it has none."""
+    """The end of the delay in a check's row; None: the row has no delay."""
     if row.state != "Retry" or not row.requeue_after_seconds or row.last_transition_time is None:
         return None
     return rounded_up(row.last_transition_time + timedelta(seconds=row.requeue_after_seconds))
 
 
 def check_deadline(rows: Rows) -> datetime | None:
-    """The latest end of a delay over all rows in Retry."""
+    """The latest end of a delay over all check rows in Retry."""
     return max((end for row in rows if (end := end_of(row)) is not None), default=None)
 
 
@@ -69,7 +70,8 @@ def pods_ready_part(workload: StoredWorkload) -> datetime | None:
 
 
 def recomputed(before: StoredWorkload, rows: Rows) -> RequeueState | None:
-    """The requeue state of the workload with these rows; the count stays."""
+    """Returns the requeue state of a workload with the check rows ``rows``; the requeue count
+    stays."""
     pods, checks = pods_ready_part(before), check_deadline(rows)
     state = before.status.requeue_state or RequeueState()
     until = max((end for end in (pods, checks) if end is not None), default=None)
@@ -80,7 +82,7 @@ def recomputed(before: StoredWorkload, rows: Rows) -> RequeueState | None:
 
 
 def no_wait(state: RequeueState | None) -> RequeueState | None:
-    """The requeue state without its time; the count stays."""
+    """The requeue state without its time; the requeue count stays."""
     if state is None or state.count is None:
         return None
     return RequeueState(count=state.count)
@@ -90,7 +92,7 @@ def no_wait(state: RequeueState | None) -> RequeueState | None:
 
 
 def check_with_message(check: str, why: str) -> str:
-    """A check with its controller's message."""
+    """Returns the name of a check with the message of its controller, as one phrase."""
     return f'"{check}" ({why})' if why else f'"{check}"'
 
 
@@ -99,7 +101,7 @@ REJECTED: Final = "Deactivated due to AdmissionCheck in Rejected state: "
 
 
 def rejection(workload: StoredWorkload) -> str:
-    """The check that rejected the workload, with its message."""
+    """Returns a phrase with the check that rejected the workload and the message of the check."""
     for row in workload.status.admission_checks:
         if row.state == "Rejected":
             return check_with_message(row.name, row.message)
@@ -138,7 +140,7 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
     """The workload with the current wait in the messages of its conditions: T21, T21b."""
     message = wait_message(workload)
     if not message:
-        return workload  # The same write ends the wait.
+        return workload  # The same write ends the wait, so its messages need no update.
     conditions = workload.status.conditions
     evicted = find(workload, Type.EVICTED)
     if evicted is not None and evicted.status == "True" and evicted.reason == "AdmissionCheck":
@@ -165,7 +167,7 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
 
 
 def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T20: ends the wait; all rows are reset in a new cycle."""
+    """T20: ends the wait of the workload. All check rows are reset, and a new cycle begins."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
         return ignored(workload, "NotWaiting")
@@ -196,7 +198,8 @@ def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
 
 
 def wake_if_over(change: Change, context: TransitionContext) -> Change:
-    """The change, with the end of the wait in the same write if its time is over."""
+    """Returns the change, which also ends the wait of the workload if the time of the wait is
+    over."""
     workload = change.workload
     if (
         workload is None
@@ -212,9 +215,9 @@ def wake_if_over(change: Change, context: TransitionContext) -> Change:
 
 
 class RetryDelay(NamedTuple):
-    """The effect of a Retry. ``delay``: whole seconds; None: at once. ``spent``: the check has no
-    retries left, so it counts as Rejected. ``remark``: a clause for the message; ``notes``: the
-    same clause as outbox entries."""
+    """The effect of a check's Retry. ``delay``: whole seconds; None: the workload competes again at
+    once. ``spent``: the check has no retries left, so it counts as Rejected. ``remark``: a clause
+    for the message; ``notes``: the same clause as outbox entries."""
 
     delay: int | None = None
     spent: bool = False
@@ -225,8 +228,9 @@ class RetryDelay(NamedTuple):
 def retry_delay(
     wanted: int | None, rules: CheckRules, *, count: int, uid: str, limits: Limits
 ) -> RetryDelay:
-    """The delay of a Retry. ``wanted``: seconds from its controller; 0: at once; None: by the
-    check's strategy. ``count``: the number of earlier retries."""
+    """Returns the delay after a Retry. ``wanted``: the delay in seconds that the check controller
+    asks for; 0: no delay; None: the check's strategy decides. ``count``: the number of earlier
+    retries."""
     strategy = rules.retry
     if not limits.requeue_after:
         if not wanted and strategy is None:
@@ -270,7 +274,7 @@ def _power(factor: float, count: int) -> Fraction:
 
 
 def chance(uid: str, check: str, count: int) -> float:
-    """A deterministic number from 0 to 1 for this retry."""
+    """A deterministic number from 0 to 1 for the retry with the number ``count`` of that check."""
     digest = blake2b(f"{uid}/{check}/{count}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
 
@@ -282,14 +286,14 @@ def _note(reason: str, check: str, remark: str) -> OutboxEntry:
 
 
 IMMEDIATE: Final = 2
-"""Number of Retries without a delay in a row that are immediate."""
+"""How many Retries without a delay in a row are immediate."""
 
 
 def paced(
     workload: StoredWorkload, check: str, cycle: int, want: RetryDelay, context: TransitionContext
 ) -> tuple[StoredWorkload, RetryDelay]:
-    """The workload with this Retry counted, and its paced delay. A repeated Retry in the same cycle
-    counts once."""
+    """Returns the workload with a Retry of the check counted, and the paced delay of that Retry. A
+    repeated Retry in the same cycle counts once."""
     most = int(context.queues.limits.pacing_max.total_seconds())
     if want.delay is not None or not most:
         return without_retry_count(workload, check), want
@@ -304,7 +308,7 @@ def paced(
     )
     if count <= IMMEDIATE:
         return counted, want
-    # More doublings would exceed every limit.
+    # Doubling the delay further would exceed every limit.
     delay = min(1 << min(count - IMMEDIATE - 1, 20), most)
     delay = min(delay, int(context.queues.limits.check_delay.total_seconds()))
     remark = f"{count} Retries without a delay in a row: it waits {delay} s"
@@ -313,7 +317,7 @@ def paced(
 
 
 def without_retry_count(workload: StoredWorkload, check: str) -> StoredWorkload:
-    """The workload with the count of that check at 0."""
+    """The workload with the count of immediate Retries of that check at 0."""
     counts = workload.status.immediate_retries
     if check not in counts:
         return workload

@@ -1,11 +1,11 @@
 """Applies the verdicts of checks. docs/spec/lifecycle.md#2.5, #2.6, #3.2.
 
-A verdict names the cycle that it judged and counts if that is the current one. Two verdicts on an
-earlier cycle count too, if the check has not been requested again since: a Rejected of the cycle
-that has just ended, and a Retry with a delay. A verdict without effect gets one of these reasons,
-which metrics use as labels: UnknownState, BadDelay, BadUpdates (refused), NoSuchCheck,
-OtherController, Stale, NoReservation, Repeated, or the phase of a workload that accepts no
-verdicts.
+A verdict names the cycle of the workload that it is about, and counts if that is the current cycle.
+Two verdicts on an earlier cycle count too, if the check was not requested again after that cycle: a
+Rejected of the cycle that has just ended, and a Retry with a delay. A verdict without effect gets
+one of these reasons, which metrics use as labels: UnknownState, BadDelay, BadUpdates (refused),
+NoSuchCheck, OtherController, Stale, NoReservation, Repeated, or the phase of a workload that
+accepts no verdicts.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import CheckRules, TransitionContext
 
 UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
-"""Reason of the note that a check's podSetUpdates are not applied: the workload is admitted."""
+"""Reason of the note that a check's podSetUpdates are not applied, because the workload is admitted
+already."""
 
 
 def apply_verdict(
     workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
 ) -> Change:
-    """The change of a verdict on one check."""
+    """Returns the change that a verdict of one check makes to the workload."""
     fact = _in_seconds(fact)
     wrong = _unfit(workload, fact)
     if wrong is not None:
@@ -85,14 +86,15 @@ def apply_verdict(
 def ignore_verdict(
     workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
 ) -> Change:
-    """The change of a verdict on an inactive or finished workload."""
+    """Returns the change for a verdict on an inactive or finished workload."""
     return ignored(
         workload, str(phase(workload, context.now)), f"it accepts no verdict of {fact.check}"
     )
 
 
 def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
-    """The verdict with its delay in seconds, if that is a duration; an invalid text stays."""
+    """Returns the verdict with its delay converted to seconds; a delay that is not a duration stays
+    as text."""
     written = fact.requeue_after_seconds
     if not isinstance(written, str):
         return fact
@@ -103,7 +105,7 @@ def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
 
 
 def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
-    """Why a verdict is invalid for any workload; None: it is valid."""
+    """Why a verdict is invalid for any workload; None: the verdict is valid."""
     if fact.state not in CHECK_STATES:
         return refused(
             workload, "UnknownState", f"{fact.state[:64]!r} is not one of {', '.join(CHECK_STATES)}"
@@ -145,7 +147,7 @@ def _stored(
     admitted = reserved and is_true(workload, Type.ADMITTED)
     if admitted and ready and row.state == "Ready":
         return ignored(workload, "Repeated", "its additions to pods come too late")
-    # The pods exist since the admission, so nothing can be added to them.
+    # The pods exist from the admission on, so additions to them come too late.
     late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
@@ -173,7 +175,7 @@ def _stored(
     if ready and late:
         says = (_note(UPDATES_TOO_LATE, new, "its additions to the pods come after their start"),)
     elif admitted and moved and not ready:
-        # Pending does not stop a running job.
+        # The verdict Pending does not stop a running job.
         says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
     elif (
         reserved
@@ -185,7 +187,8 @@ def _stored(
         conflict = contradiction(kept, context)
         if conflict is not None:
             return conflict
-    # The last Ready is only stored: the scheduler confirms the reservation before the admission.
+    # The last Ready is only stored here. The scheduler confirms the reservation before the workload
+    # is admitted.
     return applied(kept, *remarks, *says)
 
 
@@ -199,8 +202,8 @@ def _note(reason: str, row: CheckState, text: str) -> OutboxEntry:
 
 
 def contradiction(workload: StoredWorkload, context: TransitionContext) -> Change | None:
-    """T11 of the last check by name, if all checks of the reservation are Ready and their additions
-    to the pods conflict; None: no conflict."""
+    """Returns the rejection (T11) by the last check in the order of names, if all checks of the
+    reservation are Ready and their additions to the pods conflict; None: there is no conflict."""
     admission = workload.status.admission
     if admission is None:
         return None
@@ -239,31 +242,34 @@ def _rejected(
 
 
 def unlisted(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
-    """The change of a verdict on a check that the workload does not have."""
+    """Returns the change for a verdict of a check that the workload does not have."""
     return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
 
 
 def stale(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
-    """The change of a verdict on a cycle that no longer counts, or not yet."""
+    """Returns the change for a verdict on a cycle that does not count any more, or does not count
+    yet."""
     now = workload.status.admission_cycle
     return ignored(workload, "Stale", f"{fact.check} judged cycle {fact.cycle}, now it is {now}")
 
 
 def is_under_check(workload: StoredWorkload) -> bool:
-    """Whether it holds quota and is not being evicted, so that its checks are requested."""
+    """Whether the workload holds quota and is not being evicted, so that its checks are
+    requested."""
     return holds_quota(workload) and not is_stopping(workload)
 
 
 def is_known(workload: StoredWorkload, row: CheckState | None, check: str) -> bool:
-    """Whether the check has a row, or had one and the workload has reserved no quota since."""
+    """Whether the check has a row, or had a row and the workload has reserved no quota after losing
+    that row."""
     return row is not None or (
         check in workload.status.check_retry_counts and not is_under_check(workload)
     )
 
 
 def waits_for_checks(workload: StoredWorkload) -> bool:
-    """Whether it is Evicting or in Backoff because of a check, so that its rows are frozen and
-    still accept verdicts."""
+    """Whether the workload is Evicting or in Backoff because of a check, so that its rows are
+    frozen and still accept verdicts."""
     if is_stopping(workload):
         evicted = find(workload, Type.EVICTED)
         return evicted is not None and evicted.reason == "AdmissionCheck"
@@ -282,7 +288,7 @@ def retry(
     rules: CheckRules,
     context: TransitionContext,
 ) -> Change:
-    """The change of a Retry, on the current cycle or an earlier one."""
+    """Returns the change for a Retry about the current cycle or an earlier one."""
     before = workload
     count = _count(workload, row, fact.check)
     uid = workload.metadata.uid
@@ -295,7 +301,7 @@ def retry(
     elif row is None:
         return unlisted(workload, fact)
     elif not waits_for_checks(workload) and not is_under_check(workload) and not want.delay:
-        # The check was not requested, and the Retry does not delay the workload.
+        # The check was not requested, so its Retry does not delay the workload.
         if phase(workload, context.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota to be judged")
         reason, remarks = verdict_reason(fact, row)
@@ -318,8 +324,8 @@ def retry(
 def _is_late_but_counts(
     workload: StoredWorkload, row: CheckState | None, fact: facts.CheckReported
 ) -> bool:
-    """Whether a Retry of an earlier cycle still delays the workload: since then only the waits of
-    other checks ended, or no quota was reserved, and the check sent no newer verdict."""
+    """Whether a Retry of an earlier cycle still delays the workload: after that cycle only waits
+    for other checks ended, or no quota was reserved, and the check sent no newer verdict."""
     status = workload.status
     if fact.cycle > status.admission_cycle or not is_known(workload, row, fact.check):
         return False
@@ -359,7 +365,8 @@ def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
 
 
 def overdue(workload: StoredWorkload, late: tuple[str, ...], context: TransitionContext) -> Change:
-    """The change of checks without a verdict in time, as if each had sent Retry without a delay."""
+    """Returns the change for checks that sent no verdict in time. Each of them counts as if it had
+    sent a Retry without a delay."""
     new: list[CheckState] = []
     notes: list[OutboxEntry] = []
     for name in late:
@@ -389,7 +396,7 @@ def retried(
     notes: tuple[OutboxEntry, ...],
     context: TransitionContext,
 ) -> Change:
-    """T10, T21 and T21b: rows in Retry end the reservation, or change the wait."""
+    """T10, T21 and T21b: check rows in Retry end the reservation, or change the workload's wait."""
     rows = workload.status.admission_checks
     for row in new:
         rows = with_row(rows, row)
@@ -400,7 +407,8 @@ def retried(
 
 
 def with_wait(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
-    """The workload with these rows, some of which are in Retry, waits for their delays."""
+    """Returns the workload with the check rows ``rows``, some of which are in Retry, so that the
+    workload waits for their delays."""
     new = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
     message = wait_message(new)
     if is_under_check(new):
@@ -420,7 +428,8 @@ def rejected(
     context: TransitionContext,
     remark: str = "",
 ) -> Change:
-    """T11 by a verdict. ``remark``: why another verdict counts as Rejected."""
+    """T11: rejects the workload because of a verdict. ``remark``: why a verdict other than Rejected
+    counts as Rejected."""
     reason, remarks = verdict_reason(fact, row)
     why = _joined(fact.message, remark)
     change = reject(workload, fact.check, why, context, reason=reason)
@@ -430,8 +439,9 @@ def rejected(
 def reject(
     workload: StoredWorkload, check: str, why: str, context: TransitionContext, *, reason: str = ""
 ) -> Change:
-    """T11, from any phase, also during an eviction. The row of the check stays Rejected until the
-    workload is activated again, even if no assigned flavor requires the check."""
+    """T11: rejects the workload because of a check, in any phase, also during an eviction. The row
+    of the check stays Rejected until the workload is activated again, even if no assigned flavor
+    requires the check."""
     message = f"{REJECTED}{check_with_message(check, why)}"[:MESSAGE_MAX]
     change = deactivate(workload, REJECTION, message, context, cause="AdmissionCheck")
     assert change.workload is not None, "nothing was deleted"

@@ -1,9 +1,9 @@
 """The loss of a reservation: evictions, and the release that ends them. docs/spec/lifecycle.md#T09
 to #T19.
 
-An eviction has two steps. First Evicted=True is written while the quota stays booked, and the
-runner stops the job; its report releases the quota. A workload without a job is evicted and
-released in one write.
+An eviction has two steps. First Evicted=True is written, and the quota stays booked while the
+runner stops the job. The runner's report then releases the quota. A workload without a job is
+evicted and released in one write.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ RESTARTED: Final = {
     "LocalQueueStopped": "LocalQueueRestarted",
     "Suspended": "ClusterQueueRestarted",
 }
-"""Eviction reasons that end when the queue runs again, and the reason of Requeued then."""
+"""Eviction reasons that end when the queue runs again, each with the reason of Requeued after
+that."""
 
 DEACTIVATED: Final = "Deactivated"
-"""Reason of a deactivation by a user. For other causes it is ``DeactivatedDueTo`` and the cause."""
+"""Reason of a deactivation by a user. For other causes the reason is ``DeactivatedDueTo`` followed
+by the cause."""
 
 
 def withdrawals(workload: StoredWorkload, reason: str) -> tuple[OutboxEntry, ...]:
-    """The outbox entries that withdraw the requests to check controllers, if any were sent."""
+    """The outbox entries that withdraw the requests to check controllers, if any requests were
+    sent."""
     if not is_reserved(workload):
         return ()
     return tuple(
@@ -61,8 +64,8 @@ def withdrawals(workload: StoredWorkload, reason: str) -> tuple[OutboxEntry, ...
 def fresh_rows(
     workload: StoredWorkload, context: TransitionContext, *, forget: bool = False
 ) -> dict[str, Any]:
-    """Fields of the status: Pending rows for a workload without a reservation, in a new cycle.
-    ``forget``: retry counts are reset."""
+    """Returns the status fields of a workload without a reservation in a new cycle: all check rows
+    are Pending. ``forget``: retry counts are reset."""
     status = workload.status
     cycle = status.admission_cycle + 1
     required = required_now(workload, context)
@@ -99,10 +102,10 @@ def evict(
     keep_rows: bool = False,
     cause: str = "",
 ) -> Change:
-    """Starts the eviction; a workload without a job is released in the same write.
+    """Starts the eviction of the workload; a workload without a job is released in the same write.
 
-    ``keep_rows``: the rows stay until the wait for a check's Retry is over. ``cause``: the cause
-    behind the reason, for the counters.
+    ``keep_rows``: the check rows stay until the wait for a check's Retry is over. ``cause``: the
+    cause behind the reason, for the counters.
     """
     says = withdrawals(workload, reason)
     conditions = workload.status.conditions
@@ -127,7 +130,8 @@ def evict(
 
 
 def release(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T19: frees the quota after the job has stopped, or if the workload had no job."""
+    """T19: frees the quota of an evicted workload after its job has stopped, or at once if it has
+    no job."""
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
     evicted = find(workload, Type.EVICTED)
@@ -148,8 +152,9 @@ def release(workload: StoredWorkload, context: TransitionContext) -> Change:
 def without_reservation(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> StoredWorkload:
-    """The workload without its reservation. Its rows stay frozen if it waits for the delay of a
-    check; else it gets the rows of a workload without a flavor. All podSetUpdates are removed."""
+    """The workload without its reservation. The check rows stay frozen if the workload waits for
+    the delay of a check; else the workload gets the rows of a workload without a flavor. All
+    podSetUpdates are removed."""
     status = workload.status
     conditions = put(
         status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now
@@ -188,8 +193,8 @@ def without_reservation(
 
 
 def is_frozen(workload: StoredWorkload) -> bool:
-    """Whether a Retry ended the reservation or delays the workload, so that its rows stay until
-    T20."""
+    """Whether a Retry ended the reservation or delays the workload, so that the check rows stay
+    until the wait ends (T20)."""
     if any(row.state == "Retry" for row in workload.status.admission_checks):
         return True
     evicted = find(workload, Type.EVICTED)
@@ -220,7 +225,8 @@ def _may_come_back(
 def withdraw(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> Change:
-    """T09, T18: ends a reservation without a job; that is not an eviction."""
+    """T09, T18: ends the reservation of a workload without a job. This does not count as an
+    eviction."""
     says = withdrawals(workload, reason)
     dropped = without_reservation(
         with_status(workload, **fresh_rows(workload, context)), reason, message, context
@@ -233,7 +239,8 @@ def withdraw(
 def closed_gates(
     gates: tuple[GatePosition, ...], context: TransitionContext
 ) -> tuple[GatePosition, ...]:
-    """The gates, all closed: an evicted workload must not preempt before a gate is opened again."""
+    """Returns the gates, all of them closed: an evicted workload must not preempt before a gate is
+    opened again."""
     return tuple(
         gate
         if gate.position == "Closed"
@@ -243,7 +250,7 @@ def closed_gates(
 
 
 KEPT_MAX: Final = 8
-"""The most preempting workloads that are counted; the oldest are dropped."""
+"""How many preempting workloads are counted at most. The oldest counts are dropped."""
 
 KEPT_FOR: Final = timedelta(days=2)
 """The count of a preempting workload is dropped after this time without a preemption."""
@@ -252,7 +259,7 @@ KEPT_FOR: Final = timedelta(days=2)
 def with_preemption(
     before: tuple[PreemptionCount, ...], fact: facts.Preempted, now: datetime
 ) -> tuple[PreemptionCount, ...]:
-    """The counts with this preemption; the newest last."""
+    """Returns the counts with one more preemption added; the newest count is last."""
     if not fact.by_uid:
         return before
     kept = [one for one in before if one.last is not None and now - one.last < KEPT_FOR]
@@ -263,7 +270,8 @@ def with_preemption(
 
 
 def admitted_seconds(workload: StoredWorkload, now: datetime) -> int:
-    """The whole seconds since the present admission, or from it to the end of the job."""
+    """The whole seconds since the present admission, or from the present admission to the end of
+    the job."""
     admitted = find(workload, Type.ADMITTED)
     if admitted is None or admitted.status != "True" or admitted.last_transition_time is None:
         return 0
@@ -275,16 +283,16 @@ def admitted_seconds(workload: StoredWorkload, now: datetime) -> int:
 
 
 def total_seconds(workload: StoredWorkload, now: datetime) -> int:
-    """The whole seconds of this admission and of earlier ones."""
+    """The whole seconds of the present admission and of earlier ones."""
     past = workload.status.accumulated_past_execution_time_seconds or 0
     return past + admitted_seconds(workload, now)
 
 
 def accumulated(workload: StoredWorkload, now: datetime) -> int | None:
-    """The accumulated seconds to store when the admission ends now; None: none.
+    """The accumulated seconds to store when the admission ends now; None: no seconds.
 
-    A deactivation clears them, also the seconds until the job has stopped, even if the workload was
-    activated again before that.
+    A deactivation clears the accumulated seconds. The seconds until the job has stopped are cleared
+    too, even if the workload is activated again before the job has stopped.
     """
     requeued = find(workload, Type.REQUEUED)
     reactivated = requeued is not None and requeued.reason == "Reactivated"

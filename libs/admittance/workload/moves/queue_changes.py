@@ -42,9 +42,9 @@ spellings."""
 def queue_changed(
     workload: StoredWorkload, fact: QueueChanged, context: TransitionContext
 ) -> Change:
-    """Adapts the workload to its queues."""
+    """Adapts the workload to changes of its queues, flavors and checks."""
     if is_stopping(workload):
-        # The change takes effect when the quota is released.
+        # The change of the queue takes effect when the quota is released.
         return ignored(workload, "Settled")
     spec = head(workload)
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
@@ -64,7 +64,7 @@ def queue_changed(
 def _checks_changed(
     workload: StoredWorkload, context: TransitionContext, asks: frozenset[str]
 ) -> Change:
-    """T28 for a workload with quota. ``asks``: checks with changed parameters."""
+    """T28: adapts the checks of a workload with quota. ``asks``: checks with changed parameters."""
     status = workload.status
     admission = status.admission
     assert admission is not None, "it holds quota"
@@ -91,12 +91,13 @@ def _checks_changed(
         for name in sorted(had - have)
     ]
     kept = with_status(workload, admission_checks=rows, check_retry_counts=counts)
-    # A check that is added after the admission is requested too. Only its Retry and its Rejected
-    # stop the job.
+    # A check that is added after the admission is requested too. Only a Retry or Rejected of that
+    # check stops the job.
     conflict = None if admitted else contradiction(kept, context)
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))
-    # If all checks are Ready now, the scheduler sees the change and confirms.
+    # If all checks are Ready now, the scheduler sees the change of the workload and confirms the
+    # reservation.
     says += check_requests(sorted(requestable | again | (have - had)), context)
     return applied(kept, *says)
 
@@ -126,7 +127,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     queue = context.queues.cluster_queue(namespace, spec.queue_name)
     if queue:
         required, named = required_now(workload, context), context.queues.named_checks(queue)
-        # Counts of checks that no list names any more are dropped.
+        # Retry counts of checks that no list names any more are dropped.
         counts = {name: n for name, n in counts.items() if name in named}
         waits = requeued is not None and (requeued.status, requeued.reason) == (
             "False",
@@ -152,7 +153,8 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
 def _considered(
     workload: StoredWorkload, context: TransitionContext
 ) -> tuple[Conditions, tuple[OutboxEntry, ...]]:
-    """The conditions with the reason why the workload is not considered, and outbox entries."""
+    """Returns the conditions with the reason why the scheduler does not consider the workload, and
+    outbox entries."""
     conditions = workload.status.conditions
     reserved = find(workload, Type.QUOTA_RESERVED)
     before = (reserved.reason, reserved.message) if reserved is not None else ("", "")

@@ -53,9 +53,9 @@ INT32: Final = range(-(2**31), 2**31)
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
-    """A validated submission. Not on the wire: the controller makes it from `Submitted`. ``spec``
-    is canonical: equal specs are equal bytes. ``remark``: a note for the user. ``message_id``:
-    digest of the submission's message id; "": it had no id."""
+    """A validated submission. This fact is never on the wire: the controller makes it from
+    `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: a note for the
+    user. ``message_id``: digest of the submission's message id; "": the submission had no id."""
 
     api_version: str
     metadata: ObjectMeta
@@ -69,9 +69,10 @@ REPEATED: Final = "Repeated"
 
 
 def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
-    """T01, or a refusal: a name is taken until its workload is deleted.
+    """T01: creates the submitted workload, or refuses it because its name is taken. A name is taken
+    until its workload is deleted.
 
-    Uid and creation time are derived from the log, so that a submission that is read again makes
+    Uid and creation time are derived from the log, so that a submission that is read twice makes
     the same workload.
     """
     if workload is not None:
@@ -101,7 +102,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
     )
     spec = head(new)
     queue = context.queues.cluster_queue(fact.namespace, spec.queue_name)
-    # Only the variants of a parent are queued.
+    # Of a family only the variants are queued, not the parent.
     queued = queue and spec.role != PARENT
     required = context.queues.required_checks(queue, None) if queued else ()
     pending = pending_reason(new, context)
@@ -127,7 +128,8 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
 
 
 def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
-    """The change for a name that exists: another workload has it, or the same submission again."""
+    """Returns the change for a submission with a taken name: another workload has the name, or the
+    submission is a repetition."""
     about = f"a workload {fact.namespace}/{fact.name} exists"
     if bytes(workload.spec) != bytes(fact.spec):
         return refused(workload, "AlreadyExists", f"{about} with another spec")
@@ -153,12 +155,12 @@ def deactivate(
     """Deactivates the workload in one write, so that DeactivationTarget, which Kueue writes in
     between, never appears.
 
-    An earlier eviction keeps its reason, unless it was a deactivation too.
+    An earlier eviction keeps its reason, unless that eviction was a deactivation too.
     """
     off = with_spec(workload, active=False)
     off = with_status(off, conditions=without(off.status.conditions, Type.DEACTIVATION_TARGET))
-    # A deactivated workload has no wait, count or time: the values of the eviction are overwritten
-    # below.
+    # A deactivated workload has no wait, no requeue count and no times, so the values that the
+    # eviction set are overwritten below.
     evicted = find(workload, Type.EVICTED)
     keeps = (
         reason == DEACTIVATED
@@ -205,8 +207,8 @@ def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Ch
 
 
 def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T22: a user activates the workload, as if it were new. If its job still stops, the release
-    completes the activation."""
+    """T22: a user activates the workload, as if it were new. If the workload's job is still
+    stopping, the release completes the activation."""
     if head(workload).active:
         return ignored(workload, "Repeated", "it is active")
     on = with_spec(workload, active=True)
@@ -214,7 +216,7 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
     if not holds_quota(on):
         reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
         conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    # A new cycle begins, so that a verdict from before the deactivation is stale.
+    # A new cycle begins, so that a check's verdict from before the deactivation is stale.
     fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
     return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
@@ -224,7 +226,8 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
 
 
 def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T30: the workload is not queued until it is released. Refused if it holds quota."""
+    """T30: the workload is not queued until it is released. The request is refused if the workload
+    holds quota."""
     if holds_quota(workload):
         return refused(workload, "HoldsQuota", "it holds quota already: stop it instead")
     if is_held(workload):
@@ -237,7 +240,8 @@ def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change
 
 
 def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T30: ends the hold, and removes the admission gates of the workload's annotation."""
+    """T30: ends the hold of the workload, and removes the admission gates of the workload's
+    annotation."""
     if not is_held(workload) and not gated_by(workload):
         return ignored(workload, "NotHeld", "it is not on hold")
     notes = {k: v for k, v in workload.metadata.annotations.items() if k != GATED_BY}
@@ -250,7 +254,8 @@ def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -
 def reprioritize(
     workload: StoredWorkload, fact: facts.Reprioritized, _: TransitionContext
 ) -> Change:
-    """T29: the workload moves in its queue. That alone evicts no workload."""
+    """T29: changes the priority of the workload and so its place in the queue. This change alone
+    evicts no workload."""
     if fact.priority not in INT32:
         return refused(workload, "BadPriority", f"{fact.priority} is not a 32-bit number")
     if (head(workload).priority or 0) == fact.priority:
@@ -280,7 +285,7 @@ def remove(workload: StoredWorkload, _: Any, context: TransitionContext) -> Chan
 def pods_ready(
     workload: StoredWorkload, fact: facts.PodsReady, context: TransitionContext
 ) -> Change:
-    """T25: all pods are ready."""
+    """T25: all pods of the workload are ready."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
@@ -292,14 +297,14 @@ def pods_ready(
     )
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is None:
-        state = None  # A later failure is another one: its count starts at 0.
+        state = None  # A later failure of pods to get ready is a new one, so its count starts at 0.
     return applied(with_status(ready, requeue_state=state))
 
 
 def pods_not_ready(
     workload: StoredWorkload, fact: facts.PodsNotReady, context: TransitionContext
 ) -> Change:
-    """T25: a pod lost its readiness."""
+    """T25: a pod of the workload is not ready any more."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
@@ -312,8 +317,8 @@ def pods_not_ready(
 
 
 def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionContext) -> Change:
-    """T26: the end; the quota is free at once. A user (revision 0) can also finish a workload
-    without a job; a running job is stopped."""
+    """T26: the workload finishes, and its quota is free at once. A user (revision 0) can also
+    finish a workload without a job; a running job is stopped."""
     if fact.revision and not _is_result(workload, fact.revision):
         return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
     reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
@@ -329,8 +334,8 @@ def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionCo
 
 
 def _is_result(workload: StoredWorkload, revision: int) -> bool:
-    """Whether the result of the admission at ``revision`` counts: it is the present admission, or
-    the last one, which was released before its result arrived, and no later one exists."""
+    """Whether the result of the admission at ``revision`` counts: this is the present admission, or
+    the last admission if it was released before its result arrived."""
     status = workload.status
     if is_true(workload, Type.ADMITTED):
         return revision == status.admitted_revision
@@ -338,5 +343,5 @@ def _is_result(workload: StoredWorkload, revision: int) -> bool:
 
 
 def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -> Change:
-    """Changes nothing: the log has the fact, and the object changes when the pods are ready."""
+    """Changes nothing: the fact is on the log, and the workload changes when its pods are ready."""
     return ignored(workload, "Noted")

@@ -1,4 +1,4 @@
-"""Decisions of the scheduler, and the end of a job: T03 to T09, T12, T17b, T19."""
+"""Decisions of the scheduler, and the end of a job without a result: T03 to T09, T12, T17b, T19."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from admittance.workload.transition_context import TransitionContext
 
 
 def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionContext) -> Change:
-    """T03 to T05: books quota and creates the rows of the checks in one write. Without checks the
-    same write admits the workload."""
+    """T03 to T05: books quota and creates the rows of the checks in one write. If no check is
+    required, the same write admits the workload."""
     now = context.now
     admission = fact.admission
     required = context.queues.required_checks(admission.cluster_queue, admission)
@@ -75,8 +75,9 @@ def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkloa
 
 
 def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext) -> Change | None:
-    """T09 if the queue no longer lists a flavor of the reservation; None: it lists all. The checks
-    of that flavor are gone too, so nothing else would prevent a job from starting there."""
+    """T09 if the queue no longer lists a flavor of the reservation; None: the queue lists all
+    flavors. The checks of that flavor are gone too, so nothing else would prevent a job from
+    starting on the flavor."""
     admission = workload.status.admission
     gone = context.queues.not_offered(admission) if admission is not None else ()
     if admission is None or not gone:
@@ -86,7 +87,7 @@ def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext
 
 
 def replan(workload: StoredWorkload, fact: facts.Planned, context: TransitionContext) -> Change:
-    """The planned preemptions of the reservation changed, or began (T07)."""
+    """T07: stores new or changed planned preemptions of the reservation."""
     pending = fact.pending_preemption
     gates = workload.status.preemption_gates
     if pending.victims and pending.issued and not any(map(is_used, gates)):
@@ -96,8 +97,8 @@ def replan(workload: StoredWorkload, fact: facts.Planned, context: TransitionCon
 
 
 def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionContext) -> Change:
-    """T08: the scheduler confirms the reservation. Its checks and queues are verified here again,
-    since the scheduler may not have seen their last change."""
+    """T08: the scheduler confirms the reservation. The checks and queues of the workload are
+    verified once more here, because the scheduler may not have seen their last change."""
     admission = workload.status.admission
     assert admission is not None, "a reserved workload has an admission"
     queue = head(workload).queue_name
@@ -110,7 +111,8 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionCon
     required = context.queues.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
         return ignored(workload, "NotReady", "a required check is not Ready")
-    conflict = contradiction(workload, context)  # A flavor may have other labels by now.
+    # A flavor may have got other labels after the reservation.
+    conflict = contradiction(workload, context)
     if conflict is not None:
         return conflict
     message = ""
@@ -127,7 +129,8 @@ PREEMPTION_GATED: Final = "AdmissionGated"
 """Reason of a refusal: preemption is needed, and the preemption gate is closed."""
 
 VICTIMS_STOP: Final = "WaitingForPreemptedWorkloads"
-"""Reason of a refusal: the gate is open, and the jobs of the preempted workloads still stop."""
+"""Reason of a refusal: the gate is open, and the jobs of the preempted workloads are still
+stopping."""
 
 
 def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionContext) -> Change:
@@ -135,7 +138,7 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionCon
     refusal = fact.refusal
     before = find(workload, Type.QUOTA_RESERVED)
     if before is not None and (before.reason, before.message) == (refusal.reason, refusal.message):
-        # The scheduler considers the workload again after its revision has changed.
+        # The scheduler considers the workload again once the workload has a new revision.
         return applied(workload)
     reason, message, now = refusal.reason, refusal.message, context.now
     blocked = Type.BLOCKED_ON_PREEMPTION_GATES
@@ -143,13 +146,13 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionCon
     if reason == PREEMPTION_GATED:
         new = with_condition(new, blocked, True, "PreemptionGated", message, now=now)
     elif reason != VICTIMS_STOP and is_true(workload, blocked):
-        # Preemption would not help now, so an open gate would have no effect.
+        # Preemption would not help the workload now, so opening the gate would have no effect.
         new = with_condition(new, blocked, False, reason, message, now=now)
     return applied(new, OutboxEntry(what="pending", reason=reason, message=message))
 
 
 def preempt(workload: StoredWorkload, fact: facts.Preempted, context: TransitionContext) -> Change:
-    """T12: the workload loses its quota to another one."""
+    """T12: the workload loses its quota to a preempting workload."""
     noted = with_status(
         workload,
         preempted_by=PreemptedBy(
@@ -167,7 +170,7 @@ def preempt(workload: StoredWorkload, fact: facts.Preempted, context: Transition
 def revoke_reservation(
     workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
 ) -> Change:
-    """T09: the reservation no longer fits."""
+    """T09: ends a reservation that no longer fits into quota."""
     return withdraw(workload, fact.reason or "QuotaChanged", fact.message, context)
 
 
@@ -191,12 +194,13 @@ def break_promise(
 def evict_for_cut(
     workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
 ) -> Change:
-    """T09 of a job that no longer fits, with ``onQuotaCut: evict``: it is evicted."""
+    """T09: evicts an admitted workload that no longer fits into quota, because its ClusterQueue has
+    ``onQuotaCut: evict``."""
     return evict(workload, fact.reason or "QuotaChanged", fact.message, context)
 
 
 def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    """T19: the job has stopped, so the quota is freed."""
+    """T19: the job of the workload has stopped, so the quota is freed."""
     evicted_at = workload.status.evicted_revision
     if evicted_at and fact.revision not in (evicted_at, workload.status.admitted_revision):
         return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
@@ -204,7 +208,7 @@ def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionCo
 
 
 def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    """T17b: the job was lost with its runner or node, without an eviction."""
+    """T17b: the job of the workload was lost with its runner or node, without an eviction."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
     reason = "NodeFailures"

@@ -1,8 +1,8 @@
 """The effect of due times: T13, T14, T15, the forced end of an eviction (T19), and checks without a
 verdict in time. docs/spec/lifecycle.md#6.
 
-A timer only starts a new computation of the due times, so a timer that is late, repeated or of an
-earlier state changes nothing.
+A timer only starts a new computation of the due times, so a timer that is late, repeated or set for
+an earlier state changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMER_KINDS: Final = frozenset(str(kind) for kind in TimerKind)
 
 
 def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionContext) -> Change:
-    """Applies the due time of the timer's kind, if it is over."""
+    """Applies the due time for which the timer was set, if that time is over."""
     if fact.kind not in TIMER_KINDS:
         return ignored(workload, "OtherTimer", f"no workload waits for a timer {fact.kind[:64]}")
     kind = TimerKind(fact.kind)
@@ -50,18 +50,19 @@ def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: Transitio
         case TimerKind.CHECKS:
             return overdue(workload, _late_checks(workload, context), context)
         case TimerKind.FAMILY:
-            # The family is reconciled with the current time.
+            # The family is reconciled afterwards, with the current time.
             return applied(workload)
 
 
 def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:
-    """The wait after the count-th eviction, from 1 on."""
-    # More doublings would exceed every limit.
+    """Returns the wait in seconds after the eviction with the number ``count``, counted from 1."""
+    # Doubling the wait further would exceed every limit.
     return int(min(limits.backoff_base << min(count - 1, 40), limits.backoff_max))
 
 
 def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T13; T14 if its requeue limit is reached."""
+    """T13: evicts the workload because its pods were not ready in time; T14: deactivates it if its
+    requeue limit is reached."""
     limits = context.queues.limits.pods_ready
     assert limits is not None, "a time is due"
     ready = find(workload, Type.PODS_READY)
@@ -83,7 +84,7 @@ def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
 
 
 def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T15: the maximum execution time is over."""
+    """T15: deactivates the workload because its maximum execution time is over."""
     longest = head(workload).maximum_execution_time_seconds
     ran = total_seconds(workload, context.now)
     message = f"Exceeded the maximum execution time: it ran {ran} s, {longest} s are allowed"
@@ -95,7 +96,8 @@ def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContex
 
 def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Change:
     """Frees the quota although no runner reported the stop. A later report of the stop names an old
-    revision and is ignored; a later result counts until the workload is admitted again."""
+    revision and is ignored, but a later result of the job counts until the workload is admitted
+    again."""
     message = (
         f"No runner reported within {_span(context.queues.limits.drain)} that the job has stopped: "
         "its quota is freed"
