@@ -81,6 +81,16 @@ async def until(claim: Callable[[], bool], limit: float = LIMIT) -> None:
     await within(poll(), limit)
 
 
+async def accepts(port: int) -> bool:
+    """Whether a server that speaks only after the TLS handshake listens."""
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
 class ConfiguredServer:
     """A nats-server on loopback with a configuration of the test's own, such as with accounts."""
 
@@ -108,7 +118,8 @@ class ConfiguredServer:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: ASYNC220
 
         async def listening() -> None:
-            while not await greets(self.port):
+            answers = accepts if "handshake_first: true" in text else greets
+            while not await answers(self.port):
                 if self._process is None or self._process.poll() is not None:
                     raise AssertionError((self._folder / "nats.log").read_text())
                 await asyncio.sleep(0.02)

@@ -17,6 +17,7 @@ import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 
 from admittance.runtime.bus.connection import Connection
+from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import NoServer
 from simulation.loop import Process, VirtualLoop
 from simulation.nats import core
@@ -330,7 +331,7 @@ class Network:
         url: str,
         *,
         name: str,
-        creds: str | None,
+        access: ConnectionOptions,
         on_error: Callable[[Exception], Awaitable[None]],
         on_lost: Callable[[], Awaitable[None]],
         on_back: Callable[[], Awaitable[None]],

@@ -8,13 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-import msgspec
 import structlog
 import uvloop
 
 from admittance.events.names import token
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import (
+    BadOptions,
+    ConnectionOptions,
+    connection_options,
+)
 from admittance.runtime.errors import SetupError, Unavailable, is_temporary
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often
@@ -112,35 +116,52 @@ class Program(ABC):
         url: str | None = None,
         *,
         creds: str | None = None,
+        connection: ConnectionOptions | None = None,
         stop: asyncio.Event | None = None,
     ) -> None:
         """Answers requests until ``stop`` is set or the call is cancelled; for a program with an
-        event loop of its own. ``url`` and ``creds`` default to ADMIT_NATS_URL and ADMIT_NATS_CREDS.
-        Retries the connection while the servers do not answer.
+        event loop of its own. ``url`` defaults to ADMIT_NATS_URL, and ``connection`` to the other
+        variables ADMIT_NATS_…. ``creds``: a credentials file, in place of another login. Retries
+        the connection while the servers do not answer or refuse the credentials.
         """
-        await self._serve(
-            Settings.from_env(self.kind, url=url), creds=creds, stop=stop or asyncio.Event()
-        )
+        settings = self._settings(url, creds, connection)
+        await self._serve(settings, stop=stop or asyncio.Event())
 
-    def run(self, url: str | None = None, *, creds: str | None = None) -> None:
+    def run(
+        self,
+        url: str | None = None,
+        *,
+        creds: str | None = None,
+        connection: ConnectionOptions | None = None,
+    ) -> None:
         """Answers requests until SIGINT or SIGTERM. The arguments are those of `serve`."""
         collect_garbage_less_often()
-        uvloop.run(self._run(Settings.from_env(self.kind, url=url), creds))
+        uvloop.run(self._run(self._settings(url, creds, connection)))
 
-    async def _run(self, settings: Settings, creds: str | None) -> None:
+    def _settings(
+        self, url: str | None, creds: str | None, connection: ConnectionOptions | None
+    ) -> Settings:
+        if creds is not None and connection is None:
+            try:
+                connection = connection_options(url=url, given={"creds": creds})
+            except BadOptions as error:
+                raise SetupError(str(error)) from None
+        elif creds is not None:
+            raise SetupError("creds and connection are both given: put the file into connection")
+        return Settings.from_env(self.kind, url=url, connection=connection)
+
+    async def _run(self, settings: Settings) -> None:
         logs.configure(self.name, settings.instance, settings.json_logs, level=settings.log_level)
         stop = asyncio.Event()
         stop_on_signals(stop)
-        await self._serve(settings, creds=creds, stop=stop)
+        await self._serve(settings, stop=stop)
 
-    async def _serve(self, settings: Settings, *, creds: str | None, stop: asyncio.Event) -> None:
+    async def _serve(self, settings: Settings, *, stop: asyncio.Event) -> None:
         """Answers requests until ``stop`` is set. Restarts with a new connection after a failure of
         the bus (`errors.is_temporary`).
         """
         if self.main is None:
             raise RuntimeError(self._without_main())
-        if creds is not None:
-            settings = msgspec.structs.replace(settings, creds=creds)
         throttle = LogThrottle()
         while (bus := await self._connected(settings, stop)) is not None:
             try:
@@ -162,7 +183,7 @@ class Program(ABC):
         while not stop.is_set():
             try:
                 return await Bus.connect(
-                    settings.url, name=f"{self.kind} {self.name}", creds=settings.creds
+                    settings.url, name=f"{self.kind} {self.name}", access=settings.connection
                 )
             except (SetupError, Unavailable) as error:
                 if throttle.due(clock.monotonic()):

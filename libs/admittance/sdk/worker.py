@@ -191,9 +191,10 @@ def secret(settings: Settings) -> bytes:
     """The key for the hashes of message ids: equal for all replicas with the same credentials, and
     not guessable by other programs.
     """
-    if settings.creds is None:
+    creds = settings.connection.creds
+    if creds is None:
         return b""
     try:
-        return hashlib.blake2b(Path(settings.creds).read_bytes(), digest_size=32).digest()
+        return hashlib.blake2b(Path(creds).read_bytes(), digest_size=32).digest()
     except OSError:
         return b""

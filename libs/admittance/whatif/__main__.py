@@ -64,7 +64,7 @@ def main() -> int:
 async def _bucket(settings: Settings) -> list[BucketEntry]:
     """Returns all keys of the bucket at one moment, including deleted ones, in the order of
     revisions."""
-    bus = await Bus.connect(settings.url, name="admit-whatif", creds=settings.creds)
+    bus = await Bus.connect(settings.url, name="admit-whatif", access=settings.connection)
     reader = BucketReader(bus)
     found: dict[str, BucketEntry] = {}
     try:

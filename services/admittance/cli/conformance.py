@@ -3,7 +3,6 @@ controller or a capacity provider, and print the outcome of each."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -30,6 +29,7 @@ from admittance.conformance.providers import kit as provider_kit
 from admittance.conformance.providers.provider_cases import TITLES
 from admittance.conformance.providers.requester import RequestShape
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.telemetry import logs
 
 OnCase: TypeAlias = Callable[[str], None]
@@ -154,14 +154,13 @@ async def _run(
     """
     logs.configure("admit", "", json=False, level="error")
     async with AsyncExitStack() as stack:
-        url, server = options.call.url, None
+        url, server, access = options.call.url, None, options.call.connection
         if options.port is not None:
             server = await stack.enter_async_context(embedded(options.port, "admit-test"))
-            url = server.url
+            url, access = server.url, NO_OPTIONS
         else:
             check_url(url)
-        credentials = os.environ.get("ADMIT_NATS_CREDS") or None
-        bus = await Bus.connect(url, name="admit test", creds=credentials)
+        bus = await Bus.connect(url, name="admit test", access=access)
         stack.push_async_callback(bus.close)
         progress = stack.enter_context(Progress(name))
 

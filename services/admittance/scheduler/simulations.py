@@ -80,9 +80,8 @@ class Simulations:
             self._asked -= 1
 
     async def _run(self, errand: bytes) -> Parts:
-        environ = {**os.environ, "ADMIT_NATS_URL": self._settings.url}
-        if self._settings.creds:
-            environ["ADMIT_NATS_CREDS"] = self._settings.creds
+        environ = self._settings.connection.environment(os.environ)
+        environ["ADMIT_NATS_URL"] = self._settings.url
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *self._program,

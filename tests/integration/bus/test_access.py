@@ -22,7 +22,8 @@ from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, SetupError
+from admittance.runtime.connection_options import ConnectionOptions
+from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused
 
 from processes import ServiceProcess
 from servers import ConfiguredServer, until, within
@@ -61,7 +62,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[ConfiguredServer]:
 async def refusal(url: str, creds: str | None = None) -> AdmittanceError:
     """The error of connecting. The limit is far above the promised 5 s."""
     with pytest.raises(AdmittanceError) as caught:
-        await within(Bus.connect(url, name="test", creds=creds))
+        await within(Bus.connect(url, name="test", access=ConnectionOptions(creds=creds)))
     line = str(caught.value)
     assert "\n" not in line
     assert "bug" not in line
@@ -75,7 +76,7 @@ async def test_each_refusal_of_credentials_says_what_to_do(
     at = guarded.url().removeprefix("nats://")
     error = await refusal(guarded.url())
     assert isinstance(error, AccessDenied)
-    assert f"nats://{at} demands credentials: put user and password into the URL" in str(error)
+    assert f"nats://{at} demands credentials: name a credentials file with --creds" in str(error)
     error = await refusal(guarded.url("admit:secret"))
     assert str(error) == (
         f"nats://admit:***@{at} refuses these credentials: check the user and password in the URL"
@@ -89,7 +90,7 @@ async def test_each_refusal_of_credentials_says_what_to_do(
     error = await refusal(guarded.url("bare:secret"))
     assert "has no JetStream for this account" in str(error)
     error = await refusal(guarded.url(), creds=str(tmp_path / "none.creds"))
-    assert isinstance(error, SetupError)
+    assert isinstance(error, AccessDenied)
     assert str(error) == f"credentials file {tmp_path / 'none.creds'} not found"
 
 
@@ -295,7 +296,7 @@ async def test_a_demanded_client_certificate_is_reported(tmp_path: Path) -> None
     finally:
         server.stop()
     assert isinstance(error, AccessDenied)
-    assert "demands client certificates" in str(error)
+    assert "demands a client certificate: name it with --tls-cert" in str(error)
 
 
 async def test_a_tls_address_of_a_server_without_tls_gets_no_password(

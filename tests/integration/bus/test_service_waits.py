@@ -10,6 +10,7 @@ from benchmarks.server_cluster import free_ports
 
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavailable
 from admittance.runtime.process import supervise
@@ -86,12 +87,12 @@ async def test_a_service_retries_when_the_server_s_settings_were_right_before(
             await stop.wait()
         raise Unavailable("no answer")
 
-    async def sometimes(url: str, *, name: str, creds: str | None = None) -> Bus:
+    async def sometimes(url: str, *, name: str, access: ConnectionOptions = NO_OPTIONS) -> Bus:
         nonlocal tries
         tries += 1
         if 1 < tries < 5:
             raise SetupError("the server has no JetStream for this account")
-        return await connect(url, name=name, creds=creds)
+        return await connect(url, name=name, access=access)
 
     stop_all = stop
     monkeypatch.setattr(Bus, "connect", sometimes)

@@ -228,7 +228,7 @@ def test_a_call_without_a_command_shows_all_commands(capsys: pytest.CaptureFixtu
 def test_a_bug_is_one_line_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of course")
 
     monkeypatch.delenv("ADMIT_DEBUG", raising=False)

@@ -21,6 +21,7 @@ from nats.js import JetStreamContext
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.connection import Connection, PermissionDenied, frame, status
 from admittance.runtime.bus.opening import Opening, open_connection
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import (
     IN_PROCESS,
     NO_ANSWER,
@@ -118,7 +119,7 @@ class Bus:
         url: str,
         *,
         name: str,
-        creds: str | None = None,
+        access: ConnectionOptions = NO_OPTIONS,
         opening: Opening | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> Bus:
@@ -132,7 +133,7 @@ class Bus:
         bus.nc = await (opening or open_connection)(
             url,
             name=name,
-            creds=creds,
+            access=access,
             on_error=bus._on_error,
             on_lost=bus._on_disconnected,
             on_back=bus._on_reconnected,

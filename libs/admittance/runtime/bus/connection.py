@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
@@ -36,6 +37,8 @@ from nats.aio.client import PING_PROTO, Client, Srv
 from nats.aio.subscription import Subscription as Subscription
 
 from admittance.runtime import tasks as ending
+from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.server_url import Login
 
 CLOSE_SECONDS: Final = 2.0
@@ -54,12 +57,18 @@ class ReconnectingClient(Client):
     """A client that notices every loss of its connection and reconnects until it is closed.
 
     ``logins``: by the address of a server; a server that the cluster announces gets the first of
-    them. ``on_denied``: called with a subject, in lower case, that this user may not publish to.
+    them. A login in ``access`` replaces them. Files of ``access`` are read at each connection.
+    ``on_denied``: called with a subject, in lower case, that this user may not publish to.
     ``denied``: the last such refusal as a sentence.
     """
 
-    def __init__(self, logins: Mapping[str, Login] | None = None) -> None:
+    def __init__(
+        self,
+        logins: Mapping[str, Login] | None = None,
+        access: ConnectionOptions = NO_OPTIONS,
+    ) -> None:
         super().__init__()
+        self._access = access
         self._tasks: set[asyncio.Task[None]] = set()
         self._logins = dict(logins or {})
         self._asked: dict[str, set[asyncio.Future[Any]]] = {}
@@ -184,17 +193,28 @@ class ReconnectingClient(Client):
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         server = self._current_server
-        if initial_connection and server is not None and server.uri.scheme == "tls":
+        if (
+            initial_connection
+            and server is not None
+            and (server.uri.scheme == "tls" or self._access.demands_tls)
+        ):
             # Without this, nats-py sends the password unencrypted to a server without TLS.
             if not (info.get("tls_required") or info.get("tls_available")):
                 raise nats.errors.SecureConnWantedError
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
 
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The TLS settings of the next connection. Raises AccessDenied."""
+        return tls_context(self._access)
+
     def _connect_command(self) -> bytes:
         server = self._current_server
         logins = self._logins
-        if logins and server is not None:
+        if self._access.has_login:
+            self._log_in(self._access)
+        elif logins and server is not None:
             address = f"{server.uri.scheme}://{server.uri.netloc}"
             login = logins.get(address) or next(iter(logins.values()))
             is_token = login.password is None
@@ -203,6 +223,18 @@ class ReconnectingClient(Client):
             self.options["token"] = login.user if is_token else None
             self._auth_configured = True
         return super()._connect_command()
+
+    def _log_in(self, access: ConnectionOptions) -> None:
+        self._auth_configured = True
+        self.options["user"] = access.user
+        self.options["password"] = password_of(access)
+        self.options["token"] = token_of(access)
+        if access.creds:
+            key = read_user_key(access.creds)
+            jwt = key.jwt.encode() if key.jwt else None
+            self._signature_cb = key.sign
+            self._user_jwt_cb = (lambda: jwt) if jwt else None
+            self._public_nkey = key.public
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:
@@ -287,8 +319,12 @@ Handler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
 class Connection(ReconnectingClient):
     """A client that passes messages of some subscriptions directly to a function."""
 
-    def __init__(self, logins: Mapping[str, Login] | None = None) -> None:
-        super().__init__(logins)
+    def __init__(
+        self,
+        logins: Mapping[str, Login] | None = None,
+        access: ConnectionOptions = NO_OPTIONS,
+    ) -> None:
+        super().__init__(logins, access)
         self._handlers: dict[int, Handler] = {}
 
     async def listen(self, subject: str, handler: Handler) -> Subscription:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 import nats.errors
 
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.connection import Connection, PermissionDenied
+from admittance.runtime.bus.credentials import why_refused
+from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,
@@ -48,7 +49,7 @@ class Opening(Protocol):
         url: str,
         *,
         name: str,
-        creds: str | None,
+        access: ConnectionOptions,
         on_error: Callable[[Exception], Awaitable[None]],
         on_lost: Callable[[], Awaitable[None]],
         on_back: Callable[[], Awaitable[None]],
@@ -64,18 +65,19 @@ class _Info(msgspec.Struct, frozen=True):
 
 
 class _Target(NamedTuple):
-    """Server and credentials with which to connect. ``shown``: the address without secrets."""
+    """Server and credentials with which to connect. ``shown``: the address without secrets.
+    ``login``: the login in the address."""
 
     shown: str
     login: Login | None
-    creds: str | None
+    access: ConnectionOptions
 
 
 async def open_connection(
     url: str,
     *,
     name: str,
-    creds: str | None,
+    access: ConnectionOptions,
     on_error: Callable[[Exception], Awaitable[None]],
     on_lost: Callable[[], Awaitable[None]],
     on_back: Callable[[], Awaitable[None]],
@@ -84,16 +86,14 @@ async def open_connection(
     all these servers every 0.2 s until one accepts.
 
     Raises NoServer if no server answers, AccessDenied if the server refuses credentials,
-    certificate or permissions, Unavailable if JetStream has no leader, and SetupError if a person
-    must change something: the address, the credentials file, a server without JetStream or older
-    than 2.12. Raises one of these errors within about 5 s.
+    certificate or permissions or if a file of ``access`` is missing or wrong, Unavailable if
+    JetStream has no leader, and SetupError if a person must change something: the address, a server
+    without JetStream or older than 2.12. Raises one of these errors within about 5 s.
     """
     try:
         servers = read_urls(url)
     except BadUrl as error:
         raise SetupError(f"{error}: check --nats URL or ADMIT_NATS_URL") from None
-    if creds:
-        _check_file(creds)
     logins = {one.address: one.login for one in servers if one.login is not None}
     # Servers are tried in random order, so that the clients of a cluster spread over its servers.
     order = chance.shuffled(servers)
@@ -101,10 +101,10 @@ async def open_connection(
     failures: list[AdmittanceError] = []
     for number, server in enumerate(order):
         left = (deadline - clock.monotonic()) / (len(order) - number)
-        nc = Connection(logins)
-        target = _Target(shown(url), server.login or next(iter(logins.values()), None), creds)
+        nc = Connection(logins, access)
+        target = _Target(shown(url), server.login or next(iter(logins.values()), None), access)
         try:
-            await _connect(nc, server, name, creds, min(CONNECT_SECONDS, max(0.5, left)))
+            await _connect(nc, server, name, access, min(CONNECT_SECONDS, max(0.5, left)))
             await _check_server(nc, target)
         except AdmittanceError as error:
             nc.abandon()
@@ -118,7 +118,7 @@ async def open_connection(
         else:
             nc._setup_server_pool([one.address for one in order if one is not server])
             nc.options["allow_reconnect"] = True
-            nc._error_cb = on_error
+            nc._error_cb = _described(nc, target, on_error)
             nc._disconnected_cb = on_lost
             nc._reconnected_cb = on_back
             return nc
@@ -127,9 +127,8 @@ async def open_connection(
 
 
 async def _connect(
-    nc: Connection, server: ServerUrl, name: str, creds: str | None, seconds: float
+    nc: Connection, server: ServerUrl, name: str, access: ConnectionOptions, seconds: float
 ) -> None:
-    options: dict[str, Any] = {"user_credentials": creds} if creds else {}
     try:
         async with asyncio.timeout(seconds):
             await nc.connect(
@@ -145,7 +144,7 @@ async def _connect(
                 max_outstanding_pings=PINGS_UNANSWERED,
                 pending_size=64 * 1024 * 1024,
                 error_cb=_ignore,
-                **options,
+                tls_handshake_first=access.tls_first,
             )
     except ModuleNotFoundError as error:
         raise SetupError(
@@ -153,13 +152,18 @@ async def _connect(
         ) from None
 
 
-def _check_file(creds: str) -> None:
-    try:
-        Path(creds).read_bytes()
-    except FileNotFoundError:
-        raise SetupError(f"credentials file {creds} not found") from None
-    except OSError as error:
-        raise SetupError(f"cannot read the credentials file {creds}: {error.strerror}") from None
+def _described(
+    nc: Connection, target: _Target, on_error: Callable[[Exception], Awaitable[None]]
+) -> Callable[[Exception], Awaitable[None]]:
+    """``on_error`` for an open connection: a later refusal says which credentials, and what to
+    do."""
+
+    async def told(error: Exception) -> None:
+        if isinstance(error, ssl.SSLError) or _is_refusal(error):
+            error = _failure(nc, target, error)
+        await on_error(error)
+
+    return told
 
 
 async def _ignore(_: Exception) -> None:
@@ -169,35 +173,30 @@ async def _ignore(_: Exception) -> None:
 def _failure(nc: Connection, target: _Target, error: BaseException) -> AdmittanceError:
     """The error to raise for a connection that failed."""
     at = target.shown
-    text = str(error).lower()
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return AccessDenied(
-            f"the certificate of {at} is not trusted ({error.verify_message}): have it signed by "
-            "a known authority for this host name, or name your authority's file in SSL_CERT_FILE"
-        )
+    access = target.access
     info = nc._server_info
-    if info.get("tls_verify") and isinstance(error, OSError):
-        return AccessDenied(
-            f"{at} demands client certificates, which Admittance does not support: "
-            "disable tls_verify there"
-        )
     if isinstance(error, ssl.SSLError):
-        return AccessDenied(f"no TLS connection to {at} ({error.reason or error}): check its TLS")
+        return AccessDenied(_tls_failure(target, error, demanded=bool(info.get("tls_verify"))))
+    if info.get("tls_verify") and isinstance(error, OSError):
+        return AccessDenied(_certificate_refused(target))
     if isinstance(error, nats.errors.SecureConnWantedError):
-        return AccessDenied(f"{at} has no TLS: use nats:// instead of tls://, or enable TLS there")
+        instead = "drop the TLS options" if access.demands_tls else "use nats:// instead of tls://"
+        return AccessDenied(f"{at} has no TLS: {instead}, or enable TLS there")
     # A server may close the connection before the client reads the server's reason.
-    refused = "authorization" in text or "authentication" in text
-    if refused or (info.get("auth_required") and isinstance(error, ConnectionError)):
-        return AccessDenied(_refusal(target, operator="nonce" in info))
-    if "credential" in text or "nkey" in text or (target.creds and "key" in text):
-        return SetupError(f"the credentials file {target.creds} is not valid: check its content")
+    if _is_refusal(error) or (info.get("auth_required") and isinstance(error, ConnectionError)):
+        return AccessDenied(_refusal(target, str(error).lower(), takes_keys="nonce" in info))
     if isinstance(error, ConnectionRefusedError):
         return NoServer(
             f"nothing listens at {at}: start `admit up`, or name your server with --nats URL"
         )
+    if isinstance(error, TimeoutError) and access.tls_first and _is_encrypted(nc):
+        # The server's first message came before the handshake, so the client has lost it.
+        return AccessDenied(_not_first(at))
     if isinstance(error, TimeoutError):
+        wants_tls = access.demands_tls or "tls://" in at
         return NoServer(
             f"{at} does not answer: check the address and the firewall, or use --nats URL"
+            + (_FIRST if wants_tls and not info and not access.tls_first else "")
         )
     if isinstance(error, nats.errors.Error | ValueError) and not info:
         return NoServer(f"the server at {at} is not a nats-server: check --nats URL")
@@ -205,21 +204,82 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
     return NoServer(f"cannot connect to {at} ({reason}): check --nats URL or ADMIT_NATS_URL")
 
 
-def _refusal(target: _Target, *, operator: bool) -> str:
-    if target.creds:
-        return f"{target.shown} refuses these credentials: check the file {target.creds}"
-    if operator:
+_FIRST: Final = "; if it wants the TLS handshake first, use --tls-first or ADMIT_NATS_TLS_FIRST=1"
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the server refuses or ends a login."""
+    text = str(error).lower()
+    return isinstance(error, nats.errors.Error) and (
+        "authorization" in text or "authentication" in text
+    )
+
+
+def _is_encrypted(nc: Connection) -> bool:
+    writer = getattr(nc._transport, "_io_writer", None)
+    return writer is not None and writer.get_extra_info("ssl_object") is not None
+
+
+def _not_first(at: str) -> str:
+    return f"{at} does not begin with the TLS handshake: drop --tls-first, or check its TLS"
+
+
+def _tls_failure(target: _Target, error: ssl.SSLError, *, demanded: bool) -> str:
+    """``demanded``: whether the server demands a client certificate."""
+    at = target.shown
+    if isinstance(error, ssl.SSLCertVerificationError):
+        ca = target.access.tls_ca
+        todo = f"check the CA file {ca}" if ca else "name your authority's file with --tls-ca"
         return (
-            f"{target.shown} demands signed credentials: name a credentials file with "
+            f"the certificate of {at} is not trusted ({error.verify_message}): {todo} "
+            "(ADMIT_NATS_TLS_CA), or have it signed by a known authority for this host name"
+        )
+    reason = error.reason or str(error)
+    if demanded or "CERTIFICATE" in reason.upper():
+        return _certificate_refused(target)
+    if target.access.tls_first and "WRONG_VERSION" in reason:
+        return _not_first(at)
+    return f"no TLS connection to {at} ({reason}): check its TLS"
+
+
+def _certificate_refused(target: _Target) -> str:
+    cert = target.access.tls_cert
+    if cert is None:
+        return (
+            f"{target.shown} demands a client certificate: name it with --tls-cert and --tls-key "
+            "(ADMIT_NATS_TLS_CERT, ADMIT_NATS_TLS_KEY)"
+        )
+    return (
+        f"{target.shown} refuses the client certificate {cert}: it is expired, or of an authority "
+        "that the server does not trust; get a new one"
+    )
+
+
+def _refusal(target: _Target, said: str, *, takes_keys: bool) -> str:
+    """``said``: the server's text. ``takes_keys``: whether it asked for a signature."""
+    at, access, login = target.shown, target.access, target.login
+    if access.creds:
+        return why_refused(access.creds, at, said, takes_keys=takes_keys)
+    if access.user:
+        source = access.password_file or "ADMIT_NATS_PASSWORD"
+        return f"{at} refuses user {access.user} with the password in {source}: check both"
+    if access.token or access.token_file:
+        return f"{at} refuses the token in {access.token_file or 'ADMIT_NATS_TOKEN'}: check it"
+    if login is not None:
+        what = "token" if login.password is None else "user and password"
+        if not takes_keys:
+            return f"{at} refuses these credentials: check the {what} in the URL"
+    if takes_keys:
+        return (
+            f"{at} demands signed credentials: name a credentials file with --creds or "
             "ADMIT_NATS_CREDS"
         )
-    if target.login is None:
-        return (
-            f"{target.shown} demands credentials: put user and password into the URL "
-            "(nats://USER:PASSWORD@HOST:PORT), or name a credentials file with ADMIT_NATS_CREDS"
-        )
-    what = "token" if target.login.password is None else "user and password"
-    return f"{target.shown} refuses these credentials: check the {what} in the URL"
+    if access.tls_cert:
+        return f"{at} knows no user of the client certificate {access.tls_cert}: check its name"
+    return (
+        f"{at} demands credentials: name a credentials file with --creds or ADMIT_NATS_CREDS, or a "
+        "user with --nats-user and --password-file (ADMIT_NATS_USER, ADMIT_NATS_PASSWORD)"
+    )
 
 
 async def _check_server(nc: Connection, target: _Target) -> None:

@@ -18,6 +18,12 @@ from admittance.api.reading.configuration_file import read_file
 from admittance.api.units import seconds
 from admittance.events.names import token
 from admittance.runtime import chance
+from admittance.runtime.connection_options import (
+    NO_OPTIONS,
+    BadOptions,
+    ConnectionOptions,
+    connection_options,
+)
 from admittance.runtime.errors import SetupError
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
@@ -43,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     instance: str
     url: str = DEFAULT_URL
-    creds: str | None = None
+    connection: ConnectionOptions = NO_OPTIONS
     data_dir: Path | None = None
     replicas: int = 1
     lease_seconds: float = 5.0
@@ -68,13 +74,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         *,
         env: Mapping[str, str] | None = None,
         url: str | None = None,
+        connection: ConnectionOptions | None = None,
         data_dir: Path | None = None,
         instance: str | None = None,
         config: Path | None = None,
         metrics: str | None = None,
     ) -> Settings:
-        """The settings of ``service``. Raises SetupError with the wrong variable, or the file and
-        its wrong field."""
+        """The settings of ``service``. ``connection`` None: from the variables. Raises SetupError
+        with the wrong variable, or the file and its wrong field."""
         env = os.environ if env is None else env
         configuration = _configuration(config or env.get("ADMIT_CONFIG") or None)
         folder = data_dir or (Path(env["ADMIT_DATA_DIR"]) if env.get("ADMIT_DATA_DIR") else None)
@@ -82,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             service=service,
             instance=token(instance or env.get("ADMIT_INSTANCE") or new_instance()),
             url=url or env.get("ADMIT_NATS_URL") or DEFAULT_URL,
-            creds=env.get("ADMIT_NATS_CREDS") or None,
+            connection=_connection(env, url) if connection is None else connection,
             data_dir=folder,
             replicas=int(number(env, "ADMIT_REPLICAS", 1, least=1)),
             lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
@@ -107,6 +114,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def new_instance() -> str:
     """A unique name for an instance."""
     return f"{socket.gethostname()}-{os.getpid()}-{chance.token_hex(3)}"
+
+
+def _connection(env: Mapping[str, str], url: str | None) -> ConnectionOptions:
+    try:
+        return connection_options(env, url=url)
+    except BadOptions as error:
+        raise SetupError(str(error)) from None
 
 
 def _configuration(path: Path | str | None) -> Configuration:

@@ -183,7 +183,7 @@ def task_of(
         nonlocal connected
         try:
             bus = await Bus.connect(
-                settings.url, name=f"admit-{settings.service}", creds=settings.creds
+                settings.url, name=f"admit-{settings.service}", access=settings.connection
             )
         except SetupError as error:
             if not connected:

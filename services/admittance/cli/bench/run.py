@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from admittance.cli.bench.system import embedded
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import AdmittanceError, Refused
 
 Find = Callable[[], Iterable[psutil.Process]]
@@ -33,6 +33,7 @@ def run(
     json_path: Path | None = None,
     scale: float = 1.0,
     nats_url: str | None = None,
+    access: ConnectionOptions = NO_OPTIONS,
     as_json: bool = False,
 ) -> int:
     """Plays a generator file, prints the figures and writes them to json_path; returns 0 if all
@@ -43,7 +44,7 @@ def run(
     server. Raises SetupError if the file is wrong or the system or the server does not work.
     """
     what = plan(read(generator), scale=scale)
-    found = measured(what, nats_url)
+    found = measured(what, nats_url, access)
     if json_path is not None:
         write(found, json_path)
     if as_json:
@@ -54,12 +55,12 @@ def run(
     return 0 if found.finished == found.workloads and not found.trouble else 1
 
 
-def measured(what: Plan, nats_url: str | None) -> Report:
+def measured(what: Plan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS) -> Report:
     """The figures of one plan, measured on the system at nats_url, or on an embedded system without
     nats_url.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(outcome_of(what, nats_url))[0]
+        return runner.run(outcome_of(what, nats_url, access))[0]
 
 
 def main_of(command: Callable[[], list[str]]) -> None:
@@ -79,12 +80,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def outcome_of(what: Plan, nats_url: str | None) -> tuple[Report, Outcome]:
+async def outcome_of(
+    what: Plan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
+) -> tuple[Report, Outcome]:
     """The figures of one plan, and the outcome that they are computed from."""
     async with system(nats_url) as (url, find):
-        bus = await Bus.connect(
-            url, name="admit-bench", creds=os.environ.get("ADMIT_NATS_CREDS") or None
-        )
+        bus = await Bus.connect(url, name="admit-bench", access=access)
         try:
             return await play(bus, what, find)
         finally:

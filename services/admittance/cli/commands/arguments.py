@@ -56,8 +56,8 @@ def _names_of(ctx: typer.Context, kind: str, incomplete: str) -> list[str]:
 
     typed = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
     try:
-        call = outer_call(typed.get("nats"), typed.get("namespace"), None)
-        return names(call.url, kind_named(kind), call.namespace, incomplete)
+        call = outer_call(typed.get("nats"), typed.get("namespace"), None, given=typed)
+        return names(call.url, kind_named(kind), call.namespace, incomplete, call.connection)
     except BadInput:
         return []
 

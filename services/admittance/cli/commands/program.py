@@ -26,6 +26,7 @@ from admittance.cli.support.options import (
     Output,
     OutputOption,
     outer_call,
+    with_connection_options,
 )
 
 ERRORS_MAX: Final = 100
@@ -120,6 +121,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
+@with_connection_options(hidden=False)
 def admit(
     ctx: typer.Context,
     nats: NatsOption = None,
@@ -132,7 +134,7 @@ def admit(
 ) -> None:
     """Admittance: quota first, then every check, and only then the start."""
     del version
-    ctx.obj = outer_call(nats, namespace, output)
+    ctx.obj = outer_call(nats, namespace, output, given=ctx.params)
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:

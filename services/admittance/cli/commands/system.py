@@ -21,6 +21,7 @@ from admittance.cli.support.options import (
     run_forever,
     with_options,
 )
+from admittance.runtime.connection_options import NO_OPTIONS
 
 if TYPE_CHECKING:
     from admittance.cli.conformance import TestOptions
@@ -185,6 +186,7 @@ def bench(
         json_path=json_path,
         scale=scale,
         nats_url=url,
+        access=call.connection if url else NO_OPTIONS,
         as_json=call.output is Output.JSON,
     )
     if status:

@@ -6,7 +6,6 @@ Every failure becomes one line that says what to do.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol, TypeVar
@@ -277,9 +276,7 @@ async def link(call: Call) -> AsyncIterator[Link]:
     check_url(call.url)
     # No warnings are logged, so that the error is the only line about a problem.
     logger.errors_only("admit")
-    bus = await Bus.connect(
-        call.url, name="admit", creds=os.environ.get("ADMIT_NATS_CREDS") or None
-    )
+    bus = await Bus.connect(call.url, name="admit", access=call.connection)
     try:
         yield Link(bus, call)
     except nats.errors.Error as error:

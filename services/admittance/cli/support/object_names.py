@@ -1,14 +1,13 @@
 """Names of objects for shell completion, read from the server without the NATS client.
 
 The client takes too long to import for a completion, so this module speaks the few protocol lines
-of one request itself. It returns no names if the server requires TLS or a credentials file, or if
-no server runs.
+of one request itself. It returns no names if no server runs, or if the server requires TLS or a
+login that is not in the URL.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
 from typing import Any, Final
@@ -16,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from admittance.cli.support.kinds import Kind
 from admittance.events.names import BadToken, plain
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 
 SECONDS: Final = 1.0
 PORT: Final = 4222
@@ -24,13 +24,15 @@ INBOX: Final = "_INBOX.admit-completion"
 STREAM: Final = "KV_admittance"
 
 
-def names(url: str, kind: Kind, namespace: str, start: str) -> list[str]:
+def names(
+    url: str, kind: Kind, namespace: str, start: str, access: ConnectionOptions = NO_OPTIONS
+) -> list[str]:
     """Names of objects of the kind that begin with start, sorted; empty on failure. A name that was
     deleted within the last hour may be among them."""
     prefix = "$KV.admittance."
     question = {"subjects_filter": prefix + kind.patterns(namespace)[0]}
     try:
-        with _Wire(url) as wire:
+        with _Wire(url, access) as wire:
             answer = wire.ask(f"$JS.API.STREAM.INFO.{STREAM}", json.dumps(question).encode())
         subjects = answer["state"].get("subjects") or {}
         found = sorted({plain(subject.rpartition(".")[2]) for subject in subjects})
@@ -42,15 +44,17 @@ def names(url: str, kind: Kind, namespace: str, start: str) -> list[str]:
 class _Wire:
     """A connection that sends one request."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: ConnectionOptions) -> None:
+        self._access = access
         one = url.split(",")[0]
         self._url = urlsplit(one if "://" in one else f"nats://{one}")
         self._deadline = time.monotonic() + SECONDS
         self._buffer = b""
 
     def __enter__(self) -> _Wire:
-        if self._url.scheme != "nats" or os.environ.get("ADMIT_NATS_CREDS"):
-            raise OSError("only connections without TLS and credentials files are supported")
+        access = self._access
+        if self._url.scheme != "nats" or access.demands_tls or access.has_login:
+            raise OSError("only a login in the URL, without TLS, is supported")
         address = self._url.hostname or "", self._url.port or PORT
         self._socket = socket.create_connection(address, timeout=SECONDS)
         return self
@@ -62,7 +66,7 @@ class _Wire:
         """The answer to a request. Raises OSError or ValueError."""
         info = json.loads(self._line().removeprefix(b"INFO "))
         if info.get("tls_required") or info.get("nonce"):
-            raise OSError("only connections without TLS and credentials files are supported")
+            raise OSError("only a login in the URL, without TLS, is supported")
         options: dict[str, object] = {"verbose": False, "pedantic": False, "name": "admit"}
         options |= {"lang": "python", "version": "1", "protocol": 1}
         if self._url.password is not None:

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -16,6 +16,13 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from admittance.cli.support.errors import BadInput
+from admittance.runtime.connection_options import (
+    OPTIONS,
+    VARIABLES,
+    BadOptions,
+    ConnectionOptions,
+    connection_options,
+)
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 URL_VARIABLE: Final = "ADMIT_NATS_URL"
@@ -42,12 +49,18 @@ class UrlFrom(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """The global options of one call. ``url_from``: the source of the URL."""
+    """The global options of one call. ``url_from``: the source of the URL. ``given``: the options
+    of the connection that the user typed, by field. ``environ``: the variables that fill in the
+    others."""
 
     url: str = DEFAULT_URL
     url_from: UrlFrom = UrlFrom.DEFAULT
     namespace: str = DEFAULT_NAMESPACE
     output: Output = Output.TABLE
+    given: Mapping[str, Any] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(
+        default_factory=lambda: os.environ, repr=False, compare=False
+    )
 
     @property
     def shown_url(self) -> str:
@@ -55,6 +68,15 @@ class Call:
         from admittance.runtime.server_url import shown
 
         return shown(self.url)
+
+    @property
+    def connection(self) -> ConnectionOptions:
+        """Login and TLS of the connection. Raises BadInput if options contradict each other."""
+        url = self.url if self.url_from is UrlFrom.OPTION else None
+        try:
+            return connection_options(self.environ, url=url, given=self.given)
+        except BadOptions as error:
+            raise BadInput(str(error)) from None
 
 
 NatsOption = Annotated[
@@ -88,23 +110,91 @@ OutputOption = Annotated[
 ]
 
 
+_HELP: Final = {
+    "creds": "Credentials file: a JWT with its seed, or an NKey seed.",
+    "user": "User of the server; needs --password-file or $ADMIT_NATS_PASSWORD.",
+    "password_file": "File with the password.",
+    "token_file": "File with the token.",
+    "tls_ca": "Certificates of your authority, instead of the system's.",
+    "tls_cert": "Client certificate.",
+    "tls_key": "Key of the client certificate.",
+    "tls_first": "The server wants the TLS handshake first.",
+}
+
+
+Command: TypeAlias = Callable[..., Any]
+
+
+def _connection_parameters(hidden: bool) -> list[Parameter]:
+    """The options of the connection. Commands hide most of them, which `admit --help` shows."""
+    found = []
+    for name, option in OPTIONS.items():
+        flag = name == "tls_first"
+        about = typer.Option(
+            option,
+            metavar=None if flag else "NAME" if name == "user" else "FILE",
+            help=f"{_HELP[name]} Default: ${VARIABLES[name]}",
+            hidden=hidden and name != "creds",
+            rich_help_panel="Global options",
+        )
+        shape = Annotated[bool, about] if flag else Annotated[str | None, about]
+        default = False if flag else None
+        found.append(
+            Parameter(f"nats_{name}", Parameter.KEYWORD_ONLY, default=default, annotation=shape)
+        )
+    return found
+
+
+def with_connection_options(hidden: bool = True) -> Callable[[Command], Command]:
+    """Gives a command the options of the connection. `call_of` reads their values from the
+    context."""
+    added = _connection_parameters(hidden)
+
+    def decorate(command: Command) -> Command:
+        own = list(signature(command, eval_str=True).parameters.values())
+
+        @wraps(command)
+        def both(**typed: Any) -> Any:
+            for one in added:
+                typed.pop(one.name)
+            return command(**typed)
+
+        _declare(both, [*own, *added])
+        return both
+
+    return decorate
+
+
+def _declare(function: Any, parameters: list[Parameter]) -> None:
+    """Makes typer read these parameters of a function."""
+    found = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+    function.__signature__ = Signature(found)
+    function.__annotations__ = {one.name: one.annotation for one in found}
+
+
 def outer_call(
     nats: str | None,
     namespace: str | None,
     output: Output | None,
     environ: Mapping[str, str] = os.environ,
+    given: Mapping[str, Any] | None = None,
 ) -> Call:
-    """The call from the environment and the options before the command name."""
-    start = Call()
+    """The call from the environment and the options before the command name. ``given``: contains
+    the options of the connection, as ``nats_`` and the field."""
+    start = Call(environ=environ)
     # The variable is not read by typer's option, since the environment would then replace an option
     # before the command name.
     if url := environ.get(URL_VARIABLE):
         start = replace(start, url=url, url_from=UrlFrom.ENVIRONMENT)
-    return settle(start, nats, namespace, output)
+    return settle(start, nats, namespace, output, given)
 
 
 def settle(
-    call: Call, nats: str | None, namespace: str | None, output: Output | None = None
+    call: Call,
+    nats: str | None,
+    namespace: str | None,
+    output: Output | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Call:
     """call, changed by the options that are given. Raises BadInput for an empty option."""
     if namespace == "":
@@ -113,7 +203,14 @@ def settle(
         raise BadInput("--nats is empty; it looks like nats://host:4222")
     if nats is not None:
         call = replace(call, url=nats, url_from=UrlFrom.OPTION)
-    return replace(call, namespace=namespace or call.namespace, output=output or call.output)
+    values = {name: (given or {}).get(f"nats_{name}") for name in OPTIONS}
+    typed = {name: value for name, value in values.items() if value not in (None, False)}
+    return replace(
+        call,
+        namespace=namespace or call.namespace,
+        output=output or call.output,
+        given={**call.given, **typed},
+    )
 
 
 def call_of(
@@ -124,7 +221,8 @@ def call_of(
 ) -> Call:
     """The call from ctx and the options after the command name."""
     outer = ctx.find_root().obj
-    return settle(outer if isinstance(outer, Call) else Call(), nats, namespace, output)
+    start = outer if isinstance(outer, Call) else Call()
+    return settle(start, nats, namespace, output, ctx.params)
 
 
 def call_options(
@@ -144,25 +242,23 @@ def call_options_without_output(
     return call_of(ctx, nats, namespace)
 
 
-Command: TypeAlias = Callable[..., Any]
-
-
 def with_options(options: Callable[..., Any] = call_options) -> Callable[[Command], Command]:
     """Gives a command the parameters of ``options`` in place of its first parameter, which gets the
     result of ``options``."""
     shared = list(signature(options).parameters.values())
+    added = _connection_parameters(hidden=True)
 
     def decorate(command: Command) -> Command:
         _, *own = signature(command).parameters.values()
 
         @wraps(command)
         def both(**typed: Any) -> Any:
+            for one in added:
+                typed.pop(one.name)
             first = options(**{one.name: typed.pop(one.name) for one in shared})
             return command(first, **typed)
 
-        parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in (*own, *shared)]
-        both.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        both.__annotations__ = {one.name: one.annotation for one in parameters}
+        _declare(both, [*own, *shared, *added])
         return both
 
     return decorate

@@ -17,6 +17,12 @@ from typing import Final
 
 from admittance.events.names import token
 from admittance.runtime.bus.opening import open_connection
+from admittance.runtime.connection_options import (
+    NO_OPTIONS,
+    BadOptions,
+    ConnectionOptions,
+    connection_options,
+)
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.health_query import trouble
 
@@ -25,7 +31,7 @@ PATIENCE: Final = 5.0
 
 
 async def why_not_ready(
-    service: str, url: str, *, host: str, instance: str = "", creds: str | None = None
+    service: str, url: str, *, host: str, instance: str = "", access: ConnectionOptions = NO_OPTIONS
 ) -> str:
     """Why the service's instance on host is not ready; "" if it is ready.
 
@@ -33,7 +39,12 @@ async def why_not_ready(
     after the host, counts.
     """
     nc = await open_connection(
-        url, name="admit-health", creds=creds, on_error=_ignored, on_lost=_ignored, on_back=_ignored
+        url,
+        name="admit-health",
+        access=access,
+        on_error=_ignored,
+        on_lost=_ignored,
+        on_back=_ignored,
     )
     ours = f"{token(host)}-"
     try:
@@ -57,12 +68,16 @@ def main() -> None:
         raise SystemExit("give one argument: the name of the service")
     service = sys.argv[1]
     named = os.environ.get("ADMIT_INSTANCE")
+    try:
+        access = connection_options()
+    except BadOptions as error:
+        raise SystemExit(str(error)) from None
     asking = why_not_ready(
         service,
         os.environ.get("ADMIT_NATS_URL") or DEFAULT_URL,
         host=socket.gethostname(),
         instance=token(named) if named else "",
-        creds=os.environ.get("ADMIT_NATS_CREDS") or None,
+        access=access,
     )
     try:
         reason = asyncio.run(asking)

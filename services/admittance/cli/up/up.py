@@ -29,6 +29,7 @@ from admittance.runner.launcher import EXECUTORS, executor_of
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
     AccessDenied,
@@ -100,8 +101,14 @@ async def up(call: Call, options: Options) -> int:
     stop = _stop_on_signals()
     collect_garbage_less_often()
     _warn(options.config)
+    # The options of the call are for another server than the embedded one.
+    connection = NO_OPTIONS if embeds(call, options) else call.connection
     settings = Settings.from_env(
-        "up", url=call.url, data_dir=options.data_dir, config=options.config
+        "up",
+        url=call.url,
+        connection=connection,
+        data_dir=options.data_dir,
+        config=options.config,
     )
     logs.configure("up", "", settings.json_logs, level=settings.log_level)
     async with AsyncExitStack() as stack:
@@ -119,6 +126,7 @@ async def up(call: Call, options: Options) -> int:
             mine = Settings.from_env(
                 name,
                 url=url,
+                connection=connection,
                 data_dir=options.data_dir,
                 instance=instance,
                 config=options.config,
@@ -144,7 +152,7 @@ async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
     while not stop.is_set():
         bus = None
         try:
-            bus = await Bus.connect(url, name="admit-up", creds=settings.creds)
+            bus = await Bus.connect(url, name="admit-up", access=settings.connection)
             await streams.ensure(bus, replicas=settings.replicas)
             return True
         except (NoServer, AccessDenied):
@@ -208,6 +216,7 @@ async def serve(call: Call, name: str, options: Options) -> int:
     settings = Settings.from_env(
         name,
         url=call.url,
+        connection=call.connection,
         data_dir=options.data_dir,
         config=options.config,
         metrics=options.metrics,

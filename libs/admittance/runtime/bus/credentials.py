@@ -1,0 +1,213 @@
+"""Reads the files of `ConnectionOptions`: credentials, passwords, tokens, certificates.
+
+Every error is an AccessDenied with one line: a service retries until the file is right.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import ssl
+import stat
+from base64 import b32decode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from datetime import datetime
+from os import fstat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.runtime import clock
+from admittance.runtime.connection_options import OPTIONS, VARIABLES, ConnectionOptions
+from admittance.runtime.errors import AccessDenied
+
+BYTES_MAX: Final = 1 << 20
+"""No file of ours is longer."""
+_JWT: Final = re.compile(r"^[\w-]+\.([\w-]+)\.[\w-]+$", re.ASCII | re.MULTILINE)
+_SEED: Final = re.compile(r"^S[A-Z2-7]{57}$", re.MULTILINE)
+_KINDS: Final = {"SA": "an account", "SO": "an operator", "SN": "a server", "SX": "a curve key"}
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """What a user's JWT says of itself. Times in seconds since 1970; 0: without limit."""
+
+    name: str = ""
+    sub: str = ""
+    exp: int = 0
+    nbf: int = 0
+    iat: int = 0
+
+
+class UserKey(NamedTuple):
+    """The credentials of a user. ``jwt`` and ``claims`` None: a plain NKey. ``public``: the public
+    key. ``sign``: the signature of a nonce as the server wants it."""
+
+    public: str
+    jwt: str | None
+    claims: Claims | None
+    sign: Callable[[str], bytes]
+
+
+def read_user_key(path: str) -> UserKey:
+    """The credentials in a file: a JWT with its seed, or an NKey seed alone. Raises AccessDenied
+    for a file that is missing, wrong, or open to other users."""
+    # Loaded late: only commands that need it shall spend the time.
+    import nkeys
+
+    text = read_secret(path, "credentials file")
+    wrong = f"the credentials file {path} is not valid"
+    seed = _SEED.search(text)
+    found = _JWT.search(text)
+    if seed is None:
+        what = "a JWT but no seed" if found else "neither a user's JWT with its seed nor a seed"
+        raise AccessDenied(f"{wrong}: it has {what}; get a new file")
+    kind = seed[0][:2]
+    if kind != "SU":
+        raise AccessDenied(f"{wrong}: its seed is of {_KINDS.get(kind, 'another')}, not of a user")
+    try:
+        _check_sum(seed[0])
+        pair = nkeys.from_seed(bytearray(seed[0].encode()))
+        public = pair.public_key.decode()
+    except Exception:
+        # The text of an error may quote the seed.
+        raise AccessDenied(f"{wrong}: its seed is damaged; get a new file") from None
+
+    def sign(nonce: str) -> bytes:
+        return urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
+
+    if found is None:
+        return UserKey(public, None, None, sign)
+    try:
+        padded = found[1] + "=" * (-len(found[1]) % 4)
+        claims = msgspec.json.decode(urlsafe_b64decode(padded), type=Claims)
+    except (msgspec.DecodeError, ValueError):
+        raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file") from None
+    if claims.sub != public:
+        raise AccessDenied(f"{wrong}: its seed does not belong to its JWT; get a new file")
+    return UserKey(public, found[0], claims, sign)
+
+
+def _check_sum(seed: str) -> None:
+    """Raises ValueError if the seed was mistyped: nkeys does not look at the last two bytes."""
+    raw = b32decode(seed + "=" * (-len(seed) % 8))
+    if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+        raise ValueError("wrong check sum")
+
+
+def why_refused(path: str, at: str, said: str, *, takes_keys: bool) -> str:
+    """Why the server ``at`` refuses the credentials in a file, and what to do. ``said``: the
+    server's own text. ``takes_keys``: whether the server asked for a signature."""
+    try:
+        key = read_user_key(path)
+    except AccessDenied as error:
+        return str(error)
+    claims = key.claims
+    now = clock.now().timestamp()
+    these = f"the credentials in {path}"
+    if claims is not None and claims.name.isprintable() and claims.name:
+        these += f" (user {claims.name})"
+    if claims is not None and (0 < claims.exp <= now or "expired" in said):
+        return f"{at} refuses {these}: they expired at {_moment(claims.exp)}; get a new file"
+    if claims is not None and max(claims.nbf, claims.iat) > now:
+        since = _moment(max(claims.nbf, claims.iat))
+        return (
+            f"{at} refuses {these}: they are valid from {since}, and the clock of this machine "
+            f"says {_moment(now)}: check the clocks"
+        )
+    if "revoked" in said:
+        return f"{at} refuses {these}: they were revoked; get a new file"
+    if not takes_keys:
+        return f"{at} refuses {these}: it takes no NKeys; give user and password, or a token"
+    return (
+        f"{at} refuses {these}: the server does not know them, or they were revoked; "
+        "check the address, or get a new file"
+    )
+
+
+def _moment(seconds: float) -> str:
+    if not seconds:
+        return "an unknown time"
+    at = datetime.fromtimestamp(seconds, tz=clock.now().tzinfo)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def read_secret(path: str, what: str) -> str:
+    """The text of a file that only its owner may read. ``what``: the file's name for people.
+    Raises AccessDenied. A file of root may be readable by its group, as a mounted secret is."""
+    try:
+        with Path(path).open("rb") as file:
+            status = fstat(file.fileno())
+            data = file.read(BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise AccessDenied(f"{what} {path} not found") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not the name of a file"
+        raise AccessDenied(f"cannot read the {what} {path}: {reason}") from None
+    closed = stat.S_IRWXO if status.st_uid == 0 else stat.S_IRWXO | stat.S_IRWXG
+    if stat.S_ISREG(status.st_mode) and status.st_mode & closed:
+        raise AccessDenied(f"other users may read the {what} {path}: run `chmod 600 {path}`")
+    if len(data) > BYTES_MAX:
+        raise AccessDenied(f"the {what} {path} is not valid: it is longer than {BYTES_MAX:,} bytes")
+    try:
+        return data.decode().strip().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise AccessDenied(f"the {what} {path} is not valid: it is not text") from None
+
+
+def password_of(options: ConnectionOptions) -> str | None:
+    """The password, read from its file where there is one. Raises AccessDenied."""
+    if options.password_file:
+        return read_secret(options.password_file, "password file")
+    return options.password
+
+
+def token_of(options: ConnectionOptions) -> str | None:
+    """The token, read from its file where there is one. Raises AccessDenied."""
+    return read_secret(options.token_file, "token file") if options.token_file else options.token
+
+
+def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
+    """The TLS settings of a connection. Raises AccessDenied for a file that is missing or wrong,
+    or a key that other users may read."""
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca)
+    except ssl.SSLError:
+        raise AccessDenied(
+            f"the CA file {options.tls_ca} has no certificate in PEM format: "
+            f"check {_named('tls_ca')}"
+        ) from None
+    except OSError as error:
+        raise _unreadable("CA file", options.tls_ca, error) from None
+    cert, key = options.tls_cert, options.tls_key
+    if cert is None:
+        return context
+    read_secret(key or cert, "key file")
+    try:
+        Path(cert).read_bytes()
+        context.load_cert_chain(cert, key, password=_no_password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise AccessDenied(f"the key {key} does not belong to the certificate {cert}") from None
+        raise AccessDenied(
+            f"the client certificate {cert} with the key {key or cert} is not valid: both must be "
+            "in PEM format, the key without a password"
+        ) from None
+    except OSError as error:
+        raise _unreadable("client certificate", cert, error) from None
+    return context
+
+
+def _no_password() -> str:
+    """For a key with a password: without this, OpenSSL would ask at the terminal."""
+    return ""
+
+
+def _unreadable(what: str, path: str | None, error: OSError) -> AccessDenied:
+    if isinstance(error, FileNotFoundError):
+        return AccessDenied(f"{what} {path} not found")
+    return AccessDenied(f"cannot read the {what} {path}: {error.strerror}")
+
+
+def _named(name: str) -> str:
+    return f"{OPTIONS[name]} or {VARIABLES[name]}"

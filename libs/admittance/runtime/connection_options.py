@@ -1,0 +1,139 @@
+"""Login and TLS of a connection to the bus: from options, else from ``ADMIT_NATS_*`` variables.
+
+Imports no client library: short commands read their options with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+VARIABLES: Final[Mapping[str, str]] = {
+    "creds": "ADMIT_NATS_CREDS",
+    "user": "ADMIT_NATS_USER",
+    "password": "ADMIT_NATS_PASSWORD",
+    "password_file": "ADMIT_NATS_PASSWORD_FILE",
+    "token": "ADMIT_NATS_TOKEN",
+    "token_file": "ADMIT_NATS_TOKEN_FILE",
+    "tls_ca": "ADMIT_NATS_TLS_CA",
+    "tls_cert": "ADMIT_NATS_TLS_CERT",
+    "tls_key": "ADMIT_NATS_TLS_KEY",
+    "tls_first": "ADMIT_NATS_TLS_FIRST",
+}
+"""The variable of each field."""
+OPTIONS: Final[Mapping[str, str]] = {
+    "creds": "--creds",
+    "user": "--nats-user",
+    "password_file": "--password-file",
+    "token_file": "--token-file",
+    "tls_ca": "--tls-ca",
+    "tls_cert": "--tls-cert",
+    "tls_key": "--tls-key",
+    "tls_first": "--tls-first",
+}
+"""The option of each field. Every user of the machine can read the options of a process, so no
+option takes a password or a token itself."""
+PASSWORDS: Final = frozenset({"password", "password_file"})
+LOGINS: Final = frozenset({"creds", "user", "token", "token_file"}) | PASSWORDS
+YES_OR_NO: Final = {"1": True, "true": True, "0": False, "false": False, "": False}
+
+
+class BadOptions(ValueError):
+    """Options that contradict each other. The text contains no secret."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions:
+    """How a connection logs in, and its TLS. No field: as the address of the server says.
+
+    ``creds``: a file with a user's JWT and its seed, or with an NKey seed. ``tls_ca``: a file with
+    the certificates of trusted authorities, in place of the system's. ``tls_cert`` and ``tls_key``:
+    files of the client certificate and its key; without ``tls_key`` the first has both.
+    ``tls_first``: the TLS handshake comes before the server's first message. All files are read at
+    each connection, so a renewed file needs no restart. Raises BadOptions.
+    """
+
+    creds: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    password_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_first: bool = False
+
+    def __post_init__(self) -> None:
+        ways = [one for one in ("creds", "user", "token", "token_file") if getattr(self, one)]
+        if len(ways) > 1:
+            raise BadOptions(f"{_shown(ways[0])} and {_shown(ways[1])} are both given: give one")
+        passwords = [one for one in ("password", "password_file") if getattr(self, one)]
+        if len(passwords) > 1:
+            both = f"{_shown('password')} and {_shown('password_file')}"
+            raise BadOptions(f"{both} are both given: give one")
+        if passwords and not self.user:
+            raise BadOptions(f"{_shown(passwords[0])} needs {_shown('user')}")
+        if self.user and not passwords:
+            raise BadOptions(
+                f"{_shown('user')} needs {_shown('password_file')}, or {VARIABLES['password']}"
+            )
+        if self.tls_key and not self.tls_cert:
+            raise BadOptions(f"{_shown('tls_key')} needs {_shown('tls_cert')}")
+
+    @property
+    def has_login(self) -> bool:
+        """Whether these options log in, in place of a login in the address."""
+        return bool(self.creds or self.user or self.token or self.token_file)
+
+    @property
+    def demands_tls(self) -> bool:
+        """Whether a server without TLS is refused."""
+        return bool(self.tls_ca or self.tls_cert or self.tls_first)
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """``base`` with the variables of these options, for a child process."""
+        found = {name: value for name, value in base.items() if name not in VARIABLES.values()}
+        for one in fields(self):
+            if value := getattr(self, one.name):
+                found[VARIABLES[one.name]] = "1" if value is True else value
+        return found
+
+
+NO_OPTIONS: Final = ConnectionOptions()
+
+
+def connection_options(
+    env: Mapping[str, str] = os.environ,
+    *,
+    url: str | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> ConnectionOptions:
+    """The options of one process. ``given``: options by field, which win over variables. ``url``:
+    the address, unless a variable names it. Any login in ``given`` or ``url`` replaces the whole
+    login in the variables. Raises BadOptions."""
+    found = {name: value for name, value in (given or {}).items() if value not in (None, False)}
+    for name, value in found.items():
+        if value == "":
+            raise BadOptions(f"{OPTIONS.get(name, name)} is empty")
+    taken = set(VARIABLES) - LOGINS
+    if not LOGINS & found.keys() and "@" not in (url or ""):
+        taken |= LOGINS
+    elif "user" in found and not PASSWORDS & found.keys():
+        taken |= PASSWORDS
+    for name in taken:
+        if text := env.get(VARIABLES[name]):
+            found.setdefault(name, text)
+    first = found.get("tls_first", False)
+    if isinstance(first, str):
+        if first.lower() not in YES_OR_NO:
+            raise BadOptions(f"{VARIABLES['tls_first']}={first!r} is not 1 or 0")
+        found["tls_first"] = YES_OR_NO[first.lower()]
+    return ConnectionOptions(**found)
+
+
+def _shown(name: str) -> str:
+    option = OPTIONS.get(name)
+    return f"{option} ({VARIABLES[name]})" if option else VARIABLES[name]
