@@ -37,8 +37,8 @@ class BadCheckpoint(ValueError):
 
 
 class Snapshot(NamedTuple):
-    """The workload-controller's state between two commits. Its lists are shallow copies of
-    immutable values, so a snapshot is cheap."""
+    """The workload-controller's state between two commits. The lists of a snapshot are shallow
+    copies of immutable values, so a snapshot is cheap."""
 
     through: int
     revision: int

@@ -74,7 +74,8 @@ class Message(NamedTuple):
 
 
 class RejectedMessage(NamedTuple):
-    """A message that cannot be applied, and the reason. Such a message becomes a dead letter."""
+    """A message that cannot be applied, and the reason. A rejected message becomes a dead
+    letter."""
 
     logged: LogMessage
     reason: str

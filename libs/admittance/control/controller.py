@@ -39,8 +39,8 @@ class Controller:
         self.message_builder = MessageBuilder(self.objects, secret, self._workload)
         self.variant_intake = VariantIntake()
         self.unreadable: dict[str, str] = {}
-        """For each key with a value that cannot be read, the reason. The caller logs these entries
-        and removes them."""
+        """For each key with a value that cannot be read, the reason. The caller logs the entries of
+        ``unreadable`` and removes them."""
         self.read = 0
         """Sequence of the last fact that is applied and acknowledged."""
         self.newest_fact = 0
@@ -131,7 +131,7 @@ class Controller:
 
     def settle_load(self, floor: int, end: int = SEQUENCE_MAX) -> list[str]:
         """Called when the bucket is read. Returns the keys of workloads with a possibly unpublished
-        outbox: these workloads contain a fact after ``floor``, which is not acknowledged. ``end``:
+        outbox: workloads that contain a fact after ``floor``, the last acknowledged fact. ``end``:
         the sequence of the last message on the log."""
         unsaid = []
         self.read = max(self.read, floor)

@@ -275,8 +275,8 @@ class BatchFold:
         }
 
     def _is_crowded(self, keys: Iterable[str]) -> bool:
-        """Whether a group with these keys would be too large. Without the changes of earlier
-        messages the group is never too large, so it is enough to wait for their commit."""
+        """Whether a group of puts with these keys would be too large. Without the changes of
+        earlier messages the group is never too large, so it is enough to wait for their commit."""
         groups = {group for key in keys if (group := self._groups.get(key))}
         return sum(len(self._group_members[group]) for group in groups) > GROUPED_MAX
 

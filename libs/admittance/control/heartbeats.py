@@ -6,8 +6,8 @@ Replicas of a controller differ by ``instance``: a check is active as long as on
 reports the check as active.
 
 Times are monotonic seconds. After a takeover the stored conditions show which controllers sent
-heartbeats before. The new leader counts each of these controllers as heard at the moment of the
-takeover.
+heartbeats before. The new leader counts each controller with stored conditions as heard at the
+moment of the takeover.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Heartbeats:
         return before is None or silent or before.beat != report
 
     def expect(self, controllers: Iterable[str], now: float) -> None:
-        """Counts these controllers as heard at ``now``: nothing could be heard before, for example
-        because the process was suspended."""
+        """Counts the given controllers as heard at ``now``: nothing could be heard before, for
+        example because the process was suspended."""
         for controller in controllers:
             self._controllers.setdefault(controller, _Controller(now)).last = now
 
@@ -139,8 +139,8 @@ class Heartbeats:
         return _active(check, report, clock)
 
     def rivals(self, controller: str, now: float) -> tuple[str, ...]:
-        """The programs that use this controller's name, if there are several. Such programs take
-        requests from each other."""
+        """The programs that use this controller's name, if there are several. Two programs with one
+        controller name take requests from each other."""
         found = self._controllers.get(controller)
         return _programs(self._live(found, now)) if found is not None else ()
 
@@ -193,7 +193,7 @@ def active_of(check: AdmissionCheck) -> Condition | None:
 
 
 def with_active(check: AdmissionCheck, condition: Condition | None) -> AdmissionCheck:
-    """The check with this Active condition; a condition of None: the check without an Active
+    """The check with the given Active condition; a condition of None removes the Active
     condition."""
     others = check.status.conditions if check.status is not None else ()
     kept = tuple(one for one in others if one.type != ACTIVE)

@@ -3,8 +3,8 @@ module is pure.
 
 The endpoints and the what-if computation use the same functions. The process that writes a manifest
 also publishes the message about it, but may end before that, or may not learn that the write
-succeeded. Therefore a new leader publishes the messages that the log lacks. A leader also publishes
-the messages about manifests that it finds in the bucket and did not know.
+succeeded. A new leader therefore publishes messages about manifests that the log lacks. A leader
+also publishes the messages about manifests that it finds in the bucket and did not know.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class MessageBuilder:
     ) -> Fact | None:
         check = self._objects.check(say.detail)
         if check is None or self._objects.missing_parameters(check):
-            # A request to this check is published later, when its parameters are created.
+            # The check is requested later, when its parameters object is created.
             return None
         row = next(
             (row for row in workload.status.admission_checks if row.name == say.detail), None

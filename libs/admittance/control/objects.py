@@ -89,8 +89,8 @@ class Objects:
         return iter(self._gone.items())
 
     def expected(self, key: str) -> int:
-        """The revision that a put of the key must expect. For a deleted key this is the revision of
-        its delete marker."""
+        """The revision that a put of the key must expect. A put of a deleted key must expect the
+        revision of the delete marker."""
         kept = self._kept.get(key)
         return kept.revision if kept is not None else self._gone.get(key, 0)
 
@@ -268,8 +268,9 @@ class ManifestQueueView:
         try:
             required = self._catalog.required_checks(cluster_queue, admission)
         except ConflictingChecks:
-            # The scheduler never assigns such a combination, but an edit of the queue can create it
-            # under a reservation. In that case every check that the queue names must pass.
+            # The scheduler never assigns flavors with conflicting checks, but an edit of the queue
+            # can cause the conflict under a reservation. The reservation must then pass every check
+            # that the queue names.
             queue = self._objects.cluster_queue(cluster_queue)
             named = checks_of(queue) if queue is not None else set()
             required = {n: c for n in named if (c := self._objects.check(n)) is not None}

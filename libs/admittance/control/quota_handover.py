@@ -1,7 +1,7 @@
 """Decisions about several workloads at once: some workloads hand their quota over to another one.
 
-All of these workloads are written in one atomic batch, the giving workloads before the receiving
-one.
+All givers and the receiver are written in one atomic batch, the giving workloads before the
+receiving one.
 """
 
 from __future__ import annotations

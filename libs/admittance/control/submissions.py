@@ -141,7 +141,7 @@ def _common(fact: Fact, now: datetime) -> dict[str, Any]:
 
 
 def digest(logged: LogMessage) -> str:
-    """Digest of a submission's message id. The workload stores this digest. "": the submission had
+    """Digest of a submission's message id. The workload stores the digest. "": the submission had
     no id."""
     if not logged.message_id:
         return ""

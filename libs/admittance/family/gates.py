@@ -39,9 +39,9 @@ class GateOpening(NamedTuple):
 def holder_of(
     siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
-    """The sibling with the open gate, and whether all other gates stay closed. The other gates stay
-    closed if workloads were preempted for that sibling's reservation, and until PREEMPTION_TIMEOUT
-    is over."""
+    """The sibling with the open gate, and whether all other gates stay closed. All other gates of
+    the family stay closed if workloads were preempted for the reservation of the sibling with the
+    open gate, and until PREEMPTION_TIMEOUT is over."""
     if held is None:
         return None, False
     holder = next((one for one in siblings if one.name == held.holder and one.open), None)

@@ -28,8 +28,8 @@ def variant_name(
     """Returns the workload name of a parent's variant with the tag ``tag``, which is a flavor or
     the name of an explicit variant.
 
-    The same arguments give the same name, so that creating a variant again finds the existing one.
-    A name that is too long is cut and gets a hash of the parent's uid and the tag. ``force_hash``:
+    Equal arguments give the same name, so that creating a variant again finds the existing one. A
+    name that is too long is cut and gets a hash of the parent's uid and the tag. ``force_hash``:
     add the hash in any case, because another workload has the plain name.
     """
     tail = f"{_MIDDLE}{tag}"
@@ -65,7 +65,7 @@ class ActivityReason(StrEnum):
     NO_MIGRATION = "NoMigration"
     """Another variant is admitted, and the family does not migrate."""
     LOWER_THAN_ADMITTED = "lowerThanAdmitted"
-    """A variant that is better than this one is admitted."""
+    """The admitted variant is better than the variant."""
     BELOW_MIN = "belowMin"
     """The variant is worse than minFlavor or minVariant, the worst variant to migrate to."""
     DELETE_DELAY = "deleteDelay"
@@ -177,8 +177,7 @@ def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime)
     moments |= {end for one in known if (end := _ends(family, one)) is not None}
     later = sorted(moment for moment in moments if moment > now)
     if not later:
-        # The common case has an early return, because this function runs for every change of a
-        # family.
+        # Most calls return here. The function runs for every change of a family.
         return None
     present = desired_states(family, known, now)
     for moment in later:

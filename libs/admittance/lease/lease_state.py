@@ -8,9 +8,9 @@ An instance leads a domain while it holds the domain's epoch: the last message o
           +------- lost -----------+-----------------+
 
 *Claimed* is not yet *leading*: decisions of the predecessor may still be on their way into the
-bucket. So the instance publishes a barrier after the epoch, and the barrier's echo shows that the
-instance has read all of these decisions. The heartbeat is separate from the epoch, so that renewing
-the heartbeat does not change the fence.
+bucket. Therefore the instance publishes a barrier after the epoch, and the barrier's echo shows
+that the instance has read all decisions of the predecessor. The heartbeat is separate from the
+epoch, so that renewing the heartbeat does not change the fence.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class LeaseState:
 
     def forgotten(self, domain: str, epoch: int) -> bool:
         """Records that the log no longer holds the domain's newest epoch, because the epoch is
-        older than the messages that the log keeps. Returns True if this ends the leadership of this
-        instance: the server refuses every message that is fenced with the lost epoch, and the next
-        epoch expects 0."""
+        older than the messages that the log keeps. Returns True if the instance loses its
+        leadership by that: the server refuses every message that is fenced with the lost epoch, and
+        the next epoch expects 0."""
         if self.known(domain) != epoch:
             return False
         self._epochs.pop(domain, None)
@@ -154,8 +154,8 @@ class LeaseState:
         the instance is the heir.
 
         An epoch with the name of this instance that it does not hold comes from an earlier process
-        of the instance. Such an epoch is replaced at once, without waiting for a heartbeat to
-        expire.
+        of the instance. An epoch of an earlier process is replaced at once, without waiting for a
+        heartbeat to expire.
         """
         takeovers = []
         for domain in domains:

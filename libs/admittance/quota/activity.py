@@ -29,8 +29,8 @@ TERMINATING = Activity(
 
 
 def joined(problems: Iterable[tuple[str, str]]) -> Activity:
-    """Returns the activity for these pairs of reason and clause, in order; READY if there are no
-    pairs."""
+    """Returns an inactive activity with the given pairs of reason and clause, in order; READY if
+    there are no pairs."""
     found = list(problems)
     if not found:
         return READY

@@ -281,7 +281,7 @@ class Catalog:
     ) -> dict[str, AdmissionCheck]:
         """Returns the checks of a workload in that ClusterQueue, by name: with an admission the
         checks of its flavors, without an admission the checks that every flavor has. Raises
-        ConflictingChecks if two of them have the same controller."""
+        ConflictingChecks if two required checks have the same controller."""
         lists = self.lists.get(cluster_queue)
         return {} if lists is None else required_checks(lists, admission, self.checks.get)
 

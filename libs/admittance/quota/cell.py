@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 UNLIMITED: Final = 2**63 - 1
-"""The largest 64-bit number. A quota of this amount or more has no limit."""
+"""The largest 64-bit number. A quota of 2**63 - 1 or more has no limit."""
 
 LOWEST: Final = -(2**63)
 
@@ -86,8 +86,8 @@ class Cell:
     or below the child.
 
     Invariant: ``raw`` is the node's nominal quota plus what each child lends, not clamped, and
-    ``usage`` of a cohort is the sum of what its children use beyond their guaranteed quota. So
-    adding and removing usage are exact inverses in any order.
+    ``usage`` of a cohort is the sum of what its children use beyond their guaranteed quota. Adding
+    and removing usage are therefore exact inverses in any order.
     """
 
     __slots__ = (

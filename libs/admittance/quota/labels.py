@@ -80,7 +80,7 @@ def matches_node(
     """Returns whether pods with this node selector and required node affinity may run on nodes with
     the flavor's labels.
 
-    Only keys that these labels have are compared. An affinity term without such keys matches
+    Only keys that the flavor's labels have are compared. An affinity term without such keys matches
     everything. With such a term the whole affinity matches, because terms are alternatives.
     """
     for key, value in node_selector.items():

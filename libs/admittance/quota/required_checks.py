@@ -19,7 +19,7 @@ class ConflictingChecks(Exception):
 
 class CheckLists:
     """The checks of one ClusterQueue: for the whole queue, and per flavor. An
-    admissionChecksStrategy is converted to these lists."""
+    admissionChecksStrategy is converted to the same two kinds of lists."""
 
     __slots__ = ("flavors", "wide")
 

@@ -119,7 +119,7 @@ class Tree:
         return node
 
     def drop_cohort(self, name: str) -> None:
-        """Deletes the Cohort object. If it has children, the cohort stays as an implicit root."""
+        """Deletes the Cohort object. A cohort with children stays as an implicit root."""
         node = self.cohorts.get(name)
         if node is None:
             return
@@ -315,7 +315,8 @@ def _unlink(cell: Cell) -> None:
 
 
 def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
-    """Removes the cell if it is empty. Without this, cells of former flavors would accumulate."""
+    """Removes the cell if it has neither quota nor usage, because cells of former flavors would
+    accumulate."""
     if keep or cell.children or cell.usage or cell.raw or cell.borrow is not None:
         return
     if cell.lend is not None or cell.node.cells.get(cell.fr) is not cell:

@@ -1,9 +1,9 @@
 """Rebuilds an earlier state of the bucket from a checkpoint and the facts after the checkpoint. The
 module is pure.
 
-The workload-controller's core folds the facts in the same commits as the leader of that time, so
-every workload gets the value that was written then. The revisions come from the
-workload-controller's records. Manifests are on the log in the form in which they were written.
+The workload-controller's core folds the facts in the commits that the leader recorded, so every
+workload gets the value that the leader wrote. The revisions come from the workload-controller's
+records. Manifests are on the log in the form in which they were written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _applied = msgspec.json.Decoder(ObjectApplied)
 
 class CannotRebuild(Exception):
     """An earlier state cannot be rebuilt: something needed was not recorded or has expired. The
-    text names it."""
+    error text names what is missing."""
 
 
 class RebuildStart(NamedTuple):
@@ -113,7 +113,7 @@ class BucketRebuild:
         return sorted(self._entries.values(), key=lambda entry: entry.revision)
 
     def hear(self, facts: Iterable[LogMessage]) -> None:
-        """Adds facts after the start. These facts must be of types that the workload-controller
+        """Adds facts after the start. All facts must be of types that the workload-controller
         reads."""
         self._facts.extend(facts)
 

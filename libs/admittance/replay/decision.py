@@ -3,7 +3,7 @@ results. The module is pure.
 
 A decision records in its `Scan` what neither the bucket nor the log shows: which heads had their
 turn earlier in the cycle, and behind which flavors the scans of these heads began. The replay sets
-these heads and calls the function that decides in the live scheduler.
+the heads that had their turn earlier and calls the function that decides in the live scheduler.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
 
 
 class CannotRepeat(Exception):
-    """A decision cannot be repeated: something that it was made from is not known. The text names
-    it."""
+    """A decision cannot be repeated: something that it was made from is not known. The error text
+    names what is missing."""
 
 
 class Turn(NamedTuple):
@@ -263,7 +263,7 @@ class DecisionReplay(Scheduler):
         now: datetime,
         usages: Mapping[str, float] | None = None,
     ) -> list[Decided]:
-        """The decisions of a cycle with these heads. ``usages``: the usages by which the cycle
+        """The decisions of a cycle with the given heads. ``usages``: the usages by which the cycle
         compared LocalQueues. Raises CannotRepeat if a head did not compete."""
         found = self._domain(domain)
         self.wake(now=now)
@@ -413,7 +413,7 @@ def _is_same_recheck(one: Decision, other: Decision) -> bool:
 
 
 def rechecked(decisions: Iterable[Decision]) -> list[Key]:
-    """The reservations that these decisions are about, in order."""
+    """The reservations that the given decisions are about, in order."""
     return list(dict.fromkeys(_decided_for(one) for one in decisions))
 
 
@@ -439,7 +439,7 @@ def _decided_for(decision: Decision) -> Key:
 
 
 def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
-    """The usages by which the cycle of these decisions compared LocalQueues."""
+    """The usages by which the cycle of the given decisions compared LocalQueues."""
     found: dict[str, float] = {}
     for one in decisions:
         if one.scan is not None:

@@ -41,7 +41,8 @@ def with_named_revision(
         return known
     match fact:
         case facts.Stopped(reason="RunnerEnded"):
-            return known  # An eviction did not stop this job.
+            # Only an eviction stops the job that the runner names; here there was none.
+            return known
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
         case facts.Started() | facts.PodsReady() | facts.PodsNotReady() | facts.Finished():

@@ -1,8 +1,8 @@
 """The scheduler's core with a minimal model of the other services, to play differential scenarios.
 
 The model applies the effects of a decision or a step at once, because the scenarios were recorded
-in this way: a victim stops immediately, and no message is lost. The workload-controller is not
-modelled, so the differences to Kueue in docs/spec/lifecycle.md#1.5 do not show.
+so that a victim stops immediately, and no message is lost. The workload-controller is not modelled,
+so the differences to Kueue in docs/spec/lifecycle.md#1.5 do not show.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ SIZE_MAX: Final = 256 * 1024 * 1024
 """How many bytes an unpacked scenario has at most: a small file may unpack to a huge one."""
 
 IDLE: Final = 10
-"""After this many idle cycles in a row the system counts as settled, even if a StrictFIFO head is
-tried again in each cycle."""
+"""A settle step ends after this many idle cycles in a row, even if a StrictFIFO head is tried again
+in each cycle."""
 CYCLES_MAX: Final = 500
 """How many cycles one settle step runs at most. Scenarios that need more than 400 cycles are not in
 the set."""

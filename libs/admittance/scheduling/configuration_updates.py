@@ -216,8 +216,8 @@ def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, qu
             state.bump_version(domain)
             domain.update_queue(queue)
             state.flush(domain)
-        # Saved cursors hold the sum of both generations, and that sum must not stay the same by
-        # accident.
+        # Saved cursors hold the sum of the generations of queue and domain, and the sum must not
+        # stay the same by accident when the domain changes.
         queue.generation += 1 + (before.generation if before is not None else 0)
 
 

@@ -2,9 +2,9 @@
 now, and migration. Source: `docs/spec/lifecycle.md#4.3, #4.4, #4.5, #4.6, #4.7, #4.8, #T03`.
 
 A parent holds no quota and is never tried. A variant is a workload like any other, except for the
-rules in this module. These rules apply the family policy to the state with decisions in flight, so
-that a variant that policy has just ruled out gets no reservation. A variant that may not be tried
-is inadmissible without a refusal, until its family changes or policy wants it tried.
+rules in this module. The rules for variants apply the family policy to the state with decisions in
+flight, so that a variant that policy has just ruled out gets no reservation. A variant that may not
+be tried is inadmissible without a refusal, until its family changes or policy wants it tried.
 
 Migration: a better variant without checks gets quota and replaces the admitted one in one decision.
 Until the job of the replaced variant has stopped, the quota of the better one is charged too.
@@ -88,8 +88,8 @@ def _is_admitted(workload: WorkloadInfo) -> bool:
 def sibling_to_replace(
     state: SchedulerState, workload: WorkloadInfo, queue: str, admission: Admission
 ) -> WorkloadInfo | None:
-    """The admitted sibling that has to stop before the variant with this admission starts; None: no
-    sibling has to stop, or the variant has to pass checks first."""
+    """The admitted sibling that has to stop before the variant starts with the given admission;
+    None: no sibling has to stop, or the variant has to pass checks first."""
     family = workload.family
     if family is None:
         return None
@@ -103,7 +103,7 @@ def sibling_to_replace(
 
 
 def may_reserve(workload: WorkloadInfo) -> bool:
-    """Whether no other variant of the family was reserved or admitted in this cycle."""
+    """Whether no other variant of the family was reserved or admitted in the same cycle."""
     family = workload.family
     return family is None or (family.state is not None and not why_busy(family))
 

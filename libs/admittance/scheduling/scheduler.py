@@ -1,9 +1,9 @@
 """The scheduler's core: objects and workloads in, decisions out. The core is pure; time is an
 argument.
 
-The core keeps one state, which every change updates. Its own decisions are assumed at once: quota
-is charged before the decision is stored, and given back if the log or the workload-controller
-refuses the decision.
+The core keeps one state, which every change updates. The scheduler assumes its own decisions at
+once: quota is charged before the decision is stored, and given back if the log or the
+workload-controller refuses the decision.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Scheduler:
 
     @property
     def catalog(self) -> Catalog:
-        """The configuration that the scheduler has applied. Callers must not change it."""
+        """The configuration that the scheduler has applied. Callers must not change the catalog."""
         return self._state.catalog
 
     # Changes. -------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Scheduler:
         """Applies an object of the configuration as of a revision; None: the object was deleted.
 
         Undoes decisions in flight that were made from an older configuration of the domain. The
-        workload-controller refuses such decisions by the same rule.
+        workload-controller refuses decisions from an older configuration by the same rule.
         """
         self.seen(revision)
         state = self._state
@@ -209,8 +209,8 @@ class Scheduler:
         else:
             domain.idle_cycles += 1
             if domain.is_settled:
-                # The remaining idle cycles would end like this one. They are counted without being
-                # run, because saved cursors age by the number of the cycle.
+                # The remaining idle cycles would end like this one. Idle cycles are counted without
+                # being run, because saved cursors age by the number of the cycle.
                 left = max(0, self._config.idle_cycles - domain.idle_cycles)
                 self._counted = max(self._counted, self._cycle.number + left)
                 domain.idle_cycles += left

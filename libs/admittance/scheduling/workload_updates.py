@@ -54,8 +54,9 @@ def _apply(
     try:
         view = view_of(stored, state.shapes, state.config)
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
-        # Validation would have refused this spec. The workload cannot be queued, and it must not
-        # stop other workloads. It keeps quota that it holds, because its job may run.
+        # Validation would have refused the spec. The workload cannot be queued, and it must not
+        # stop other workloads. Quota that the workload holds stays charged, because its job may
+        # run.
         if workload is not None and workload.charge is None:
             drop(state, workload)
         return

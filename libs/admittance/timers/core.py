@@ -33,7 +33,7 @@ would be set, for instance an evicted job's wait for its stop."""
 SOON: Final = timedelta(seconds=5)
 """A schedule that is due within this time is set at once."""
 SKEW: Final = timedelta(seconds=2)
-"""A schedule closer to its time than this is not compared, because it may have fired by the
+"""A schedule whose time is closer than this is not compared, because it may have fired by the
 server's clock."""
 
 
@@ -172,9 +172,9 @@ class Timers:
 
     def take_overdue(self, now: datetime) -> list[Slot]:
         """Returns slots whose time passed a while ago without a change of their workload, because
-        the fact was lost or changed nothing. Their schedules are set again, with growing pauses.
-        Call this method only when all due facts have been processed; otherwise facts pile up for a
-        workload-controller that is merely behind."""
+        the fact was lost or changed nothing. The schedules of overdue slots are set again, with
+        growing pauses. Call this method only when all due facts have been processed; otherwise
+        facts pile up for a workload-controller that is merely behind."""
         found = []
         for slot in self._overdue.take(now):
             state = self._slots.get(slot)

@@ -103,8 +103,8 @@ class _CheckedWorkload(NamedTuple):
 
 
 class WantedSchedules:
-    """``unreadable``: workloads with an invalid time, and the reason. Such workloads were written
-    by hand or by a newer version, and get no schedules."""
+    """``unreadable``: workloads with an invalid time, and the reason. Workloads with an invalid
+    time were written by hand or by a newer version, and get no schedules."""
 
     def __init__(self, limits: Limits) -> None:
         self._rules: dict[str, CheckRules] = {}

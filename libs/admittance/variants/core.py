@@ -44,7 +44,7 @@ workload-controller updates the parent's rows without a request."""
 AGAIN: Final = timedelta(seconds=1)
 """Delay before a failed publish of an act is tried again."""
 STUCK: Final = 2
-"""An act that was published this many times again counts as stuck."""
+"""An act that was published again as often as this counts as stuck."""
 
 
 class _SentAct(NamedTuple):
@@ -199,8 +199,8 @@ class Families:
     zone.
 
     ``enabled``: the feature gate ConcurrentAdmission. Call `acts` only after all stored objects
-    were applied. Before that, a variant may seem to have no parent, and its deletion would be
-    required."""
+    were applied. While stored objects are still missing, a variant may seem to have no parent, and
+    its deletion would be required."""
 
     def __init__(
         self,
@@ -218,8 +218,8 @@ class Families:
         self._changed: dict[WorkloadName, None] = {}
         self._open: dict[WorkloadName, str] = {}
         self.unreadable: dict[WorkloadName, str] = {}
-        """Families with acts that cannot be computed, and why. Their values were written by hand or
-        by a newer version."""
+        """Families with acts that cannot be computed, and why: stored values were written by hand
+        or by a newer version."""
 
     # What changes. ------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Act(NamedTuple):
 
 
 class FamilyActs(NamedTuple):
-    """The acts that a family requires. ``look``: when these acts may change although nothing
+    """The acts that a family requires. ``look``: when the required acts may change although nothing
     happens; None: never. ``gate_open``: a variant of the family may preempt. ``names``: names that
     missing variants would get, so changes of workloads with these names affect the acts."""
 

@@ -1,8 +1,9 @@
 """``python -m admittance.whatif`` reads a `SimulationTask` from standard input and writes the reply
 to standard output, one message per line.
 
-A scheduler starts this process for each request. Copying many workloads takes seconds, and in this
-time the scheduler continues to decide. The simulating process only reads the bucket.
+A scheduler starts one what-if process for each request. Copying many workloads takes seconds, and
+the scheduler continues to decide during those seconds. The simulating process only reads the
+bucket.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class BucketCopy:
     ``wave``: the number of rounds in which evicted jobs have stopped. ``before``: each written
     workload as it was before its first write; None: the workload did not exist. ``reserved``: the
     wave in which a workload got its quota. ``preempted``: the victims of each preemptor.
-    ``cut_off``: the simulation reached a limit. ``unreadable``: keys with broken values. These
+    ``cut_off``: the simulation reached a limit. ``unreadable``: keys with broken values. All
     records contain only the keys of regular workloads and parents.
     """
 

@@ -63,8 +63,8 @@ def baseline(copy: BucketCopy) -> Baseline:
 
 
 def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
-    """All pending workloads of the copy, in order. If a queue is stopped or inactive, this is the
-    reason of all its workloads."""
+    """All pending workloads of the copy, in order. If a queue is stopped or inactive, all its
+    workloads have the queue's reason."""
     closed: dict[Key, Activity] = {}
     found: dict[Key, PendingWorkload] = {}
     for listed, refusal in copy.core.waiting():

@@ -208,7 +208,7 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
 
 def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
     """Applies the change to the copy; returns the outcomes in this order: manifests, submissions,
-    deletions. Raises InvalidChange; after this exception the copy must not be used."""
+    deletions. Raises InvalidChange; after InvalidChange the copy must not be used."""
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
     results += [_delete(copy, one) for one in change.deletes]

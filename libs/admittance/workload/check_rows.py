@@ -155,8 +155,8 @@ def row_of(rows: Rows, name: str) -> CheckState | None:
 
 
 def with_row(rows: Rows, new: CheckState) -> Rows:
-    """The rows with the row of the same name replaced by ``new``. A row with a new name is added in
-    the order of names."""
+    """The rows with ``new`` in place of the row with its name; a new name is inserted in the order
+    of names."""
     if row_of(rows, new.name) is None:
         return tuple(sorted([*rows, new], key=lambda row: row.name))
     return tuple(new if row.name == new.name else row for row in rows)
@@ -209,7 +209,8 @@ def _has_request_error(row: CheckState) -> bool:
 
 
 def check_requests(names: Iterable[str], context: TransitionContext) -> tuple[OutboxEntry, ...]:
-    """The outbox entries that request these checks, except checks that cannot be requested."""
+    """Returns the outbox entries that request the named checks, except checks that cannot be
+    requested."""
     return tuple(
         OutboxEntry(what="check_requested", detail=name)
         for name in names

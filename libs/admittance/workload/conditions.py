@@ -90,7 +90,7 @@ def put(
 
 def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
     """The conditions, with the one of type ``kind`` set to False by a new reservation if it was
-    True. Its message is kept."""
+    True. The condition's message is kept."""
     for condition in conditions:
         if condition.type == kind and condition.status == "True":
             return put(

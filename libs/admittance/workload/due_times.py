@@ -33,7 +33,7 @@ class TimerKind(StrEnum):
     CHECKS = "checks"
     """A check sent no verdict in time (`checkTimeoutSeconds`)."""
     FAMILY = "family"
-    """The desired state of a variant changes. Only parents have this timer."""
+    """The desired state of a variant changes. Only parents have a timer of this kind."""
 
 
 def due_times(
@@ -58,7 +58,7 @@ def due_times(
 
 
 def owns_job(workload: StoredWorkload) -> bool:
-    """Whether a job runs for this workload."""
+    """Whether a job runs for the workload itself: a variant has no job."""
     return head(workload).role != VARIANT
 
 
@@ -75,7 +75,8 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         return state.requeue_at
-    # No transition leaves this state. If another program wrote it, the wait is over at once.
+    # No transition leaves Requeued=False with this reason, so if another program wrote it, the wait
+    # is over at once.
     return requeued.last_transition_time
 
 

@@ -82,7 +82,7 @@ def is_used(gate: GatePosition) -> bool:
 
 def with_use_noted(gates: Gates, has_preempted: bool, now: datetime) -> Gates:
     """Returns the gates with a note whether workloads are preempted for the current reservation.
-    This note is stored, because a preempted workload may be deleted or hold other quota later."""
+    The note is stored, because a preempted workload may be deleted or hold other quota later."""
     since = now if has_preempted else None
     return tuple(
         replace(gate, used_at=since)

@@ -42,7 +42,7 @@ def is_reserved(workload: StoredWorkload) -> bool:
 
 def holds_quota(workload: StoredWorkload) -> bool:
     """Whether the admission of the workload counts as usage: the workload is reserved and not
-    finished. Its quota counts during an eviction too."""
+    finished. The quota of a workload counts during its eviction too."""
     return (
         workload.status.admission is not None
         and is_reserved(workload)

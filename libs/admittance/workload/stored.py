@@ -1,7 +1,7 @@
 """The workload as stored in the bucket: metadata, the spec as bytes, and a typed status.
 
-A spec is decoded once, on submission. After that the spec stays bytes, and `head` decodes the part
-that services need.
+A spec is decoded once, on submission. After submission the spec stays bytes, and `head` decodes the
+part that services need.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
 
 class OutboxEntry(Kept, frozen=True, kw_only=True):
-    """One message of the last commit. Its payload is made from the workload, which does not change
-    before its outbox is published."""
+    """One message of the last commit. The payload of an outbox entry is made from the workload,
+    which does not change before its outbox is published."""
 
     what: str
     reason: str = ""
@@ -108,7 +108,8 @@ class StoredWorkload(Kept, frozen=True, kw_only=True):
     """A stored workload: ``{apiVersion, kind, metadata, spec, status}`` at the bucket key
     ``workload.<ns>.<name>``."""
 
-    # These fields have no defaults, so that they are always written to the bucket.
+    # The fields of a stored workload have no defaults, so that they are always written to the
+    # bucket.
     api_version: str
     kind: str
     metadata: ObjectMeta = ObjectMeta()

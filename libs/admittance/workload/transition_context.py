@@ -139,8 +139,8 @@ class TransitionContext(NamedTuple):
 
 
 class QueueChanged(Fact, frozen=True, kw_only=True):
-    """A queue, flavor or check of the workload changed. This fact is never on the wire: the
-    controller makes it from ``admit.object.applied`` for each affected workload. ``asks``: checks
-    with changed parameters; such a check is requested again unless it has sent a verdict."""
+    """A queue, flavor or check of the workload changed. A `QueueChanged` fact is never on the wire:
+    the controller makes it from ``admit.object.applied`` for each affected workload. ``asks``:
+    checks with changed parameters; such a check is requested again unless it has sent a verdict."""
 
     asks: frozenset[str] = frozenset()

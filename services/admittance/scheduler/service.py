@@ -58,7 +58,7 @@ REFUSED_PAUSE_SECONDS: Final = 0.5
 LEAVING_SECONDS: Final = 2.0
 """How long to wait for the bucket to store usages when the service stops."""
 LONG_WORK_SECONDS: Final = 0.005
-"""A pause for other tasks of the process follows work of this length."""
+"""After work of this length the service pauses, so that other tasks of the process can run."""
 PAUSE_FACTOR: Final = 3
 """Length of the pause after long work, relative to the work. With 50,000 workloads at once,
 admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with a factor of 1, because of
@@ -245,9 +245,8 @@ class SchedulerService:
                     decisions += decided
                     spent = clock.monotonic() - begun
                     if spent > LONG_WORK_SECONDS:
-                        # Other tasks of this process need time. Also, decisions that are made
-                        # faster than the bucket is read come from an outdated state, and are
-                        # refused.
+                        # Other tasks of the process need time. Decisions that are made faster than
+                        # the bucket is read come from an outdated state, and are refused.
                         self._publish_soon(decisions)
                         decisions = []
                         await asyncio.sleep(PAUSE_FACTOR * spent)
@@ -318,9 +317,9 @@ class SchedulerService:
         try:
             outcomes = await self._bus.publish_all([message for _, message in messages])
         except Unavailable as error:
-            # Some of these decisions may be on the log. The instance takes the domains with a new
-            # epoch: after the echo of the new barrier, every decision that reached the log is in
-            # the bucket, and no other one follows.
+            # Some of the decisions with an unknown outcome may be on the log. The instance takes
+            # the domains with a new epoch: after the echo of the new barrier, every decision that
+            # reached the log is in the bucket, and no other one follows.
             log.warning("decisions_unknown", error=str(error), decisions=len(messages))
             for domain in {decision.domain for decision, _ in messages}:
                 await self._lose(domain)

@@ -1,9 +1,9 @@
 """``admit.api.simulate``: answers which decisions would follow from a change. Each answer comes
 from its own process.
 
-Copying the bucket and deciding on the copy takes seconds, and in this time the scheduler would make
-no decisions. The simulating process reads the bucket itself and decides with the same
-configuration. It does not change the scheduler's state.
+Copying the bucket and deciding on the copy takes seconds, and the scheduler would make no decisions
+during those seconds. The simulating process reads the bucket itself and decides with the same
+configuration. The simulating process does not change the scheduler's state.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ AT_ONCE: Final = 1
 scheduler."""
 WAITING_MAX: Final = 4
 SECONDS: Final = 120.0
-"""Time limit for one answer, including the wait for earlier simulations. The command that asks
-waits a little longer than this."""
+"""Time limit for one answer, including the wait for earlier simulations. The command that asks for
+the simulation waits a little longer."""
 
 log = structlog.get_logger()
 

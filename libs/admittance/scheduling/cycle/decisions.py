@@ -46,7 +46,7 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, V
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
 NAMED_MAX: Final = 5
-"""How many victims a message names. The message only counts the others."""
+"""How many victims a message names. The message only counts further victims."""
 
 HEADS_MAX: Final = 3_000
 """How many heads of one cycle a decision names, so that the message does not become too long."""

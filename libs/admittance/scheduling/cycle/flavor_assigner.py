@@ -306,8 +306,8 @@ def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignme
 
 
 def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:
-    """Returns a check of the option and the different check of a flavor chosen earlier that has the
-    same controller."""
+    """Returns two different checks of one controller: the check of the option, and the check of a
+    flavor chosen earlier; None: there is no such pair."""
     for controller, name in option.checks:
         other = result.checks.get(controller, name)
         if other != name:

@@ -138,8 +138,8 @@ class EntryProcessor:
             return EntryStatus.INADMISSIBLE
         if assignment.mode != FIT and not entry.victims:
             # The entry is entitled to this quota and cannot preempt for the quota, so no other
-            # entry may take that in this cycle. For a queue that may reclaim from any workload,
-            # quota is not held back.
+            # entry may take the quota in this cycle. For a queue that may reclaim from any
+            # workload, quota is not held back.
             assert entry.queue.plan is not None
             if entry.queue.plan.policy.reclaim != "Any":
                 self._restore_victims()
@@ -173,7 +173,8 @@ class EntryProcessor:
         return EntryStatus.PREEMPTING
 
     def end_entry(self) -> None:
-        """Ends the entry. Call it after the decision about the entry was carried out."""
+        """Ends the entry. The cycle calls this method after it has carried out the decision about
+        the entry."""
         if self._fair_sharing:
             self._restore_victims()
 
@@ -218,7 +219,8 @@ class EntryProcessor:
     ) -> EntryStatus:
         self._restore_victims()
         if entry.workload.family is not None and not families.may_reserve(entry.workload):
-            # The sibling from which the variant would take over was preempted in this cycle.
+            # The sibling from which the variant would take over was preempted earlier in the same
+            # cycle.
             return EntryStatus.UNCERTAIN
         if self._state.pods_ready.blocks(self._domain):
             return EntryStatus.BLOCKED

@@ -2,9 +2,9 @@
 stopped? Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
 
 A reservation is rechecked when it changes, when its checks or queues change, or when something
-happens to one of its victims. Such a reservation is noted in `Domain.rechecks`, and the next cycle
-rechecks it before the heads. A confirmation charges nothing, so the number of confirmations in a
-batch is not limited.
+happens to one of its victims. A reservation that needs a recheck is noted in `Domain.rechecks`, and
+the next cycle rechecks it before the heads. A confirmation charges nothing, so the number of
+confirmations in a batch is not limited.
 
 A victim that has stopped, or that is not needed any more, is removed from the reservation's plan.
 If a victim may no longer be preempted, other victims are searched, and if the search finds none,
@@ -106,7 +106,8 @@ def due_decisions(
         passed = has_passed(state.catalog, workload)
         if workload.pending_preemption is not None:
             if domain in state.handovers:
-                # It is not certain yet which planned victims the reservation still has.
+                # While a planned victim has a decision in flight, the victims of the reservation
+                # are not certain.
                 waiting.append(workload)
                 continue
             about_victims = decide_victims(state, domain, cycle, workload, now)
@@ -331,8 +332,8 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
     found = [Victim(one, rules[one.key]) for one in charging.outstanding_victims(state, workload)]
     if not all(_may_preempt(workload, one.workload) for one in found):
         return []
-    # Until the victims have stopped, more may be used than quota allows. So their usage is removed
-    # while this is checked.
+    # Until the victims have stopped, more may be used than quota allows, so their usage is removed
+    # while the remaining victims are checked.
     going = [one.workload for one in found]
     held = remove_all_usage(going)
     enough = exceeded_cell(workload, only_borrowing=False) is None

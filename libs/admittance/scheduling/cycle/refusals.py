@@ -71,8 +71,8 @@ def workload_reason(activity_reason: str) -> str:
 def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> Refusal:
     """Returns why nothing was assigned. ``among``: the flavors to mention; None: all flavors.
 
-    Within a flavor the most severe reason counts. Among the flavors of the failed scan the least
-    severe of these reasons counts, since its flavor is the closest to fitting.
+    Within a flavor the most severe reason counts. Among the flavors of the failed scan the flavor
+    with the least severe reason counts, since that flavor is the closest to fitting.
     """
     obstacles = _among(assignment.obstacles, among) or assignment.obstacles
     if assignment.mode != NO_FIT:
@@ -150,8 +150,8 @@ def obstacles_message(obstacles: Sequence[Obstacle]) -> str:
 
 
 def _listed(clauses: Sequence[str]) -> str:
-    """Returns the first clauses, and the number of the others. The shortfalls of the refusal
-    contain all of them."""
+    """Returns the first clauses, and how many further clauses there are. The shortfalls of the
+    refusal contain all of them."""
     if len(clauses) <= CLAUSES_MAX:
         return ", ".join(clauses)
     return f"{', '.join(clauses[:CLAUSES_MAX])}, and {len(clauses) - CLAUSES_MAX} more"

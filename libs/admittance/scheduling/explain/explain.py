@@ -1,10 +1,10 @@
 """Explains why a workload waits: the decision of the next cycle, the workloads in its way, and what
 would unblock it.
 
-The functions that also make decisions find the answer. These functions restore what they change in
-the state while they try, so an explanation has no effect. One explanation costs a nomination, a
-check of each flavor, a bounded look at the holders of missing quota, and a look at each class of
-the workload's queue.
+The functions that also make decisions find the answer. Functions that try something restore the
+state afterwards, so an explanation has no effect. One explanation costs a nomination, a check of
+each flavor, a bounded look at the holders of missing quota, and a look at each class of the
+workload's queue.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from admittance.scheduling.state.workload_view import GATED, PROMISED
 
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
-"""In a queue with more classes and inadmissible workloads than this, only the head of the queue is
-listed as ahead."""
+"""If a queue has more classes and inadmissible workloads than this number, an explanation lists
+only the head of the queue as ahead."""
 
 
 def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
-    """Returns why the workload waits, or what quota it holds. For a parent, this is told variant by
-    variant."""
+    """Returns why the workload waits, or what quota it holds. The explanation of a parent has one
+    part for each variant."""
     workload = state.workloads.get(key)
     if workload is None or workload.shape is None:
         return ExplainReply(error=f"no unfinished workload {key[0]}/{key[1]} is known")

@@ -72,8 +72,8 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
 
 
 def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
-    """Returns as many of the first rows as fit into one message. A client gets the others with a
-    next query that skips these rows."""
+    """Returns as many of the first rows as fit into one message. A client gets further rows with a
+    next query that skips the returned ones."""
     left = BYTES_MAX
     for at, row in enumerate(rows):
         left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))

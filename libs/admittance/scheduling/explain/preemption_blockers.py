@@ -371,8 +371,9 @@ def _is_entitled(need: QuotaNeed, node: Node) -> bool:
 
 
 def exceeds_entitlement(need: QuotaNeed) -> bool:
-    """Whether the needed amount exceeds the quota of every node below the root. In this case the
-    scheduler does not search for victims. Source: `docs/spec/scheduling.md#5.3, #6.4`."""
+    """Whether the needed amount exceeds the quota of every node below the root. For an amount
+    larger than every such quota the scheduler does not search for victims. Source:
+    `docs/spec/scheduling.md#5.3, #6.4`."""
     plan = need.queue.plan
     if plan is None or plan.borrow_preempts or need.cell.nominal >= need.wanted:
         return False

@@ -266,8 +266,8 @@ def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
 
 
 def promised(queues: Iterable[Queue]) -> list[WorkloadInfo]:
-    """The workloads of these queues for which quota is only held. Looks at each holder of quota in
-    queues with families."""
+    """The workloads of the given queues for which quota is only held. Looks at each holder of quota
+    in queues with families."""
     return [
         one
         for queue in queues

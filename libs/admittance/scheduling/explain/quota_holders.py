@@ -17,7 +17,7 @@ HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
 
 SORTED_MAX = 500
-"""Above this number of ClusterQueues, they are not sorted by how much they borrow."""
+"""If more ClusterQueues than this number borrow, they are not sorted by how much they borrow."""
 
 _Candidate = tuple[int, int, Key, FlavorResource, Cell, WorkloadInfo]
 """Sort key of a possible holder: negative amount, priority, name, flavor and resource; then the

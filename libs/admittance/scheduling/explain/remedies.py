@@ -194,6 +194,6 @@ def bound_by(cell: Cell) -> tuple[CellNode, bool]:
 
 
 def named(names: Sequence[str], most: int) -> str:
-    """Returns the first names, and the number of the others."""
+    """Returns the first names, and how many further names there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -67,7 +67,8 @@ def gained(config: AdmissionFairSharing, seconds: float) -> float:
 
 
 def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nanos:
-    """The entry penalty that an admission with these amounts adds to the consumption."""
+    """The entry penalty that the admission of a workload with the given amounts adds to the
+    consumption."""
     share = gained(config, config.usage_sampling_interval.total_seconds())
     found = {resource: int(share * much) for resource, much in amounts.items()}
     return {resource: much for resource, much in found.items() if much}

@@ -90,8 +90,8 @@ class LoopGuard:
     # Separating. ----------------------------------------------------------------------------
 
     def barred(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
-        """The workloads that the loop guard forbids the preemptor to preempt now. Their priority is
-        not lower than the preemptor's."""
+        """The workloads that the loop guard forbids the preemptor to preempt now. Only workloads
+        whose priority is not lower than the preemptor's can be among them."""
         pairs = self._taken.get(preemptor.uid)
         if pairs is None or self._rule is None:
             return NO_WORKLOADS

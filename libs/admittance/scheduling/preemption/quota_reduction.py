@@ -286,7 +286,8 @@ def _make_fit(
                 taken.append((one, cell))
                 gone.add(one)
                 away.add(one)
-    # Restore, in reverse order, the removed workloads that fit beside the others after all.
+    # Restore, in reverse order, removed workloads that fit into quota together with the workloads
+    # that stay.
     for index in range(len(taken) - 2, -1, -1):
         workload = taken[index][0]
         restore_usage(workload)

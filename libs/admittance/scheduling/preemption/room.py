@@ -57,8 +57,8 @@ def above_nominal(need: Need) -> dict[FlavorResource, int]:
 def affects_no_other(cell: Cell, amount: int) -> bool:
     """Whether the amount fits, and every node up to the root has that amount without borrowing.
 
-    Such an amount does not affect the victims for other resources: no entitlement and no share
-    depends on the amount, and the amount fits whichever workloads are preempted.
+    An amount that fits in this way does not affect the victims for other resources: no entitlement
+    and no share depends on the amount, and the amount fits whichever workloads are preempted.
     """
     if amount > available(cell):
         return False
@@ -139,8 +139,8 @@ def restore_victim(taken: RemovedVictim) -> None:
 
 
 def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
-    """The amounts that were removed for all of these victims, per cell. Charging is additive, so
-    they can be summed."""
+    """The amounts that were removed from the state for all given victims, per cell. Charging is
+    additive, so they can be summed."""
     total: dict[Cell, int] = {}
     for _, amounts in taken:
         for cell, amount in amounts:
@@ -168,9 +168,9 @@ def _cannot_stay(
     spare: Mapping[FlavorResource, int],
     shared: dict[Cell, bool],
 ) -> bool:
-    """Whether restoring the amounts certainly exceeds the spare quota at the root. This is certain
-    only if no node on the way up keeps quota for itself. ``shared``: a cache of that condition, by
-    cell."""
+    """Whether restoring the amounts certainly exceeds the spare quota at the root. The answer is
+    True only if no node on the way up to the root keeps quota for itself. ``shared``: a cache of
+    whether all nodes on the way lend everything, by cell."""
     for cell, amount in amounts:
         if amount > spare.get(cell.fr, amount):
             known = shared.get(cell)

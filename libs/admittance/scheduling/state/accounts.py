@@ -53,8 +53,8 @@ class LaneAccount:
     lanes: Lanes[WorkloadInfo]
     lane: Lane[WorkloadInfo]
     bills: dict[WorkloadInfo, WorkloadUsage] = field(default_factory=dict)
-    base: datetime = LONG_AGO  # the time of the stored record that this account began with
-    # The time of the newest record of this account that was handed out to be stored.
+    base: datetime = LONG_AGO  # the time of the stored record from which the account was restored
+    # The time of the newest record that was handed out to be stored in the bucket.
     saved: datetime = LONG_AGO
 
     def update_lane(self) -> None:
@@ -232,8 +232,8 @@ class Accounts:
         return self._moving and bool(interval) and now >= self.sampled + interval
 
     def sample(self, now: datetime) -> None:
-        """Compares all LocalQueues by their consumption at the beginning of this interval. All
-        instances of the scheduler have intervals that begin at the same moments."""
+        """Compares all LocalQueues by their consumption at the beginning of the present sampling
+        interval. All instances of the scheduler have intervals that begin at the same moments."""
         seconds = self.config.usage_sampling_interval.total_seconds()
         self.sampled = datetime.fromtimestamp(now.timestamp() // seconds * seconds, UTC)
         self._moving = False

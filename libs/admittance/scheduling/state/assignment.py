@@ -110,8 +110,8 @@ class Assignment:
         self.contested: dict[FlavorResource, None] = {}
 
     def added_usage(self) -> dict[Cell, int]:
-        """Returns the usage that the assignment would add now. For a variant this depends on what
-        its siblings hold."""
+        """Returns the usage that the assignment would add now. For a variant the added usage
+        depends on the quota of its siblings."""
         return (
             self.usage if self.family_quota is None else self.family_quota.missing_for(self.whole)
         )

@@ -7,9 +7,9 @@ once: see `shared_quota.PlanQuota`, which is recomputed when a plan, the quota o
 victim, or the cohort tree changes. Plans are read from stored workloads, so the next leader
 continues with the same plans. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
 
-While a family holds quota, its other variants ask only for what the family does not hold yet. These
-variants wait in classes of their own and are tried again when the quota of the family changes.
-Source: `docs/spec/lifecycle.md#4.6, #4.11`.
+While a family holds quota, its other variants ask only for what the family does not hold yet.
+Variants of a family with quota wait in classes of their own and are tried again when the quota of
+the family changes. Source: `docs/spec/lifecycle.md#4.6, #4.11`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _keeps_for_itself(domain: Domain) -> bool:
 
 
 def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> PendingPreemption:
-    """Returns the plan to preempt these victims, as it is stored."""
+    """Returns the plan to preempt the given victims, in its stored form."""
     return PendingPreemption(
         victims=tuple(
             [
@@ -229,8 +229,8 @@ def _share_plan_quota(
         if domain.plan_quota_varies
         else []
     )
-    # Quota that a node does not lend absorbs usage. So of two planners, or of the victims of both,
-    # each may seem to add the amount that both add together.
+    # Quota that a node does not lend absorbs usage. For this reason each of two planners, or the
+    # victims of each, may seem to add the amount that both add together.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
     mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
     if not any(mine):
@@ -421,8 +421,8 @@ def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
 
 
 def _concerns_a_plan(state: SchedulerState, workload: WorkloadInfo) -> bool:
-    """Returns whether a plan of preemption depends on what the workload holds. This includes plans
-    of its siblings, because the quota of a variant depends on theirs."""
+    """Returns whether a plan of preemption depends on what the workload holds. For a variant, plans
+    of its siblings count too, because the quota of a variant depends on its siblings' quota."""
     return (
         workload.pending_preemption is not None
         or workload.key in state.planners_by_victim

@@ -133,8 +133,8 @@ class Lanes(Generic[W]):
 
     Classes that differ only by LocalQueue are a group, and the classes of a group are refused
     together. ``preemptor_first``: the preemptor comes first, even if its LocalQueue used more than
-    others. Without this, the LocalQueue of a victim, which used less, could take the freed quota,
-    and the victim would be preempted again.
+    others. Otherwise the LocalQueue of a victim, which used less, could take the quota freed for
+    the preemptor, and the victim would be preempted again.
     """
 
     __slots__ = ("_bound", "_groups", "_heap", "_number", "by_key", "preemptor_first")
@@ -160,7 +160,7 @@ class Lanes(Generic[W]):
         return found.usage if found is not None else 0.0
 
     def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
-        """Adds a new class. Returns the other classes of its group."""
+        """Adds a new class. Returns the other classes in the group of that class."""
         group = self._groups.setdefault(cls.key[:2], {})
         others = list(group)
         group[cls] = None
@@ -244,7 +244,8 @@ class Lanes(Generic[W]):
                 if preemptor is not None and self.usage_of(preemptor.local_queue) <= place[0]:
                     return preemptor.entry
                 return entry
-            # The first class of the lane was parked or removed after this item was pushed.
+            # The first class of the lane was parked or removed after the lane got this place in the
+            # heap.
             heappop(self._heap)
             lane.item = None
             self.lane_changed(lane)
@@ -269,10 +270,11 @@ class Lanes(Generic[W]):
 
 
 class SavedNomination(NamedTuple):
-    """A nomination that is kept. It holds while the other fields are unchanged.
+    """A nomination that is kept. The nomination is valid while the domain's version, the flavor
+    plan, the cursor and the stamp are those that were saved.
 
-    ``version``: the version of the domain. ``queued_at``: set if the workload's age decides what it
-    may preempt.
+    ``version``: the version of the domain. ``stamp``: the workload's age in its queue if that
+    decides what the workload may preempt; else None.
     """
 
     version: int
@@ -332,8 +334,8 @@ class EquivalenceClass(Generic[W]):
     parked: Refusal | None = None
     parked_since: datetime | None = None
     scan: ScanRecord[W] | None = None  # the scan that parked the class
-    # The workloads without a refusal in flight, grouped by the waiting reason in their status. The
-    # value is the time since when the workload has been in this class with that reason.
+    # The workloads without a refusal in flight, grouped by the waiting reason in their status. Each
+    # workload is mapped to the time since when it has been in the class with that status reason.
     by_reason: dict[str, dict[W, datetime]] = field(default_factory=dict)
     is_scheduled: bool = False  # the class is in the refusal queue
     # The nomination of the first workload when that was tried last.

@@ -114,7 +114,7 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
     fungibility = spec.flavor_fungibility
     policy = _policy(spec.preemption) if config.preemption else NO_PREEMPTION
     if policy == NO_PREEMPTION:
-        # The same object as the constant, so that callers can compare with `is`.
+        # Use the constant itself, so that callers can compare the policy with `is`.
         policy = NO_PREEMPTION
     return FlavorPlan(
         queue=name,

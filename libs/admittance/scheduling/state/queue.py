@@ -194,7 +194,8 @@ def park_class(
 def park_workload(
     queue: Queue, workload: WorkloadInfo, inadmissible: Inadmissible, now: datetime
 ) -> None:
-    """Parks this workload alone, until the next flush or until its problem changes."""
+    """Parks the workload alone, without its class, until the next flush or until its problem
+    changes."""
     remove_from_queue(queue, workload)
     workload.queue = queue
     workload.inadmissible = inadmissible
@@ -361,8 +362,8 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
         if queue.variants and cls.is_of_variants:
             continue
         if lanes is None:
-            # The same as the comparison of sort keys below, but cheaper: a queue may have very many
-            # classes.
+            # This comparison of priorities gives the same result as the sort keys below, but is
+            # cheaper: a queue may have very many classes.
             if -key[0] < rank:
                 ahead += len(cls.entries) - cls.start
             elif key[0] == -rank:

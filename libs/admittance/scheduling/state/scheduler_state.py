@@ -1,5 +1,5 @@
-"""The scheduler's state: everything that it keeps in memory, with the basic changes from which
-other modules build larger ones."""
+"""The scheduler's state: everything that it keeps in memory, with basic changes of the state, which
+other modules combine."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class SchedulerState:
             self.schedule_cycle(queue.domain)
 
     def compare_usages(self, now: datetime) -> None:
-        """Compares the usages of LocalQueues once per sampling interval. This may change the heads
+        """Compares the usages of LocalQueues once per sampling interval, which may change the heads
         of queues."""
         if self.accounts is None or not self.accounts.is_due(now):
             return

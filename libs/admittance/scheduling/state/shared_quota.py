@@ -1,9 +1,10 @@
-"""Quota that two or more workloads hold and that counts once. Only this module corrects such quota.
+"""Quota that two or more workloads hold and that counts once. Only this module corrects the usage
+for quota that is shared.
 
 `FamilyQuota`: the variants of one family. Of each flavor and resource only the largest amount among
 the variants counts, because no two variants of a family run at once. Every variant is charged in
-full, and the surplus over the largest amount is subtracted at once. So excluding a variant for a
-while frees the amount that its end would free, and variants can be restored in any order. All
+full, and the surplus over the largest amount is subtracted at once. Excluding a variant for a while
+therefore frees the amount that its end would free, and variants can be restored in any order. All
 variants of a family are in one ClusterQueue and so in the same cells. Source:
 `docs/spec/lifecycle.md#4.6`.
 
@@ -31,7 +32,7 @@ class Charge(Protocol):
 
 
 class Holder(Protocol):
-    """The fields of a workload that this module reads.
+    """The fields of a workload that the functions for shared quota read.
 
     ``shared_quotas``: each item has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do.
     """
@@ -50,7 +51,7 @@ Member = TypeVar("Member", bound=Holder)
 
 _EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
-"""Shared by most families, which hold one reservation. This dict is never changed."""
+"""Shared by most families, which hold one reservation. The shared empty dict is never changed."""
 
 
 class FamilyQuota(Generic[Member]):
@@ -98,8 +99,8 @@ class FamilyQuota(Generic[Member]):
             self._renew(cell)
 
     def leave(self, workload: Member, cells: Amounts) -> None:
-        """Removes a variant from the family's shared quota. Its charge was given back in full, or
-        counts in full from now on."""
+        """Removes a variant from the family's shared quota. The charge of the removed variant was
+        given back in full, or counts in full from now on."""
         del self.members[workload]
         self._out -= {workload}
         for cell, _ in cells:
@@ -111,8 +112,8 @@ class FamilyQuota(Generic[Member]):
                 self._renew(cell)
 
     def move(self, workload: Member, cells: Amounts, to: Amounts) -> None:
-        """Moves a variant to the cells ``to``, where it is charged in full. Its former ``cells``
-        left the tree, together with their usage."""
+        """Moves a variant to the cells ``to``, where it is charged in full. The former ``cells`` of
+        the variant left the tree, together with their usage."""
         for cell, _ in cells:
             self._rows.pop(cell, None)
             if cell in self._offs:
@@ -322,12 +323,14 @@ class PlanQuota(Generic[Member]):
         self._set()
 
     def exclude(self, workload: Member) -> None:
-        """Excludes the planner or victim from this shared quota for a while."""
+        """Excludes the planner or victim from the quota that planner and victims share for a
+        while."""
         self._out.add(workload)
         self._set()
 
     def include(self, workload: Member) -> None:
-        """Undoes `exclude`: the planner or victim counts in this shared quota again."""
+        """Undoes `exclude`: the planner or victim counts in the quota that planner and victims
+        share again."""
         self._out.remove(workload)
         self._set()
 
@@ -345,8 +348,8 @@ class PlanQuota(Generic[Member]):
         without = [level.cell.usage for level in self.levels]
         for (cell, mine, loads), used in zip(self.levels, without, strict=True):
             load = sum(much for one, much in loads.items() if one not in self._out)
-            # A subtraction at a lower cell lowers the usage of this cell by the same amount or by
-            # less.
+            # A subtraction at a lower cell lowers the usage of the cells above by the same amount
+            # or by less.
             off = min(mine, load) - (used - cell.usage)
             if off:
                 cell.charge(-off)
@@ -354,7 +357,7 @@ class PlanQuota(Generic[Member]):
 
 
 def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
-    """Removes the usage of all these workloads, as if they held nothing. Returns the removed amount
+    """Removes the usage of all given workloads, as if they held nothing. Returns the removed amount
     per cell, for `restore_all_usage`."""
     gone = list(workloads)
     total = held_by(gone)

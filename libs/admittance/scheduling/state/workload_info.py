@@ -2,7 +2,8 @@
 
 A workload knows its queue, a queue its domain, and queues and domains know their workloads, so that
 a decision follows pointers without lookups by name. Operations on the waiting workloads of a queue
-are in the module `queue`. There may be very many workloads, so each object is kept small.
+are in the module `queue`. There may be very many workloads, so each object about a workload is kept
+small.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class InFlight(IntEnum):
     REFUSED = 2
     CONFIRMED = 3
     PLANNED = 4
-    # With this kind of decision and all higher ones the workload loses its quota.
+    # For PREEMPTED and all kinds below it in this list, the workload loses its quota.
     PREEMPTED = 5
     REVOKED = 6
     HANDED_ON = 7
@@ -77,8 +78,8 @@ class Charge(NamedTuple):
 
 
 class SavedCursor(NamedTuple):
-    """The cursor where the last scan of flavors stopped. The cursor holds only while the other
-    fields are unchanged."""
+    """The cursor where the last scan of flavors stopped. The cursor is valid only while plan, shape
+    and the other saved fields are unchanged."""
 
     at: Cursor
     cycle: int
@@ -257,7 +258,7 @@ class FamilyInfo:
         return self.variants[workload].tag
 
     def siblings(self, workload: WorkloadInfo) -> Iterator[WorkloadInfo]:
-        """Yields the other variants of the variant's family."""
+        """Yields the siblings of the variant: the other variants of its family."""
         return (one for one in self.variants if one is not workload)
 
     def charged(self) -> Iterator[WorkloadInfo]:
@@ -292,7 +293,7 @@ class CandidateCache(NamedTuple):
     found: list[CandidateEntry]
 
     def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
-        """Returns whether a new search would find the same candidates."""
+        """Returns whether a new search for candidates would find the cached ones."""
         return self.version == version and self.wanted == wanted and self.domain is domain
 
 
@@ -320,7 +321,7 @@ class Queue:
     activity: Activity = NOT_FOUND
     in_cycle: bool = False
     strict: bool = False
-    generation: int = 0  # rises when a workload that holds quota of this queue changes or goes
+    generation: int = 0  # rises when a workload that holds quota of the queue changes or goes
 
     # Workloads that wait.
     classes: dict[ClassKey, EquivalenceClass[WorkloadInfo]] = field(default_factory=dict)
@@ -349,7 +350,7 @@ class Queue:
     tags: dict[str, Tag] = field(default_factory=dict)
     # Waiting parents, which are never tried.
     parents: list[ParentEntry] = field(default_factory=list)
-    variants: int = 0  # how many waiting workloads of this queue are variants
+    variants: int = 0  # how many of the queue's waiting workloads are variants
 
     def head(self) -> WorkloadInfo | None:
         """Returns the workload that the next cycle considers; None: no workload competes."""
@@ -393,7 +394,7 @@ class Queue:
 
     @property
     def pending(self) -> int:
-        """How many workloads wait in this queue. A family counts once."""
+        """How many workloads wait in the queue. A family counts once."""
         return self.live + len(self.parked_workloads) - self.variants + len(self.parents)
 
     def waiting(self) -> Iterator[WorkloadInfo]:
@@ -410,7 +411,7 @@ class Domain:
     domain."""
 
     name: str
-    owned: bool = False  # this scheduler leads the domain
+    owned: bool = False  # the scheduler leads the domain
     queues: dict[Queue, None] = field(default_factory=dict)
     ready: dict[Queue, None] = field(default_factory=dict)  # queues of the domain with a head
     # Queues of the domain with parked workloads.

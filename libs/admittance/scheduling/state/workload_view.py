@@ -111,7 +111,8 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
     problem = None
     for row in status.admission_checks:
-        # A check in Retry keeps this state until the wait is over. Then the check is Pending.
+        # A check in Retry keeps the state Retry until the wait of the workload is over; then the
+        # check becomes Pending.
         if row.state in ("Retry", "Rejected"):
             problem = Inadmissible(
                 "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
@@ -176,7 +177,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         )
         if waits_for_checks and status.pending_preemption is not None
         else (),
-        # Of a family only the admitted variant counts. It has the PodsReady condition too.
+        # Of a family only the admitted variant counts, which has the PodsReady condition too.
         awaits_pods_ready=holds
         and not is_parent
         and _true(admitted)

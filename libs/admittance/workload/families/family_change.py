@@ -1,5 +1,5 @@
 """The changes that one fact makes to a family: its members, their changes and outbox entries so
-far. All of these become one commit.
+far. All changes of the family become one commit.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class FamilyTransition:
             said[:] = [one for one in said if one.what not in QUIET]
 
     def touched(self, name: str) -> bool:
-        """Whether the member has changed in this transition."""
+        """Whether the fact has changed the member ``name`` so far."""
         return name in self._says
 
     def outbox_entry(self, name: str, what: str) -> OutboxEntry | None:

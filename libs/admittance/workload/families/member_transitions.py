@@ -213,9 +213,9 @@ def _reprioritized(
 
 
 def _gate_holder(family: FamilyTransition) -> str:
-    """The name of the variant with a gate that must stay open; "": none. This is checked again
-    here, because workloads may have been preempted for that variant after the request to open
-    another gate was made."""
+    """The name of the variant with a gate that must stay open; "": none. The transition checks the
+    gate once more, because workloads may have been preempted for that variant after the request to
+    open another gate was made."""
     gate = parent_state(family.existing_parent()).gate
     variant = family.variants.get(gate.holder) if gate is not None else None
     if variant is None or not competes(variant):

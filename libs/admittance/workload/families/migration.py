@@ -53,9 +53,9 @@ def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
 
 
 def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.Assigned) -> Change:
-    """Starts the migration to a variant without checks. Such a variant would be admitted together
-    with its reservation, so the admitted variant is evicted first; until its job has stopped, the
-    quota is promised to the better variant."""
+    """Starts the migration to a variant without checks. A variant without checks would be admitted
+    together with its reservation, so the formerly admitted variant is evicted first; until its job
+    has stopped, the quota is promised to the better variant."""
     source = fact.migrates_from
     parent = family.existing_parent()
     where = phase(better, family.now)
@@ -80,8 +80,8 @@ def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.
 
 def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
     """Admits the variant ``name`` after its family's job has stopped, or rejects it if the
-    additions of its checks conflict. None: the variant can no longer be admitted. When this is
-    called, the parent still names the stopped variant."""
+    additions of its checks conflict. None: the variant can no longer be admitted. While the variant
+    is admitted, the parent still names the stopped variant."""
     better = family.variants.get(name)
     wanted = family.desired_state(name)
     if better is None or wanted is None or not wanted.active or not head(better).active:

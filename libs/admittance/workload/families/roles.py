@@ -118,7 +118,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
 
 
 def queue_changed(family: FamilyTransition, fact: QueueChanged) -> Change:
-    """Returns the change of the parent after its queue changed. Its variants are changed
+    """Returns the change of the parent after its queue changed. The parent's variants are changed
     afterwards."""
     parent = family.existing_parent()
     if role_now(parent, family.context) == REGULAR:

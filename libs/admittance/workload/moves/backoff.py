@@ -6,9 +6,9 @@ after pods that were not ready. During the wait a check can shorten its delay, b
 
 Retries without a delay are paced, because a check that repeats them without a pause would requeue a
 workload hundreds of times per second. The first two such Retries in a row are immediate (KEP-3258);
-from the third one on the workload waits 1, 2, 4, … seconds. The count of these Retries is stored
-with the workload. The count is reset by a Ready, an admission, a Retry with a delay, a
-deactivation, and an edit of the workload, its queues, the check or its parameters.
+from the third one on the workload waits 1, 2, 4, … seconds. The count of immediate and paced
+Retries is stored with the workload. The count is reset by a Ready, an admission, a Retry with a
+delay, a deactivation, and an edit of the workload, its queues, the check or its parameters.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def check_deadline(rows: Rows) -> datetime | None:
 
 
 def pods_ready_part(workload: StoredWorkload) -> datetime | None:
-    """The end of the backoff after pods that were not ready. A time that no row of a check explains
-    counts as this backoff."""
+    """The end of the backoff after pods that were not ready. A ``requeueAt`` that no row of a check
+    explains counts as this backoff."""
     state = workload.status.requeue_state
     if state is None or state.requeue_at is None:
         return None
@@ -140,7 +140,8 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
     """The workload with the current wait in the messages of its conditions: T21, T21b."""
     message = wait_message(workload)
     if not message:
-        return workload  # The same write ends the wait, so its messages need no update.
+        # The write that updates the conditions also ends the wait, so the messages need no update.
+        return workload
     conditions = workload.status.conditions
     evicted = find(workload, Type.EVICTED)
     if evicted is not None and evicted.status == "True" and evicted.reason == "AdmissionCheck":

@@ -365,8 +365,8 @@ def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
 
 
 def overdue(workload: StoredWorkload, late: tuple[str, ...], context: TransitionContext) -> Change:
-    """Returns the change for checks that sent no verdict in time. Each of them counts as if it had
-    sent a Retry without a delay."""
+    """Returns the change for checks that sent no verdict in time. Each late check counts as if it
+    had sent a Retry without a delay."""
     new: list[CheckState] = []
     notes: list[OutboxEntry] = []
     for name in late:

@@ -225,8 +225,8 @@ def _may_come_back(
 def withdraw(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> Change:
-    """T09, T18: ends the reservation of a workload without a job. This does not count as an
-    eviction."""
+    """T09, T18: ends the reservation of a workload without a job. Ending such a reservation does
+    not count as an eviction."""
     says = withdrawals(workload, reason)
     dropped = without_reservation(
         with_status(workload, **fresh_rows(workload, context)), reason, message, context
@@ -253,7 +253,7 @@ KEPT_MAX: Final = 8
 """How many preempting workloads are counted at most. The oldest counts are dropped."""
 
 KEPT_FOR: Final = timedelta(days=2)
-"""The count of a preempting workload is dropped after this time without a preemption."""
+"""The count of a preempting workload is dropped if it has not preempted for this time."""
 
 
 def with_preemption(

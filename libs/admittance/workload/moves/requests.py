@@ -53,7 +53,7 @@ INT32: Final = range(-(2**31), 2**31)
 
 
 class Arrived(Fact, frozen=True, kw_only=True):
-    """A validated submission. This fact is never on the wire: the controller makes it from
+    """A validated submission. An `Arrived` fact is never on the wire: the controller makes it from
     `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: a note for the
     user. ``message_id``: digest of the submission's message id; "": the submission had no id."""
 
@@ -254,7 +254,7 @@ def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -
 def reprioritize(
     workload: StoredWorkload, fact: facts.Reprioritized, _: TransitionContext
 ) -> Change:
-    """T29: changes the priority of the workload and so its place in the queue. This change alone
+    """T29: changes the priority of the workload and so its place in the queue. A new priority alone
     evicts no workload."""
     if fact.priority not in INT32:
         return refused(workload, "BadPriority", f"{fact.priority} is not a 32-bit number")
