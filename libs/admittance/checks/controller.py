@@ -97,7 +97,7 @@ class AdmissionCheckController(Program):
 
     def inactive(self, message: str, *, reason: str = "NotReady", check: str = "") -> None:
         """Makes ``check`` (empty: all checks) inactive: its queues reserve no quota until `active`
-        is called. Any thread may call this."""
+        is called. Any thread may call `inactive`."""
         self.activity.put(check, CheckActive(active=False, reason=reason, message=message))
 
     def active(self, check: str = "") -> None:
@@ -161,7 +161,7 @@ class AdmissionCheckController(Program):
 
 
 class CheckService(Worker[AdmissionCheckController]):
-    """One running replica of a controller."""
+    """One running replica of a check controller."""
 
     def __init__(self, controller: AdmissionCheckController, bus: Bus, settings: Settings) -> None:
         source = RequestSource(
@@ -274,7 +274,7 @@ def message_of(
     secret: bytes,
     now: datetime,
 ) -> Outgoing:
-    """The message that carries the verdict.
+    """The message that carries the verdict of the check controller.
 
     The message's id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged
     twice after a crash, with the same outcome, is answered once. ``secret`` keys the hash:
@@ -310,8 +310,8 @@ only a request after this time can show that the parameters were corrected.
 
 
 class Activity:
-    """Keeps whether the controller, and each of its AdmissionChecks, can judge requests. Safe to
-    call from any thread.
+    """Keeps whether the controller, and each of its AdmissionChecks, can judge requests. Any thread
+    may call the methods of this class.
     """
 
     def __init__(self, changes: ChangeSignal) -> None:

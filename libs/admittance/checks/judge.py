@@ -81,7 +81,7 @@ class Judge:
     # Requests. ----------------------------------------------------------------------------
 
     def requested(self, identity: Identity, request: Request, reply: str) -> None:
-        """Handles a delivered request."""
+        """Handles a delivered request to the check."""
         if self._stopping:
             self._deliveries.nak(reply)
             return
@@ -136,7 +136,7 @@ class Judge:
         self, check: str, parameters: Callable[[], object], raw: bytes = b"null"
     ) -> None:
         """Judges the requests that waited for valid parameters of this AdmissionCheck. ``raw``: the
-        encoded parameters.
+        parameters as encoded JSON.
         """
         for identity in [one for one in self._bad_requests if one.check == check]:
             request = self._bad_requests.pop(identity)
@@ -249,8 +249,8 @@ class Judge:
             self._pump()
 
     async def _failed(self, judgement: Judgement, error: Exception) -> None:
-        """Schedules another call of the check after a pause. No verdict is published for the failed
-        call.
+        """Schedules another call of the check after a pause. No verdict is published for the call
+        that failed.
         """
         self._release_slot(judgement)
         request = judgement.request

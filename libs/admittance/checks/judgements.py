@@ -41,14 +41,14 @@ class Identity(NamedTuple):
 
 
 class JudgementRecord:
-    """The record of one judgement.
+    """What one replica remembers of one judgement.
 
     ``judged``: the request was answered, or never will be. ``begun``: this replica called the
     check. ``cancelled``: the request was withdrawn and must not be judged. ``unlisted``: the
     request was withdrawn because the queue no longer lists the check, which may be listed again in
     the same cycle. ``revision``: the workload's revision in the newest request. ``freed``: the
-    withdrawal reasons for which the callback ran. ``request``: a weak reference. ``parameters``:
-    the encoded parameters of the newest request.
+    withdrawal reasons for which the callback ran. ``request``: a weak reference to the newest
+    request. ``parameters``: the encoded parameters of the newest request.
     """
 
     __slots__ = (
@@ -131,7 +131,7 @@ class JudgementMemory:
 
 
 class Judgement:
-    """One request on its way to a verdict."""
+    """One request to a check, until its verdict is published."""
 
     __slots__ = ("attempts", "calls", "identity", "reply", "request", "task", "timer")
 
@@ -174,7 +174,7 @@ class WithdrawnCallbacks:
     """Calls the callback for a withdrawn request after the judgement has ended, until one call
     succeeds.
 
-    With ``callback`` None, deliveries are only acknowledged. ``start`` runs a coroutine as a task.
+    With ``callback`` None, deliveries are only acknowledged. ``start``: runs a coroutine as a task.
     """
 
     def __init__(

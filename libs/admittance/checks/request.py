@@ -68,7 +68,7 @@ class Workload:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """podSets, queueName, priority, …"""
+        """The spec as a dict: podSets, queueName, priority, …"""
         if self._spec is None:
             # The spec is decoded on first use: most checks never read it.
             self._spec = dict(msgspec.json.decode(self._bytes or b"{}") or {})
@@ -86,8 +86,9 @@ class Request:
     ``cycle`` increases whenever all checks must judge the workload again. ``retry_count``: how
     often this check has answered Retry since it last answered Ready. ``parameters``: the ``spec``
     of the object that the AdmissionCheck names, as a dict or as the Struct given to the controller.
-    ``admission``: where its quota is reserved. In tests, without a bus, only the fields that the
-    check reads are needed, and `reported` collects the verdicts of `report`.
+    ``admission``: the queue, flavors and resources with which the workload's quota is reserved. In
+    tests, without a bus, only the fields that the check reads are needed, and `reported` collects
+    the verdicts of `report`.
     """
 
     __slots__ = (
@@ -149,9 +150,9 @@ class Request:
         self.reported: list[Verdict] = []
         """The verdicts given to `report` while the request has no bus, in tests."""
         self.later = False
-        """The check has answered `Later`."""
+        """Whether the check has answered `Later`."""
         self.published = 0
-        """The number of verdicts published."""
+        """How many verdicts of the request were published."""
         self._publish: Callable[[Request, Verdict], Awaitable[bool]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -192,7 +193,7 @@ class Request:
         publish: Callable[[Request, Verdict], Awaitable[bool]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Connects `report` to the bus. Called only by the SDK."""
+        """Connects `report` of this request to the bus. Called only by the SDK."""
         self._publish = publish
         self._loop = loop
 

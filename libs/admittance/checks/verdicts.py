@@ -33,7 +33,7 @@ class BaseVerdict(msgspec.Struct, frozen=True):
 
 
 class Pending(BaseVerdict, frozen=True, kw_only=True):
-    """Not decided yet. The workload keeps its quota. Report the verdict later, with
+    """Not decided yet. With Pending the workload keeps its quota. Report the verdict later, with
     ``request.report``.
 
     ``reason`` "PreemptionRequired" asks the scheduler to start now the preemptions that the quota
@@ -50,7 +50,8 @@ class Pending(BaseVerdict, frozen=True, kw_only=True):
 
 
 class Ready(BaseVerdict, frozen=True, kw_only=True):
-    """The check allows the start. The check can still replace Ready by another verdict later.
+    """With Ready the check allows the workload to start. The check can still replace Ready by
+    another verdict later.
 
     ``pod_set_updates``: what to add to the pods before they start, as `PodSetUpdate` or as dicts of
     the same shape (``name``, ``labels``, ``annotations``, ``nodeSelector``, ``tolerations``). If a
@@ -85,7 +86,7 @@ class Retry(BaseVerdict, frozen=True, kw_only=True):
         self.seconds()
 
     def seconds(self) -> int | None:
-        """``after`` in whole seconds, rounded up. Raises ValueError."""
+        """The value of ``after`` in whole seconds, rounded up. Raises ValueError."""
         if self.after is None:
             return None
         length: float | Fraction | timedelta = (

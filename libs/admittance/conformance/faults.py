@@ -89,7 +89,7 @@ def bad_updates(updates: Iterable[PodSetUpdate], known: Collection[str]) -> list
 
 
 def heartbeat_faults(subject: str, data: bytes, kind: type[msgspec.Struct]) -> tuple[Fault, ...]:
-    """The faults of a heartbeat. An empty heartbeat is valid."""
+    """The faults of a message on a heartbeat subject. An empty heartbeat is valid."""
     if not data:
         return ()
     try:

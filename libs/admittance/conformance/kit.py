@@ -2,7 +2,7 @@
 for providers add their own cases.
 
 How long the kit waits depends on how long the program takes for its first answer. ``timeout``
-limits each wait.
+limits each wait of a test case.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class ConformanceKit(ABC, Generic[A, T]):
 
     async def _until_acknowledged_or(self, seconds: float) -> tuple[int, int, int] | None:
         """Waits until all deliveries of the program's consumer are acknowledged, or for
-        ``seconds``. Returns the consumer's counts.
+        ``seconds``. Returns the consumer's counts of messages.
         """
         deadline = clock.monotonic() + seconds
         while True:
@@ -331,9 +331,10 @@ class ConformanceKit(ABC, Generic[A, T]):
 
 
 class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of both kits. ``timeout``: how many seconds an answer may take. ``command``: starts
-    the program, with ADMIT_NATS_URL set; if empty, the program runs already, or starts within
-    ``first_timeout`` seconds. ``only``: the names of the test cases to run; empty means all.
+    """Options of the kit for checks and the kit for providers. ``timeout``: how many seconds an
+    answer may take. ``command``: starts the program, with ADMIT_NATS_URL set; if empty, the program
+    runs already, or starts within ``first_timeout`` seconds. ``only``: the names of the test cases
+    to run; empty means all.
     """
 
     timeout: float

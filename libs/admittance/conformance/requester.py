@@ -90,7 +90,7 @@ class Requester(ABC, Generic[A, T]):
 
     @abstractmethod
     def _parse(self, subject: str, data: bytes, request: A | None) -> ParsedMessage[T]:
-        """The content of a message and its faults."""
+        """The content of a message of the program, and its faults."""
 
     # Start and end. -----------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class BaseStatus(msgspec.Struct, frozen=True):
 
 
 class Accepted(BaseStatus, frozen=True):
-    """The provider works on the request. Another status must follow."""
+    """The provider works on the request. Another status must follow Accepted."""
 
     word: ClassVar[str] = "accepted"
     ends: ClassVar[bool] = False

@@ -119,7 +119,7 @@ class OrphanSweep:
         self, listed: Iterable[tuple[str, Callable[[], Awaitable[object]]]]
     ) -> dict[str, StoredRequest]:
         """Removes the orphans among ``listed``: request ids, each with the call that removes its
-        object. Returns the stored requests."""
+        object. Returns the stored requests, by id."""
         stored = await stored_requests(self._bus, self._classes)
         for request_id, remove in listed:
             found = stored.get(request_id)
@@ -139,7 +139,7 @@ class OrphanSweep:
 class OtherInstallations:
     """Logs once each other installation of Admittance that has objects in the same place. The
     objects of other installations are kept, because those installations may still run. ``event``:
-    the event of the log line.
+    the name of the log event.
     """
 
     def __init__(self, ours: str, event: str) -> None:

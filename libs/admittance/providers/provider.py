@@ -111,13 +111,13 @@ class Provider(Program):
 
     def inactive(self, message: str) -> None:
         """Makes the checks of the provider's class inactive until `ready` is called. Any thread may
-        call this.
+        call `inactive`.
         """
         self.activity = (False, message)
         self.changes.send()
 
     def ready(self) -> None:
-        """Makes the checks of the provider's class active again. Any thread may call this."""
+        """Makes the checks of the provider's class active again. Any thread may call `ready`."""
         self.activity = (True, "")
         self.changes.send()
 
@@ -227,7 +227,7 @@ class ProviderService(Worker[Provider]):
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Answers requests until stop is set."""
+        """Answers capacity requests until ``stop`` is set."""
         # Queries are served before the first heartbeat: the provisioning check sends its queries
         # right after it.
         answering = await micro.serve(

@@ -83,7 +83,9 @@ def status_of(entry: Entry) -> StoredStatus | None:
 
 
 class StoreEntry(NamedTuple):
-    """The state of one key of the store. ``status`` None: the key has no readable status."""
+    """A status in the store, with the revision of its key. ``status`` None: the key has no readable
+    status.
+    """
 
     status: StoredStatus | None
     revision: int
@@ -125,7 +127,9 @@ class StatusStore:
         return await self._bus.publish(message)
 
     async def cancel(self, identity: dict[str, Any]) -> StoredStatus | None:
-        """Stores that the request was cancelled. Returns the status stored before."""
+        """Stores that the request was cancelled. Returns the status that was stored before the
+        cancellation.
+        """
         while True:
             found = await self.get(identity["id"])
             if found.status is not None and found.status.status == CANCELLED:
@@ -175,7 +179,7 @@ class StatusPublisher:
                 if before.status in FINAL_STATUSES and status.word != "capacity_revoked":
                     return False
                 if not status.ends and before.status not in ("", status.word):
-                    # Another replica has given a later status.
+                    # Another replica has given a later status of the request.
                     log.info("late", id=before.id, status=status.word, after=before.status)
                     return True
             new = _stored(identity, status, (before.seq if before is not None else 0) + 1)

@@ -191,8 +191,8 @@ class BlockedSlots:
             self._memory.blocked[step.slot] = BlockedStep(step, note_of(error))
 
     def _block_undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:
-        """Blocks a slot after its decision raised. Returns the step that notes the error on the
-        request.
+        """Blocks a slot because deciding its next step raised an error. Returns the step that notes
+        the error on the request.
         """
         blocked, why = self._memory.blocked, note_of(error)
         known = blocked.get(slot)

@@ -39,8 +39,8 @@ from admittance.workload.stored import StoredWorkload
 
 
 class IncompleteReservation(ValueError):
-    """No capacity request can be made, because a pod set has no assignment. The message names the
-    pod set.
+    """No capacity request can be made, because a pod set has no assignment. The exception's message
+    names the pod set.
     """
 
 
@@ -71,8 +71,9 @@ def parameters_error(parameters: Mapping[str, str]) -> str:
 
 
 def uses_managed_resource(pod_set: PodSet, managed: Collection[str]) -> bool:
-    """Whether a container of the pod set has a managed resource in requests or limits. True if
-    ``managed`` is empty."""
+    """Whether a container of the pod set has a managed resource in requests or limits. Returns True
+    if ``managed`` is empty.
+    """
     if not managed:
         return True
     spec = pod_set.template.spec

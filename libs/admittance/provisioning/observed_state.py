@@ -29,7 +29,8 @@ INSTANCES_MAX: Final = 1000
 
 
 class ProviderHeartbeats:
-    """Which provisioning classes have a live provider. Times are monotonic seconds.
+    """Which provisioning classes have a live provider. The times that its methods take are
+    monotonic seconds.
 
     A class that never sent a heartbeat counts as served. ``every_seconds``: the interval at which
     providers send heartbeats.
@@ -197,9 +198,11 @@ class ObservedState(CheckConfigurations):
         self.lost_records: dict[Slot, list[Record]] = {}
         """Records that were deleted or overwritten by another writer, one for each request id."""
         self.deadlines: list[tuple[datetime, Slot]] = []
-        """A heap of the deadlines of requests. Some of its requests are closed by now."""
+        """A heap of the deadlines of requests. Some requests in the heap are closed by now."""
         self.answers_read = True
-        """Whether all answers on the log have been read. Until then, no request is overdue."""
+        """Whether all answers on the log have been read. Until all answers are read, no request is
+        overdue.
+        """
 
     # Changes. --------------------------------------------------------------------------
 
@@ -220,15 +223,15 @@ class ObservedState(CheckConfigurations):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:
                     self.dirty[Slot(*name, row.name)] = None
-        # Marks the slots of deleted checks as well.
+        # The slots of deleted checks are marked as dirty as well.
         for slot in self._slots_of.get(name, ()):
             self.dirty[slot] = None
 
     def record(
         self, name: Name, record: Record | None, revision: int, *, ours: bool = False
     ) -> None:
-        """Takes the new state of the record with that name; None if it was deleted. ``ours``: this
-        leader wrote the record.
+        """Takes the new state of the record with that name; None if it was deleted. ``ours``:
+        whether this leader wrote the record.
         """
         slot = self.slot_at.get(name)
         deleted_at = self._own_deletions.get(name)
@@ -334,7 +337,7 @@ class ObservedState(CheckConfigurations):
             self.flavors[name] = flavor
 
     def touch(self, checks: Iterable[str]) -> None:
-        """Marks all slots of these checks as dirty."""
+        """Marks all slots of the named checks as dirty."""
         names = set(checks)
         for (namespace, workload), one in self.workloads.items():
             for row in one.status.admission_checks:

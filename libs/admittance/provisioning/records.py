@@ -143,9 +143,8 @@ _AFTER: Final[dict[State, frozenset[State]]] = {
 
 
 class AppliedStatus(NamedTuple):
-    """The record after an answer of the provider. ``ignored``: why the answer was ignored; "" if it
-    was not. ``contradicts``: the answer is at fault, and not only late or
-    repeated.
+    """What an answer of the provider does to a record. ``ignored``: why the answer was ignored; ""
+    if it was not. ``contradicts``: the answer is at fault, and not only late or repeated.
     """
 
     record: Record

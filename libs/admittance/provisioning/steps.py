@@ -27,7 +27,7 @@ class ReservationRef(NamedTuple):
 
 class Write(NamedTuple):
     """Stores the record at its key if the revision there is ``expected`` (0 if there is no record).
-    ``record`` None deletes the record.
+    If ``record`` is None, the write deletes the stored record.
     """
 
     name: str
@@ -89,7 +89,7 @@ class BlockedStep(NamedTuple):
 
 
 class Memory:
-    """What this leader has done so far."""
+    """Keeps what this leader has done so far about requests."""
 
     def __init__(self) -> None:
         self.in_flight: dict[Slot, Step] = {}

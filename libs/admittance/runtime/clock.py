@@ -28,8 +28,8 @@ def now() -> datetime:
 
 
 def monotonic() -> float:
-    """Seconds since an arbitrary moment; the value never goes back. Use it for durations and
-    deadlines only.
+    """Seconds since an arbitrary moment; the value never goes back. Use `monotonic` for durations
+    and deadlines only.
     """
     return _monotonic()
 

@@ -72,7 +72,9 @@ def is_running(running: Running) -> bool:
 
 
 async def end(running: Running, timeout: float) -> None:
-    """Ends the process: SIGTERM, after ``timeout`` seconds SIGKILL. Waits for its end."""
+    """Ends the process: SIGTERM, after ``timeout`` seconds SIGKILL. Waits until the process has
+    ended.
+    """
     deadline = clock.monotonic() + timeout
     if not is_running(running):
         return

@@ -178,7 +178,7 @@ TABLE: Final[Mapping[int, Meaning]] = MappingProxyType(
         for code in codes
     }
 )
-"""The meaning of every listed code."""
+"""The meaning of every error code listed above."""
 
 
 def meaning(code: int, status: int = 400) -> Meaning:
@@ -192,22 +192,22 @@ def meaning(code: int, status: int = 400) -> Meaning:
 
 
 class AdmittanceError(Exception):
-    """An expected error, not a bug."""
+    """An expected error of the bus, not a bug."""
 
 
 class SetupError(AdmittanceError):
-    """The installation is wrong. The text of the error says in one line what is wrong and what to
-    do.
+    """The installation of Admittance or its server is wrong. The text of the error says in one line
+    what is wrong and what to do.
     """
 
 
 class Unavailable(AdmittanceError):
-    """No answer came in time. The request may have been carried out or not."""
+    """The bus did not answer in time. The request may have been carried out or not."""
 
 
 class NoServer(Unavailable):
-    """No server answers at the address. A service retries the connection: the server may be about
-    to start.
+    """No nats-server answers at the address. A service retries the connection: the server may be
+    about to start.
     """
 
 
@@ -240,7 +240,9 @@ class Fenced(Refused):
 
 
 class Busy(Refused):
-    """JetStream has no leader, or too many requests are in flight. The request itself is valid."""
+    """JetStream has no leader, or too many requests are in flight. The refused request itself is
+    valid.
+    """
 
 
 class Full(Refused):
@@ -249,7 +251,8 @@ class Full(Refused):
 
 class Repeated(Refused):
     """A message id of an atomic batch is on the log already, so the whole batch was refused. Most
-    likely the same batch is stored already."""
+    likely the same atomic batch is stored already.
+    """
 
 
 class TooBig(Refused):

@@ -91,7 +91,7 @@ class Program(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether `report` can publish now."""
+        """Whether `report` can publish an answer now."""
         return self._publish is not None
 
     async def free(self, withdrawn: Any) -> None:

@@ -71,7 +71,9 @@ class Worker(ABC, Generic[P]):
 
     @abstractmethod
     def _on_fact(self, fact: object, message: IncomingMessage) -> None:
-        """Handles a request or withdrawal. The method must not block."""
+        """Handles a request or withdrawal that the program received. The method must return at
+        once, without blocking.
+        """
 
     @abstractmethod
     def _heartbeat(self) -> tuple[str, bytes]:

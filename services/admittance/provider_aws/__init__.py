@@ -1,7 +1,7 @@
 """EC2 On-Demand Capacity Reservations as a capacity provider: makes one reservation for each
 request, watches it, and cancels it when the request is cancelled. Uses boto3 (extra ``aws``).
 
-Consumes: requests of its provisioning class; EC2's list of reservations. Publishes: answers to the
-requests. Owns: the reservations tagged with its provisioning class. Leadership: one active
-instance.
+Consumes: requests of its provisioning class; EC2's list of reservations. Publishes: the provider's
+answers to the requests. Owns: the reservations tagged with its provisioning class. Leadership: one
+active instance.
 """

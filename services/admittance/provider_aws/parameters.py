@@ -100,8 +100,8 @@ GPUS: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "haba
 
 
 class Pods(NamedTuple):
-    """A number of equal pods. ``needs``: the resources of one pod, as integers (cpu in
-    thousandths).
+    """A number of equal pods, and the resources that each pod needs. ``needs``: the resources of
+    one pod, as integers (cpu in thousandths).
     """
 
     name: str

@@ -68,8 +68,8 @@ class Ec2Rights(MissingRights):
     def deny(
         self, right: str, trouble: Ec2Error, *, probe: Callable[[], object] | None = None
     ) -> None:
-        """Records that EC2 denies a right. ``probe``: a call that works again once the right is
-        back.
+        """Records that EC2 denies a right to the provider. ``probe``: a call that works again once
+        the right is back.
         """
         self.lacks(
             right,
@@ -268,8 +268,8 @@ class ReservationCanceller:
         """When each reservation was last cancelled, by its id."""
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Cancels the reservations of the request. Raises Ec2Error if EC2 does not cancel the
-        reservations; then the call must be repeated.
+        """Cancels all reservations of the cancelled request. Raises Ec2Error if EC2 does not cancel
+        the reservations; then the call must be repeated.
         """
         token = token_of(cancellation.id)
         known = {one.id for one in await self._threads.call(self._ec2.ours, token) if one.costs}

@@ -22,8 +22,9 @@ COUNT: Final = "instanceCount"
 
 
 class ReservationPhase(enum.Enum):
-    """The meaning of a reservation's state. An unknown state is COMING, so that a new state of EC2
-    neither starts nor stops a job."""
+    """The phase that a reservation's state means. An unknown state is COMING, so that a new state
+    of EC2 neither starts nor stops a job.
+    """
 
     COMING = enum.auto()
     HERE = enum.auto()
@@ -44,7 +45,7 @@ _PHASES: Final = {
 
 class Reservation(NamedTuple):
     """``token``: the token of the reservation's request; "" if this provider did not make the
-    reservation. ``total``: the number of instances.
+    reservation. ``total``: the number of reserved instances.
     """
 
     id: str
@@ -152,7 +153,7 @@ class TrackedReservations:
         self.here: dict[str, Booking] = {}
         """By token: bookings that were reported as provisioned."""
         self.over: set[str] = set()
-        """Tokens of cancelled or failed requests."""
+        """Tokens of requests that were cancelled or have failed."""
         self._seen_at: dict[str, float] = {}
         self._keys: dict[str, str] = {}
         self._ended_at = float("-inf")

@@ -136,7 +136,7 @@ class AwsReconciler:
             tasks.create_task(self._service.run(self._stop), name="requests")
 
     async def close(self) -> None:
-        """Stops all work. The reservations are kept."""
+        """Stops all work. The reservations at EC2 are kept."""
         self.ready = False
         self._stop.set()
         for task in self._tasks.values():
@@ -194,9 +194,9 @@ class AwsReconciler:
             self.booked.end_waiting(request.id)
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Cancels the request's reservation. If another process made it and EC2 does not list it
-        yet, it is cancelled once it is listed. Raises Ec2Error if EC2 does not cancel it; then it
-        must be called again.
+        """Cancels the EC2 reservation of the cancelled request. If another process made it and EC2
+        does not list it yet, it is cancelled once it is listed. Raises Ec2Error if EC2 does not
+        cancel it; then it must be called again.
         """
         self.booked.end(cancellation.id, clock.monotonic())
         await self._canceller.free(cancellation)

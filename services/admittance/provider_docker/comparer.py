@@ -50,12 +50,12 @@ class EventListener(threading.Thread):
         reason = "the engine ended them"
         try:
             self._engine.listen(self._installation, lambda: self._call(self._on_event))
-        except Exception as error:  # The caller starts another listener after any error.
+        except Exception as error:  # The caller starts another event listener after any error.
             reason = str(error)
         self._call(lambda: None if self._ended.done() else self._ended.set_result(reason))
 
     def _call(self, function: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # The loop has ended.
+        with suppress(RuntimeError):  # The event loop has ended.
             self._loop.call_soon_threadsafe(function)
 
 
@@ -125,7 +125,9 @@ class WorkerComparer:
             await self._compared.wait()
 
     async def listen(self) -> None:
-        """Listens to the engine's events until cancelled. Each event causes a comparison."""
+        """Listens to the engine's events until cancelled. Each event of a worker causes a
+        comparison.
+        """
         loop = asyncio.get_running_loop()
         while True:
             ended = loop.create_future()

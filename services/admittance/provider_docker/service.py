@@ -167,7 +167,7 @@ class DockerReconciler:
         await self._engine.start(worker, labels, env)
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Removes all workers of the request."""
+        """Removes all worker containers of the request."""
         found = self._of(cancellation.id, await self._engine.workers(cancellation.id))
         await self._remove(found)
         log.info("freed", id=cancellation.id, workers=len(found), reason=cancellation.reason)

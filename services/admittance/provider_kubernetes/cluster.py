@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LACKS_A_RIGHT: Final = re.compile(r"cannot \w+ resource ")
 """The text of the API server when an authorizer denies a right. Refusals by admission controllers
-have other texts.
+of the cluster have other texts.
 """
 _TEMPORARY: Final = ("exceeded quota", "because it is being terminated")
 
@@ -66,7 +66,9 @@ class Right(NamedTuple):
 
 
 class Forbidden(Denied):
-    """A right is missing that an administrator can grant. The request did nothing wrong."""
+    """A right is missing that an administrator can grant. The request that needs the right is not
+    at fault.
+    """
 
     def __init__(self, code: int, reason: str, message: str, right: Right) -> None:
         super().__init__(code, reason, message)
@@ -176,7 +178,7 @@ class Cluster:
     async def merge(
         self, kind: str, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Merges ``body`` into the object."""
+        """Merges ``body`` into the object of that kind and name."""
         right = Right("patch", kind, namespace)
         return await self._call("PATCH", _path(kind, namespace, name), right, body=body)
 
@@ -217,7 +219,9 @@ class Cluster:
                 return found, str(metadata.get("resourceVersion", ""))
 
     async def has(self, right: Right) -> bool:
-        """Whether this provider has the right. Raises Denied if the API server refuses to say."""
+        """Whether the cluster grants this right to the provider. Raises Denied if the API server
+        refuses to say.
+        """
         attributes = {
             "verb": right.verb,
             "group": _GROUP[right.kind],

@@ -174,7 +174,7 @@ class ObjectMaker:
         except Denied as error:
             if isinstance(error, Missing) and not error.reason:
                 # The answer has no API status: the kind ProvisioningRequest is not installed. The
-                # watch reports the missing kind.
+                # watch reports that the kind is missing.
                 raise
             return Failed(str(error), retryable=False)
         return seen_of(made) or Failed(f"{identity.name} in the cluster has lost its labels")

@@ -2,8 +2,8 @@
 from their conditions. Pure.
 
 A name consists of the workload's name, which is cut if it is too long, and a hash of the request's
-id. So the name is stable and unique. An annotation has the full id, which proves that an object
-belongs to the request with that id.
+id. So the name is stable and unique for the request. An annotation has the full id, which proves
+that an object belongs to the request with that id.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name of the ProvisioningRequest."""
+        """The name of the request's ProvisioningRequest object."""
         return request_name(self.workload, self.id)
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """The metadata of the object with this name."""
+        """The metadata of the request's object with this name."""
         return {
             "name": name,
             "namespace": self.namespace,
@@ -105,7 +105,7 @@ class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
 def template_body(
     asked: ObjectIdentity, pod_set: str, template: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The body of a PodTemplate."""
+    """The body of a PodTemplate object for one pod set."""
     return {
         "apiVersion": "v1",
         "kind": "PodTemplate",

@@ -32,7 +32,7 @@ from admittance.runtime.process.settings import Settings
 
 WATCH: Final = "watch"
 RIGHTS_SECONDS: Final = 5.0
-"""Seconds between two probes of missing rights."""
+"""Seconds between two probes of missing rights in the cluster."""
 
 log = structlog.get_logger()
 

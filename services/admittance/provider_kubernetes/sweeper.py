@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 class ObjectSweeper:
     """``in_progress``: the requests that this instance works on. The work on these requests handles
-    their objects.
+    the objects of the requests.
     """
 
     def __init__(

@@ -2,6 +2,6 @@
 MachinePool manifests describe the machines.
 
 Consumes: requests of the pools' provisioning classes; MachinePools from the bucket. Publishes:
-answers to the requests. Owns: its bookings in the bucket of providers. Leadership: one active
-instance.
+answers to the requests. Owns: the bookings of pools in the bucket of providers. Leadership: one
+active instance.
 """

@@ -204,7 +204,7 @@ class Bookings:
         count: int,
         placed: dict[Node, dict[str, int]],
     ) -> int:
-        """Places at most ``count`` pods of the group on the machine. Returns how many pods it
+        """Places at most ``count`` pods of the group on the machine. Returns how many pods were
         placed.
         """
         node = kind.name, number

@@ -221,7 +221,7 @@ class Ledger:
         return found.pool
 
     def release(self, pooled: PooledBooking) -> None:
-        """Frees the booking in memory only. The bucket still has the booking."""
+        """Frees the booking in memory only. The bucket of providers still has the booking."""
         self._unconfirmed.discard(pooled.booking.id)
         if pooled.pool in self.pools:
             self.pools[pooled.pool].free(pooled.booking.id)

@@ -49,8 +49,8 @@ def deletion(name: tuple[str, str], expected: int) -> Outgoing:
 
 
 def fact_message(fact: ProvisioningFact, repetition: int) -> Outgoing:
-    """The message with the fact for the provider. ``repetition``: how often the request was sent
-    before. Raises ValueError if the request's id does not fit into a header.
+    """The message that sends the fact to the provider. ``repetition``: how often the request was
+    sent before. Raises ValueError if the request's id does not fit into a header.
     """
     kind = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
     if not fact.id.isprintable():

@@ -205,7 +205,7 @@ class Claims:
             try:
                 await self._bus.publish(message)
             except StaleRevision:
-                return  # the claim just expired
+                return  # the claim expired just before the release
 
     async def _put(self, keys: Sequence[tuple[str, int]]) -> list[int | Refused]:
         if not keys:

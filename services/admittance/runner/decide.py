@@ -232,7 +232,9 @@ def _at(run: Run, stage: Stage) -> Run:
 
 
 def result_of(run: Run, kind: str, message: str, exit_code: int = 0) -> Finished:
-    """The fact ``finished`` for a run that has ended by itself. ``kind``: succeeded or failed."""
+    """The fact ``finished`` for a run that has ended by itself. ``kind``: how the run ended,
+    succeeded or failed.
+    """
     succeeded = kind == "succeeded"
     return Finished(
         **_of(run),

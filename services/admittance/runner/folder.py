@@ -56,7 +56,9 @@ class RunFolder:
         self.journal = Journal()
 
     def write(self, spec: Spec) -> None:
-        """Creates the folder of the run. No process of the run may start before this returns."""
+        """Creates the folder of the run, with its spec. No process of the run may start before this
+        returns.
+        """
         if not (self.path / "spec.json").exists():
             # an earlier run of the admission may have been given back, perhaps only halfway
             self._clear()

@@ -95,7 +95,7 @@ EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
 
 
 def executor_of(name: str) -> Executor:
-    """The executor of that name. Raises SetupError for an unknown name."""
+    """Returns the executor of that name, such as docker. Raises SetupError for an unknown name."""
     kind = EXECUTORS.get(name)
     if kind is None:
         raise SetupError(f"--executor {name}: there is only {', '.join(EXECUTORS)}")

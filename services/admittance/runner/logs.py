@@ -45,8 +45,8 @@ class LogReader:
         self._given_back = given_back
 
     async def handle(self, data: bytes, subject: str) -> LogsReply:
-        """Handles a request to the endpoint. Raises ValueError or MsgspecError for a bad request,
-        as `micro.serve` expects.
+        """Handles a request to the endpoint for logs. Raises ValueError or MsgspecError for a bad
+        request, as `micro.serve` expects.
         """
         request = _decoder.decode(data)
         namespace = plain(subject.rsplit(".", 1)[1])

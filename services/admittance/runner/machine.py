@@ -143,8 +143,8 @@ class RunFiles(Protocol):
         """Where the files of the run are."""
 
     def write(self, spec: Spec) -> None:
-        """Creates the files of the run. No process of the run may start before this returns. Raises
-        OSError.
+        """Creates the files of the run, with its spec. No process of the run may start before this
+        returns. Raises OSError.
         """
 
     def note_stop(self, note: StopNote) -> None:
@@ -255,11 +255,11 @@ class Executor(Protocol):
         """Raises SetupError when no job can run on this machine."""
 
     def plan(self, admitted: Admitted, mark: str) -> Plan:
-        """The plan that the shim carries out. Raises CannotRun."""
+        """Returns the plan that the shim of a run carries out. Raises CannotRun."""
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        """Ends the remaining processes of a run after the run's shim died. ``processes``: pid to
-        start time.
+        """Ends the remaining processes of a run after the run's shim died. ``processes``: for each
+        pid the start time of its process.
         """
 
 
@@ -272,7 +272,7 @@ class Shims(Protocol):
         """Begins to report which journals have grown."""
 
     async def close(self) -> None:
-        """Leaves the shims running."""
+        """Ends the notifications, and leaves the shims running."""
 
     async def launch(self, run: RunFiles) -> None:
         """Starts a shim for the run when a slot is free. A second call for the same run starts no
@@ -305,7 +305,9 @@ class Machine(Protocol):
         """Seconds since the machine's boot, by which leases are measured."""
 
     def executor(self, name: str) -> Executor:
-        """The executor of that name. Raises SetupError for an unknown name."""
+        """Returns the executor of that name, such as docker. Raises SetupError for an unknown
+        name.
+        """
 
     def open_files(self, data_dir: Path) -> RunnerFiles:
         """Raises SetupError when another runner uses the folder, or the folder cannot be

@@ -79,9 +79,9 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``grace``: seconds from SIGTERM to SIGKILL. ``given``: the base environment; the variables of
-    containers override it. ``cleanup``: programs that end processes and containers that a signal
-    does not reach.
+    """``grace``: how many seconds a pod has from SIGTERM to SIGKILL. ``given``: the base
+    environment; the variables of containers override it. ``cleanup``: programs that end processes
+    and containers that a signal does not reach.
     """
 
     sets: tuple[PodSetPlan, ...]

@@ -94,7 +94,7 @@ class RunManager:
         self.shutting_down = False
         self.idle = asyncio.Event()
         self.handling_facts = asyncio.Lock()
-        """Held while a batch of facts is handled."""
+        """Held while this runner handles a batch of facts."""
         self.released: list[tuple[str, str]] = []
         """Workloads (namespace, name) with an admission that this runner released and may claim
         again.
@@ -203,7 +203,8 @@ class RunManager:
         self._traces.pop(key, None)
         self.launcher.start_done(key)
         if found is not None:
-            found.journal.processes.clear()  # the processes are not needed any more
+            # the journal of a closed run needs no processes any more
+            found.journal.processes.clear()
             await asyncio.to_thread(found.close)
         if key in self._released:
             self._released.discard(key)

@@ -138,7 +138,7 @@ class Shim:
         self.durable = False
         self.asked: list[int] = []
         self.ready_said = False
-        self.why_ending = ""  # "", "failed", "stopped" or "lost"
+        self.why_ending = ""  # why the pod is ending: "", "failed", "stopped" or "lost"
         self.message = ""
         self.code = 0
         self.kill_at = NEVER
@@ -392,7 +392,8 @@ class Shim:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
             if now >= deadline and self.pods:
-                deadline = self.lease_deadline()  # the lease is usually renewed meanwhile
+                # the runner has usually renewed the lease meanwhile
+                deadline = self.lease_deadline()
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)

@@ -55,8 +55,8 @@ log = structlog.get_logger()
 
 
 class CommitWriter:
-    """Performs the commits of one leader. ``outcomes``: the results of the newest facts, by
-    sequence. ``metrics`` None: metrics are off.
+    """Performs the commits of one leader of the workload-controller. ``outcomes``: the results of
+    the newest facts, by sequence. ``metrics`` None: metrics are off.
     """
 
     def __init__(
@@ -402,8 +402,8 @@ class WriteGuard:
         return bucket.put_message(GUARD_KEY, value, expected=self._revision)
 
     async def write(self, puts: Sequence[Outgoing]) -> int:
-        """Writes all puts or none. Returns the revision of the last put; the revisions of the
-        others precede it without gaps.
+        """Writes all puts of manifests, or none. Returns the revision of the last put; the
+        revisions of the others precede it without gaps.
 
         Raises StaleRevision, or Unavailable: then the puts may be stored already, but not after a
         later `take`.

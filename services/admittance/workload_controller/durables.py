@@ -118,7 +118,7 @@ class Durables:
             try:
                 record = read_record(entry.key, entry.value)
             except Unreadable:
-                continue  # another program wrote the entry
+                continue  # another program wrote the request record
             if record.spec.provisioning_class_name == provisioning_class:
                 return True
         found = (await provider_durables.existing(self._bus)).get(provisioning_class, {})
@@ -126,7 +126,7 @@ class Durables:
 
 
 def named(objects: Objects) -> set[DurableKey]:
-    """The durables that the manifests require."""
+    """The durables of programs that the manifests require."""
     kinds = ("admissioncheck", "provisioningrequestconfig")
     found = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
     return {one for one in found if one is not None}

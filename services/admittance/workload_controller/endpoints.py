@@ -47,8 +47,8 @@ log = structlog.get_logger()
 
 
 class Endpoints:
-    """Serves the endpoints of one leader. Manifests are written under the writer's lock, between
-    two batches.
+    """Serves the endpoints of one leader of the workload-controller. Manifests are written under
+    the writer's lock, between two batches.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Endpoints:
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
-        """Starts to answer requests."""
+        """Starts to answer requests to the endpoints."""
         self._service = await micro.serve(
             self._bus,
             SERVICE,

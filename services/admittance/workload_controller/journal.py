@@ -217,7 +217,8 @@ CLOSE_SECONDS: Final = 2.0
 
 class JournalAtTakeover(NamedTuple):
     """The journal and the bucket as a new leader finds them. ``position``: the end of the journal.
-    ``adopted``: workloads written after that end. ``newest``: the newest revision of a workload.
+    ``adopted``: workloads written after the end of the journal. ``newest``: the newest revision of
+    a workload.
     """
 
     position: JournalPosition
@@ -277,8 +278,8 @@ class HistoryRecorder:
     def note(
         self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
     ) -> None:
-        """Adds a commit to the journal. ``unsure``: keys that were read again after their put was
-        refused or not answered.
+        """Adds a commit to the journal, in memory. ``unsure``: keys that were read again after
+        their put was refused or not answered.
         """
         adopted = []
         for key in unsure:

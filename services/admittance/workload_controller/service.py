@@ -220,7 +220,7 @@ class ActiveController:
 
     def _sweep(self, controller: Controller) -> None:
         # Markers of deleted workloads protect against facts that are read again; facts before this
-        # leader's floor are never read again. An occasional search for such markers is enough.
+        # leader's floor are never read again. An occasional search for delete markers is enough.
         if controller.read - self._swept > SWEEP_EVERY:
             controller.workloads.drop_tombstones(self._puller.floor)
             self._swept = controller.read

@@ -48,8 +48,8 @@ def verdict_subject(request: CheckRequestKey) -> str:
 def parse_verdict(
     subject: str, data: bytes, request: CheckRequestKey | None
 ) -> ParsedMessage[CheckReported]:
-    """The content and the faults of a message. ``request``: the request that the message answers;
-    None if unknown.
+    """The content of a verdict message, and its faults. ``request``: the request that the message
+    answers; None if unknown.
     """
     faults: list[Fault] = []
     found = object_of(data)

@@ -76,8 +76,8 @@ def subject_for(request: CapacityRequestKey, word: str) -> str:
 def parse_status(
     subject: str, data: bytes, request: CapacityRequestKey | None
 ) -> ParsedMessage[StatusMessage]:
-    """The content and the faults of a message. ``request``: the request that the message is about;
-    None if unknown.
+    """The content of a status message, and its faults. ``request``: the request that the message is
+    about; None if unknown.
     """
     found = object_of(data)
     if isinstance(found, Fault):
@@ -144,7 +144,7 @@ def _details(fact: ProvisioningStatus) -> list[Fault]:
 
 
 def _too_much(fact: ProvisioningStatus) -> str:
-    """Which limit the status exceeds; empty if none."""
+    """Which size limit the status exceeds; empty if none."""
     if len(fact.details) > DETAILS_MAX:
         return f"sent {len(fact.details)} details; the maximum is {DETAILS_MAX}"
     return too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates)
@@ -190,7 +190,7 @@ class History:
             why = f"sent {status.word} with seq {fact.seq} after {before}: {taken.ignored}"
             return (Fault("seq", why),)
         if _too_much(fact):
-            return ()  # `parse_status` reports this fault
+            return ()  # `parse_status` reports a status that is not valid
         return (Fault("order", f"sent {status.word} after {before}: it is ignored"),)
 
 

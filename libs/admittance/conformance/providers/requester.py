@@ -91,7 +91,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         return keys
 
     async def send_again(self, *requests: CapacityRequestKey) -> None:
-        """Sends these requests once more, unchanged."""
+        """Sends these capacity requests once more, unchanged."""
         await self._publish("requested", [(one, self._payloads[one]) for one in requests])
 
     async def cancel(self, *requests: CapacityRequestKey, reason: str) -> None:
@@ -109,7 +109,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         return request
 
     async def publish_garbage(self, name: str, messages: Iterable[bytes]) -> None:
-        """Publishes bytes on the subject of requests."""
+        """Publishes bytes on the subject of capacity requests."""
         subject = subject_for(self._request_for(name, 1), "requested")
         await self.publish((subject, data) for data in messages)
 

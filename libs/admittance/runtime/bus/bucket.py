@@ -127,7 +127,7 @@ class BucketReader:
     After a restart of the server the reader continues after the last revision that it read.
     ``loaded`` is set just before `batches` yields the batch that completes the entries present at
     the start, so the body of a loop over `batches` can check it. ``last`` is the newest revision
-    yielded.
+    that was yielded.
     """
 
     def __init__(
@@ -152,9 +152,9 @@ class BucketReader:
         self._pull: PullConsumer | None = None
 
     async def batches(self) -> AsyncIterator[list[Entry]]:
-        """Yields entries as they arrive, in batches. The first batch is empty if no key matches the
-        patterns. Raises BucketReplaced if the bucket's last revision is older than a revision that
-        was read: then everything must be read again.
+        """Yields the entries as they arrive, in batches. The first batch is empty if no key matches
+        the patterns. Raises BucketReplaced if the bucket's last revision is older than a revision
+        that was read: then everything must be read again.
         """
         pull = self._pull = PullConsumer(
             self._bus, self._stream, self._make, self._on_raw, batch=self._batch

@@ -178,7 +178,7 @@ class Bus:
 
     @property
     def is_up(self) -> bool:
-        """Whether the connection is up at the moment."""
+        """Whether the connection to the bus is up at the moment."""
         return self._up.is_set()
 
     def _on_denied(self, subject: str) -> None:
@@ -188,7 +188,9 @@ class Bus:
                 acks.settle(index, Refused(NOT_PERMITTED, self.nc.denied))
 
     async def connected(self, timeout: float = 10.0) -> None:
-        """Waits for the connection. Raises Unavailable if there is none within ``timeout``."""
+        """Waits for the connection to the bus. Raises Unavailable if there is none within
+        ``timeout``.
+        """
         if not self._up.is_set():
             try:
                 async with asyncio.timeout(timeout):
@@ -247,7 +249,7 @@ class Bus:
         return outcomes
 
     async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
-        """Publishes one message. Returns its sequence in the stream. Raises Refused or
+        """Publishes one message. Returns the message's sequence in the stream. Raises Refused or
         Unavailable.
         """
         outcome = (await self.publish_all([message], timeout=timeout))[0]

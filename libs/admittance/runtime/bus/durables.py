@@ -134,7 +134,7 @@ class Consumers:
 
 def foreign_reason(config: Mapping[str, Any], generation: int, floor: int, end: int) -> str:
     """Why Admittance cannot have created a consumer with this configuration; empty if it can.
-    ``end``: the stream's last sequence.
+    ``end``: the last sequence in the stream.
     """
     if config.get("ack_policy") != "all" or config.get("deliver_subject"):
         why = "its acknowledgement or delivery policy differs"

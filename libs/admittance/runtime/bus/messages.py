@@ -144,8 +144,8 @@ def _encoded(letter: DeadLetter) -> bytes:
 
 
 async def with_retries(handle: Callable[[], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
-    """Calls ``handle`` until it succeeds. ``handle`` must load, decide and commit anew at each
-    call.
+    """Calls the function ``handle`` until it succeeds. ``handle`` must load, decide and commit anew
+    at each call.
 
     Repeats the call after StaleRevision, Unavailable and Busy, and raises the error after
     ``attempts`` calls; raises any other exception at once.

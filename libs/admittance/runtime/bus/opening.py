@@ -36,8 +36,8 @@ CONNECT_ALL_SECONDS: Final = 3.0
 JETSTREAM_SECONDS: Final = 1.8
 """Time limit for the first answer of JetStream on a new connection."""
 UNAVAILABLE: Final = 10008
-"""The server's error code for a cluster without a leader. This code shows that JetStream is
-enabled.
+"""The server's error code for a cluster without a leader. The error code 10008 shows that JetStream
+is enabled.
 """
 
 
@@ -65,8 +65,9 @@ class _Info(msgspec.Struct, frozen=True):
 
 
 class _Target(NamedTuple):
-    """Server and credentials with which to connect. ``shown``: the address without secrets.
-    ``login``: the login in the address."""
+    """Server and credentials with which to connect. ``shown``: the server's address without
+    secrets. ``login``: the login in the address.
+    """
 
     shown: str
     login: Login | None

@@ -121,8 +121,8 @@ class PullConsumer:
             self._wake.set()
 
     async def drain(self) -> None:
-        """Ends the pull request. Messages that the server has already sent are still received. Call
-        `stop` afterwards.
+        """Ends the open pull request of the consumer. Messages that the server has already sent are
+        still received. Call `stop` afterwards.
         """
         await self._end()
         if self._inbox is not None and self._bus.nc.is_connected:
@@ -184,8 +184,8 @@ class PullConsumer:
         try:
             await self._bus.nc.flush(timeout=1)
         except (nats.errors.Error, TimeoutError):
-            # The server does not answer. The pull request stays open at the server until the server
-            # continues; the client's pings notice a lost connection.
+            # The server does not answer the ping. The pull request stays open at the server until
+            # the server continues; the client's pings notice a lost connection.
             return False
         return clock.monotonic() - self._heard >= silence
 
@@ -258,7 +258,7 @@ class PullConsumer:
                 self.missing_count = 0
                 return
             case "408" | "404":
-                # The pull request expired.
+                # The pull request of the consumer expired.
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if "complet" in description(headers).lower():
                 self._open = max(0, self._open - _undelivered(headers))

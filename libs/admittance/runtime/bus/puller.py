@@ -54,7 +54,9 @@ class Pace:
         self._at = 0.0
 
     def record(self, count: int, now: float) -> None:
-        """Records the arrival of facts. ``now``: monotonic seconds."""
+        """Records the arrival of facts, from which the rate is computed. ``now``: monotonic
+        seconds.
+        """
         self._level = self._level * exp((self._at - now) / RATE_MEMORY) + count
         self._at = now
 
@@ -120,7 +122,7 @@ class Puller:
         self._start_at = start_at
         self._batch = batch
         self.floor = start_at - 1 if start_at else 0
-        """Everything up to this sequence is acknowledged."""
+        """Every message of the log up to this sequence is acknowledged."""
         self.last = 0
         """The newest sequence returned by `batch`."""
         self.pending = 0
@@ -147,8 +149,8 @@ class Puller:
         return not self.pending and not self._buffer
 
     async def start(self) -> None:
-        """Creates the consumer. `batch` creates it too, if needed. Raises Superseded if a newer
-        generation has taken over.
+        """Creates the consumer. `batch` creates the consumer too, if needed. Raises Superseded if a
+        newer generation has taken over.
         """
         if self._pull is not None:
             return

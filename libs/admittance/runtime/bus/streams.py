@@ -30,7 +30,7 @@ DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
 """Seconds that the marker of an expired key stays visible to readers that were not connected."""
 EXPIRY_MARKERS: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
-"""Settings of buckets with values that may expire. Without markers, if the server is killed after a
+"""Settings of a bucket whose values may expire. Without markers, if the server is killed after a
 value expired, the value before the expired one comes back (measured on 2.15.1): a finished job
 would run again, and released capacity would count as booked.
 """
@@ -279,7 +279,7 @@ PROBES: Final = {
 
 async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[str, AdmittanceError]:
     """For each stream that does not store messages the reason; empty if all streams store messages.
-    The reason Unavailable: the server did not acknowledge.
+    The reason Unavailable means that the server did not acknowledge the message.
 
     Publishes a message to each stream and then purges it. After its disk was full, a nats-server
     answers every request but acknowledges no write to that stream until it is restarted, even with

@@ -161,7 +161,7 @@ def schedule_message(
 
 
 class Schedule(NamedTuple):
-    """A schedule on the stream. ``at`` None: the schedule's time or target is not valid."""
+    """A schedule on the timers stream. ``at`` None: the schedule's time or target is not valid."""
 
     kind: str
     namespace: str
@@ -199,7 +199,7 @@ def _time(schedule: str) -> datetime | None:
 
 
 async def cancel(bus: Bus, kind: str, namespace: str, name: str) -> bool:
-    """Cancels the timer of this kind and workload. Returns whether it existed.
+    """Cancels the timer of this kind and workload. Returns whether the timer existed.
 
     The schedule must be purged: a plain message on its subject would hide it only until the next
     restart of the server, and then it would fire.

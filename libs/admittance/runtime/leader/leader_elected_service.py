@@ -28,7 +28,7 @@ class LeaderWork(Protocol):
     def ready(self) -> bool: ...
 
     async def run(self) -> None:
-        """Does the leader's work until cancelled. Raises Superseded when it learns of a newer
+        """Does the work of a leader until cancelled. Raises Superseded when it learns of a newer
         epoch.
         """
         ...

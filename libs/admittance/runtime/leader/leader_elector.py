@@ -50,8 +50,8 @@ class SingleProcess:
         self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{chance.token_hex(4)}"
 
     async def begin(self) -> None:
-        """Starts to answer requests for the instance. Raises SetupError if another process answers
-        for the same instance.
+        """Starts to answer other processes that ask for the instance. Raises SetupError if another
+        process answers for the same instance.
         """
         if await self._other():
             raise self._refusal()
@@ -65,7 +65,7 @@ class SingleProcess:
             raise self._refusal()
 
     async def end(self) -> None:
-        """Stops answering requests for the instance."""
+        """Stops answering other processes that ask for the instance."""
         subscription, self._answering = self._answering, None
         if subscription is not None:
             with suppress(Exception):
@@ -109,16 +109,17 @@ RENEWALS: Final = 4
 takes over.
 """
 RESIGN_SECONDS: Final = 1.0
-"""Longest wait for `resign`. If the resignation fails, the next leader waits until the lease
-expires.
+"""Longest wait until `resign` has withdrawn the heartbeat. If the resignation fails, the next
+leader waits until the lease expires.
 """
 REFUSED_PAUSE_SECONDS: Final = 0.5
 """Pause after the log refused an epoch or did not answer; there is no pause if another instance was
 faster.
 """
 STALE: Final = 0.5
-"""A part of the heartbeats' TTL. If its own heartbeat is older than this, an instance cannot know
-whether another instance is dead: after a pause of the server all heartbeat keys have expired.
+"""The part of the TTL after which an instance's own heartbeat counts as old. If its own heartbeat
+is older than this, an instance cannot know whether another instance is dead: after a pause of the
+server all heartbeat keys have expired.
 """
 DUPLICATE_CHECK_SECONDS: Final = 1.0
 """Pause between two checks for another process with the name of this instance."""
@@ -221,7 +222,8 @@ class LeaderElector:
             )
 
     async def take(self, domains: Iterable[str], *, barrier: bool) -> list[str]:
-        """Takes those of the domains that have no live leader. Returns the domains taken.
+        """Takes those of the domains that have no live leader. Returns the domains that this
+        instance took.
 
         With a barrier, this instance leads them once the barrier is echoed; without a barrier, at
         once.

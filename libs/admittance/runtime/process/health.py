@@ -3,7 +3,7 @@
 The file has one line: the time until which it is valid, in seconds since 1970, then the problem, if
 any. The service asks for its own health over the bus, as `admit doctor` does, so the file also
 shows a lost connection. A process that hangs stops writing the file. `deploy/health.sh` reads the
-file.
+health file.
 """
 
 from __future__ import annotations

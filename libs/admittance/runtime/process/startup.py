@@ -1,8 +1,9 @@
 """Starts a service process: early signal handlers and fewer garbage collections.
 
-Importing all modules takes a second or more. Without a handler, a signal during the import ends the
-process with a failure status; and the first process of a container ignores the signal, because
-Linux ignores signals without a handler there. So this module imports next to nothing.
+Importing all modules of a service takes a second or more. Without a handler, a signal during the
+import ends the process with a failure status; and the first process of a container ignores the
+signal, because Linux ignores signals without a handler there. So this module imports almost
+nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def end_at_once_on_signals() -> None:
 
 def run_service(module: str, more: Callable[[Any], dict[str, Any]] | None = None) -> int:
     """Runs the service of a module (with its ``SERVICE`` and ``run``) until SIGINT or SIGTERM.
-    Returns the exit status. ``more``: makes further arguments of ``run`` from the settings.
+    Returns the exit status of the process. ``more``: makes further arguments of ``run`` from the
+    settings.
     """
     end_at_once_on_signals()
     shell, service = import_module(module), import_module("admittance.runtime.process.supervise")
@@ -35,7 +37,7 @@ def run_service(module: str, more: Callable[[Any], dict[str, Any]] | None = None
 
 YOUNG: Final = 50_000
 """How many net new objects Python waits for before it collects the youngest generation. Python's
-default is 700.
+default is 700 objects.
 """
 MIDDLE: Final = 20
 

@@ -126,8 +126,9 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
 
 
 def stop_on_signals(stop: asyncio.Event, *, in_time: bool = False) -> Callable[[], None]:
-    """Sets ``stop`` on SIGINT and SIGTERM. Returns a function that removes the handlers.
-    ``in_time``: the process ends `tasks.PROCESS_SECONDS` after the signal at the latest."""
+    """Sets ``stop`` on SIGINT and SIGTERM. Returns a function that removes the signal handlers.
+    ``in_time``: the process ends `tasks.PROCESS_SECONDS` after the signal at the latest.
+    """
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
@@ -271,8 +272,9 @@ def main(
     run: Callable[..., Awaitable[None]],
     more: Callable[[Settings], Mapping[str, Any]] | None = None,
 ) -> int:
-    """Runs the service until SIGINT or SIGTERM. Returns the exit status. ``more``: makes further
-    arguments of ``run`` from the settings."""
+    """Runs the service until SIGINT or SIGTERM. Returns the exit status of the process. ``more``:
+    makes further arguments of ``run`` from the settings.
+    """
     collect_garbage_less_often()
     try:
         uvloop.run(_main(service, run, more))

@@ -79,12 +79,12 @@ class LogThrottle:
 
     @property
     def logged(self) -> bool:
-        """Whether the event was logged at all."""
+        """Whether the event was logged before."""
         return self._logged_at is not None
 
     def due(self, now: float) -> bool:
-        """Returns whether to log the event now. After True the event counts as logged. ``now``:
-        monotonic seconds.
+        """Returns whether to log the repeated event now. If the result is True, the event counts as
+        logged. ``now``: monotonic seconds.
         """
         if self._logged_at is not None and now - self._logged_at < self._seconds:
             return False

@@ -176,7 +176,8 @@ async def serve_metrics(
     where: str | None, metrics: Sequence[Metric]
 ) -> AsyncIterator[tuple[str, int] | None]:
     """Serves the metrics over HTTP while the context is active; with ``where`` None does not serve
-    them. Yields the address where they are served. Raises SetupError if the address cannot be used.
+    them. Yields the address at which the metrics are served. Raises SetupError if the address
+    cannot be used.
 
     Services of one process with the same address share one server.
     """
