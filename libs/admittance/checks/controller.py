@@ -73,7 +73,7 @@ class AdmissionCheckController(Program):
         )
         self.activity = Activity(self.changes)
 
-    # For the author. -----------------------------------------------------------------
+    # Methods for the author of a check. ----------------------------------------------
 
     def check(self, function: F) -> F:
         """Decorates the function that judges: it takes a `Request` and returns a verdict."""
@@ -139,7 +139,7 @@ class AdmissionCheckController(Program):
             return answer
         raise TypeError(f"the check answered {answer!r}: return Pending, Ready, Retry or Rejected")
 
-    # For the service. ----------------------------------------------------------------
+    # Methods for the service. --------------------------------------------------------
 
     @property
     def program(self) -> str:

@@ -80,7 +80,7 @@ class Provider(Program):
         any thread may change them.
         """
 
-    # For the author. -----------------------------------------------------------------
+    # Methods for the author of a provider. --------------------------------------------
 
     def requested(self, function: F) -> F:
         """Decorates the function that obtains capacity: the function takes a `Request` and returns
@@ -144,7 +144,7 @@ class Provider(Program):
         """
         return from_thread(self.report(request_id, status), self._loop)
 
-    # For the service. ----------------------------------------------------------------
+    # Methods for the service. --------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
         """Calls the author's function for the request once, without a bus; for tests and for the

@@ -15,7 +15,7 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 def _system_now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251  (this is the module that may)
+    return datetime.now(UTC)  # noqa: TID251  (this module may read the clock)
 
 
 _now: Clock = _system_now

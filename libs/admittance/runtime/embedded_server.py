@@ -338,7 +338,7 @@ class EmbeddedServer:
             ) from None
         with log_file.open("ab") as output:
             try:
-                self._child = subprocess.Popen(  # noqa: ASYNC220  (some ms, and it must outlive us)
+                self._child = subprocess.Popen(  # noqa: ASYNC220  (some ms; outlives this process)
                     [program, "-c", str(config)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -18,8 +18,7 @@ log = structlog.get_logger()
 
 
 class Outbox:
-    """Publishes messages, many at once; must be `run` as a task. Call `run` as a task to publish
-    the queued messages.
+    """Publishes messages, many at once. Call `run` as a task to publish the queued messages.
 
     Messages must have ids: a message is published again if its acknowledgement was lost or the
     log refused it as `Busy`.

@@ -392,8 +392,7 @@ class Shim:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
             if now >= deadline and self.pods:
-                # the runner has usually renewed the lease meanwhile
-                deadline = self.lease_deadline()
+                deadline = self.lease_deadline()  # usually the lease is renewed meanwhile
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
@@ -479,7 +478,7 @@ def fork_server() -> None:
             return
         *folders, pending = (pending + data).split(b"\n")
         for folder in folders:
-            # Blocked until the shim has its handlers: a signal must not end the shim before.
+            # Signals stay blocked until the shim has its handlers: none may end the shim before.
             signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
             if os.fork() == 0:
                 code = 1
