@@ -389,3 +389,31 @@ async def test_revoked_credentials_are_named_and_a_new_file_is_used(
     await until(lambda: any(line.startswith("bus_reconnected") for line in told))
     await bus.close()
     server.stop()
+
+
+async def test_a_service_waits_for_a_missing_credentials_file(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = servers.way("jwt")
+    file = servers.folder / "late.creds"
+    stop_all = asyncio.Event()
+
+    async def run(_: Bus, __: Settings, *, stop: asyncio.Event) -> None:
+        stop_all.set()
+        await stop.wait()
+
+    connect = Bus.connect
+    refused: list[str] = []
+
+    async def counted(url: str, *, name: str, access: ConnectionOptions) -> Bus:
+        try:
+            return await connect(url, name=name, access=access)
+        except AccessDenied as error:
+            refused.append(str(error))
+            servers.operator.credentials(file, "late")
+            raise
+
+    monkeypatch.setattr(Bus, "connect", counted)
+    env = {"ADMIT_NATS_URL": way.url, "ADMIT_NATS_CREDS": str(file)}
+    await within(serve(Settings.from_env("s", env=env), run, stop_all))
+    assert refused == [f"credentials file {file} not found"]
