@@ -65,7 +65,8 @@ class Controller:
         try:
             names_of(key)
         except Unreadable as error:
-            # No subject can contain such a name, so no message about the object is possible.
+            # No subject can contain the name in this key, so no message about the object is
+            # possible.
             self.unreadable[key] = str(error)
             return
         try:
@@ -114,7 +115,8 @@ class Controller:
         try:
             self.keep_object(key, manifest, value or b"", revision)
         except Exception as error:
-            # For example a quantity that is a string but cannot be parsed.
+            # A manifest can be unreadable, for example because a quantity is a string that cannot
+            # be parsed.
             raise Unreadable(reason_of(error)) from error
 
     def keep_object(self, key: str, manifest: Any, value: bytes, revision: int) -> None:

@@ -147,8 +147,8 @@ class BatchFold:
                 self._note_outcome(logged, void)
                 if void.reason == "OutOfDate":
                     # Write the workload unchanged: the new revision ends the scheduler's assumption
-                    # even if the scheduler has not seen the change, or not as one of the workload's
-                    # tree.
+                    # even if the scheduler has not seen the change, or not as a change in the
+                    # workload's tree.
                     self._apply(key, known, Change(known.workload), logged)
                 return True
         change, relatives = self._transition(key, known, fact, logged)
@@ -250,7 +250,7 @@ class BatchFold:
         try:
             return self._transitions(key, known, fact, logged)
         except AssertionError:
-            raise  # A bug: this program has stored that state itself.
+            raise  # This program has stored that state itself.
         except Exception as error:
             why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
             if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:

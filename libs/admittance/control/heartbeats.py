@@ -76,8 +76,8 @@ class Heartbeats:
             found = self._controllers[controller] = _Controller(now)
         report = replace(beat, time=None)
         before = found.replicas.pop(beat.instance, None)
-        # Removed and inserted again, so that the first entry of the dict is the one heard longest
-        # ago.
+        # The entry is removed and inserted again, so that the replica heard longest ago comes first
+        # in the dict.
         found.replicas[beat.instance] = _Heard(report, now)
         silent = now - found.last >= self._patience
         found.last = now
@@ -223,8 +223,8 @@ def changed(
         same = before is not None and (before.status, before.message) == ("False", missing)
         new = before if same else _active(check, ("False", BAD_PARAMETERS, missing), clock)
     elif reports_missing_parameters(check):
-        # The parameters exist now; from now on only the heartbeats of its controller can make the
-        # check inactive.
+        # The parameters object of the check exists now, so only the heartbeats of the controller
+        # can make the check inactive.
         new = beats.condition(with_active(check, None), now, clock, None)
     else:
         new = beats.condition(check, now, clock, written) or before

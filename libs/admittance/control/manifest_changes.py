@@ -348,7 +348,7 @@ def _content(manifest: Any) -> Any:
             managed_fields=None,
         ),
     )
-    # The deletion time is compared: applying an object again removes its deletion mark.
+    # The deletion time is compared too, because applying an object again removes its deletion mark.
     return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 

@@ -127,8 +127,8 @@ class MessageBuilder:
                     cycle=say.cycle,
                     reason=say.reason,
                 )
-        # A newer version or another program has written this entry, so this version cannot publish
-        # it.
+        # A newer version or another program has written the outbox entry, so this version cannot
+        # publish it.
         return None
 
     def _admitted(
@@ -182,7 +182,7 @@ class MessageBuilder:
     ) -> Fact | None:
         check = self._objects.check(say.detail)
         if check is None or self._objects.missing_parameters(check):
-            # The check is requested later, when its parameters object is created.
+            # A request to the check is sent later, when its parameters object is created.
             return None
         row = next(
             (row for row in workload.status.admission_checks if row.name == say.detail), None

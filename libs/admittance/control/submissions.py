@@ -195,7 +195,7 @@ def claim_of(fact: facts.Submitted) -> VariantClaim | None:
     try:
         claim = _claim.decode(written)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None  # The error stays unreported here, because `validate_submission` reports it.
+        return None  # No error is reported here, because `validate_submission` reports it.
     return claim if claim.spec.role == VARIANT else None
 
 

@@ -177,7 +177,7 @@ def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime)
     moments |= {end for one in known if (end := _ends(family, one)) is not None}
     later = sorted(moment for moment in moments if moment > now)
     if not later:
-        # Most calls return here. The function runs for every change of a family.
+        # Most calls return early, because the function runs for every change of a family.
         return None
     present = desired_states(family, known, now)
     for moment in later:

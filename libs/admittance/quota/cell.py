@@ -209,7 +209,7 @@ def available(cell: Cell) -> int:
         if over < 0:
             over = 0
         cap = subtree - guaranteed - over + borrow
-        # Numbers far from both 64-bit limits need no saturation. The shortcut is here because this
+        # Numbers far from both 64-bit limits need no saturation. The shortcut exists because this
         # function is called most often of all.
         if not (subtree < _FAR and over < _FAR and borrow < _FAR):
             cap = plus(minus(minus(subtree, guaranteed), over), borrow)

@@ -57,7 +57,7 @@ class CheckLists:
 
 
 def _check(name: str, lookup: Lookup) -> AdmissionCheck:
-    # A deleted check keeps its row in the status, so the workload waits for it.
+    # A check that is deleted keeps its row in the workload's status, so the workload waits for it.
     return lookup(name) or AdmissionCheck(metadata=ObjectMeta(name=name))
 
 

@@ -163,7 +163,8 @@ class BucketRebuild:
             rest = made.rest
         for key in looked_at:
             controller.workloads.let_go(key)
-        # For example a workload that was submitted again after its old facts had expired.
+        # The state of a workload can be missing, for example if it was submitted again after its
+        # old facts had expired.
         self.unknown |= missing
 
     def _use_named_revision(self, message: LogMessage) -> None:

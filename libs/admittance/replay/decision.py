@@ -138,7 +138,8 @@ def repeat(
     same = [one for one in of_leader if _is_of_cycle(one.decision, decision.time, decision.seen)]
     earlier = [one for one in of_leader if one not in same]
     if is_recheck(decision):
-        # All rechecks of a cycle are published together, before its heads have their turns.
+        # All rechecks of a cycle are published together, before the heads of the cycle have their
+        # turns.
         rechecks = [one.decision for one in of_leader if _is_same_recheck(one.decision, decision)]
         earlier = [one for one in earlier if not _is_same_recheck(one.decision, decision)]
         rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
@@ -286,7 +287,7 @@ class DecisionReplay(Scheduler):
             if cursor:
                 generation = queue.generation + found.generation
                 workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
-        # A refusal may be published while quota is handed over, when no cycle runs.
+        # A refusal may be published during a quota handover, when no cycle runs.
         self._state.handovers.pop(found, None)
         return self.decide(found, now=now)
 

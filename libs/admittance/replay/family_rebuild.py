@@ -41,7 +41,7 @@ def with_named_revision(
         return known
     match fact:
         case facts.Stopped(reason="RunnerEnded"):
-            # Only an eviction stops the job that the runner names; here there was none.
+            # The fact does not say that an eviction stopped the job.
             return known
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
@@ -50,7 +50,7 @@ def with_named_revision(
             field, present = "admitted_revision", workload.status.admitted_revision
         case _:
             return known
-    # A revision outside the span was not guessed, so it stays.
+    # A known revision outside the span was not guessed, so it stays.
     if not span.after < revision <= span.upto or not span.after <= present <= span.upto:
         return known
     return known._replace(workload=with_status(workload, **{field: revision}))

@@ -40,8 +40,8 @@ def apply_object(
         charging.unshare_all_quota(state)
     touched = state.catalog.apply(kind, namespace, name, obj, revision)
     affected = state.catalog.affected
-    # The workload-controller refuses decisions that were made from an older configuration, so they
-    # are undone here.
+    # The workload-controller refuses decisions that were made from an older configuration, so such
+    # decisions in flight are undone.
     for domain_name in touched:
         domain = state.domains.get(domain_name)
         if domain is not None:
@@ -85,8 +85,8 @@ def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
     for workload in list(queue.holding):
         held = workload.charge
         assert held is not None and workload.shape is not None
-        # The old node was removed from the tree, together with its usage. Quota that workloads
-        # still hold is charged again.
+        # The former node of the ClusterQueue was removed from the tree, together with its usage.
+        # Quota that workloads still hold is charged again.
         cells = (
             charges_of(node, held.admission, workload.shape, workload.reclaimable)
             if node is not None
@@ -246,8 +246,8 @@ def _part(state: SchedulerState, before: Domain, queue: Queue, after: Domain | N
         state.domains.pop(before.name, None)
         state.busy.pop(before, None)
         return
-    # Quota that the queue had borrowed in its former domain is free now. Kueue does not flush here,
-    # so in Kueue fitting heads wait for the next event.
+    # Quota that the queue had borrowed in its former domain is free now. Kueue does not flush the
+    # former cohort tree, so in Kueue fitting heads wait for the next event.
     state.flush(before)
 
 

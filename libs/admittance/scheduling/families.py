@@ -358,7 +358,7 @@ def join_family(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadVi
             family = state.families[uid] = FamilyInfo(uid)
         workload.family = family
     if facts.parent is not None:
-        # Strings that all variants share are stored once.
+        # Strings that all members of a family share are stored once.
         family.parent = workload
         family.state = facts.parent._replace(
             namespace=workload.key[0],

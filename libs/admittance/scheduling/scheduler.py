@@ -196,7 +196,7 @@ class Scheduler:
             return decisions
         result = self._cycle.run(domain, now=now)
         if domain.plan_quota_varies:
-            # Usage that was held back during the cycle is given back.
+            # Usage that was held back for entries during the cycle is given back.
             charging.share_quota(state, domain)
         self._count_idle_cycles(domain, result.has_progress)
         return decisions + result.decisions

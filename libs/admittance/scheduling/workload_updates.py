@@ -54,9 +54,9 @@ def _apply(
     try:
         view = view_of(stored, state.shapes, state.config)
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
-        # Validation would have refused the spec. The workload cannot be queued, and it must not
-        # stop other workloads. Quota that the workload holds stays charged, because its job may
-        # run.
+        # The stored spec is invalid: validation would have refused it. The workload cannot be
+        # queued, and it must not stop other workloads. Quota that the workload holds stays charged,
+        # because its job may run.
         if workload is not None and workload.charge is None:
             drop(state, workload)
         return
@@ -92,7 +92,7 @@ def _apply(
             queue.generation += 1
             state.flush(queue.domain)
     elif given is not None:
-        # More quota may become free than the decision handed over.
+        # More quota may become free than the handover gave to the receiver.
         given.generation += 1
         state.flush(given.domain)
     charging.set_plan(state, workload, view.pending_preemption)
@@ -115,7 +115,7 @@ def _apply(
         in_flight.note_preemptor(
             state.victims_by_preemptor, state.workloads, workload, view.preempted_by
         )
-        # For example a stored refusal: the workload stays where it waits.
+        # After a change such as a stored refusal, the workload stays where it waits.
         if workload.queue is not None:
             schedule_refusal(workload.queue, workload, now)
             state.queue_changed(workload.queue)
@@ -164,8 +164,8 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
     state.dequeue(workload)
     if workload.family is not None:
         families.leave_family(state, workload)
-    # Kueue flushes the tree for every deleted workload. A waiting workload held no quota, but heads
-    # that lost against it may be tried again.
+    # Kueue flushes the tree for every deleted workload. A deleted waiting workload held no quota,
+    # but heads that lost against it may be tried again.
     local = state.catalog.local_queues.get(workload.local_queue)
     here = waited or (state.queues.get(local.spec.cluster_queue) if local is not None else None)
     if here is not None:

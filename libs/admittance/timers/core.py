@@ -254,7 +254,7 @@ class Timers:
     def _ready(self, now: datetime, limit: int) -> list[Slot]:
         ready = list(islice(self._urgent, limit))
         for slot, when in islice(self._ripening.items(), limit - len(ready)):
-            # A time later than that is possible only if the clock was set back.
+            # A time later than now plus `SETTLE` is possible only if the clock was set back.
             if now < when <= now + SETTLE:
                 break
             ready.append(slot)

@@ -172,8 +172,8 @@ class WantedSchedules:
                 for kind, at in due_times(workload, now, asked).items()
             }
         except (OverflowError, TypeError) as error:
-            # A time beyond the calendar, or times with and without a zone. One workload with
-            # invalid times must not block other workloads.
+            # The workload has a time beyond the calendar, or times with and without a zone. One
+            # workload with invalid times must not block other workloads.
             self.unreadable[name] = str(error)
             return _NOTHING
 

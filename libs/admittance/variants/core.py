@@ -353,7 +353,7 @@ class Families:
     def gates_open(self) -> dict[str, int]:
         """The number of families with a variant that may preempt, by ClusterQueue."""
         found: dict[str, int] = {}
-        # The values are copied at once, because metrics are read from another thread.
+        # The sets of families are copied at once, because metrics are read from another thread.
         for queue in tuple(self._open.values()):
             found[queue] = found.get(queue, 0) + 1
         return found

@@ -72,7 +72,8 @@ def required_acts(
     if parent is None or parent.ended:
         return FamilyActs(acts)
     rules = context.rules
-    # Unfinished variants count even while they are being deleted, as in the workload-controller.
+    # Unfinished variants count even while they are being deleted. The workload-controller counts
+    # them too.
     states = [one.state for one in own if not one.finished]
     desired = desired_variants(parent.state, states, rules, now)
     surplus = _surplus(parent, own, context)
@@ -127,8 +128,8 @@ def _surplus(
     admitted = parent.state.admitted
     rules = context.rules
     if not context.queue or (rules is None and not admitted):
-        # Without a policy the workload-controller makes the parent a regular workload and deletes
-        # its variants.
+        # If the queue has no family policy, the workload-controller makes the parent a regular
+        # workload and deletes its variants.
         return {}
     if rules is None:
         return {one.state.name: "noPolicy" for one in own if one.state.name != admitted}

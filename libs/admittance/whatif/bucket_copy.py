@@ -113,7 +113,7 @@ class BucketCopy:
             try:
                 self._take(entry)
             except BROKEN:
-                # As in the services, a broken value does not hide the rest of the bucket.
+                # A broken value does not hide the rest of the bucket, as in the services.
                 self.unreadable.append(entry.key)
         self.unreadable += self.controller.unreadable
         self.controller.settle_load(0)

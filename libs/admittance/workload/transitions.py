@@ -246,7 +246,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_A, facts.PodsNotReady, requests.pods_not_ready),
     **_rows((*_WAITING, *_QR, *_JOB), facts.Finished, requests.finish, ("T26", _F)),
     **_rows((*_E, *_OFF), facts.Finished, requests.finish, ("T26", _F), ("T27", _GONE)),
-    # The quota stays booked until the job has stopped.
+    # The quota of an evicted workload stays booked until the job has stopped.
     **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
     **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
     **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),

@@ -147,8 +147,8 @@ class SchedulerService:
             try:
                 self._take(entry, now)
             except Unreadable as error:
-                # The scheduler keeps the old value, so a workload keeps its quota, because its job
-                # may run.
+                # The scheduler keeps the last readable value of the entry, so that a workload keeps
+                # its quota, because its job may run.
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             except Exception as error:
                 # One invalid value must not hide the rest of the bucket.
@@ -209,7 +209,8 @@ class SchedulerService:
             try:
                 await self._leading.take(sorted(domains), barrier=True)
             except (Unavailable, Refused) as error:
-                # The state is still correct, so the service continues without a restart.
+                # After a temporary error the state is still correct, so the service continues
+                # without a restart.
                 if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):
@@ -286,8 +287,8 @@ class SchedulerService:
             headers = {
                 **fence(decision.domain, epoch),
                 HEADER_SCHEMA: SCHEMA_VERSION,
-                # The id must be unguessable: a foreign message with the same id would suppress the
-                # decision.
+                # The message id must be unguessable, because a foreign message with an equal id
+                # would suppress the decision.
                 HEADER_MSG_ID: chance.token_hex(12),
             }
             if trace:
@@ -319,7 +320,7 @@ class SchedulerService:
         except Unavailable as error:
             # Some of the decisions with an unknown outcome may be on the log. The instance takes
             # the domains with a new epoch: after the echo of the new barrier, every decision that
-            # reached the log is in the bucket, and no other one follows.
+            # reached the log is in the bucket, and no other decision follows.
             log.warning("decisions_unknown", error=str(error), decisions=len(messages))
             for domain in {decision.domain for decision, _ in messages}:
                 await self._lose(domain)
@@ -328,7 +329,8 @@ class SchedulerService:
             if isinstance(outcome, Fenced):
                 await self._lose(decision.domain)
             elif isinstance(outcome, Refused):
-                # For example because the log is full. The scheduler decides again after a pause.
+                # The log refused a decision, for example because the log is full. The scheduler
+                # decides again after a pause.
                 log.error("decision_refused", error=str(outcome), workload=decision.name)
                 self._unwilling = True
                 self._core.forget(decision.namespace, decision.name, decision.revision)

@@ -89,7 +89,8 @@ class Cycle:
                 ordered = in_turn(entries)
             else:
                 entries.sort(key=_order)
-        # 4. Process and requeue: each entry sees the quota and victims that earlier entries took.
+        # 4. Process and requeue: each entry sees the quota and victims that earlier entries of the
+        # cycle took.
         decisions = CycleDecisions(self._state, domain, now)
         if entries:
             processor = EntryProcessor(self._state, domain, self._nominator)
@@ -105,8 +106,8 @@ class Cycle:
         # 5. Put the next head of each queue in place.
         for queue, _ in heads:
             domain.update_queue(queue)
-        # If a saved cursor is left, the next cycle begins with another flavor, so the domain is not
-        # settled.
+        # If a head has a saved cursor, the next cycle begins with another flavor, so the domain is
+        # not settled.
         domain.is_settled = not has_progress and all(
             cursor is None and workload.cursor is None and queue.preemptor is preemptor
             for (preemptor, cursor), (queue, workload) in zip(before, heads, strict=True)
@@ -219,8 +220,8 @@ class Cycle:
             if entry.workload.family is not None:
                 families.refuse_siblings_at_once(self._state, entry.workload.family)
             return park_behind_gate(entry, now)
-        # The preemptor is the head of its queue until it gets the quota that its victims leave. A
-        # StrictFIFO queue keeps its head in any case.
+        # The preemptor stays the head of its queue until it gets the quota that its victims leave.
+        # A StrictFIFO queue keeps its head in any case.
         entry.workload.cursor = None
         entry.queue.preemptor = None if entry.queue.strict else entry.workload
         if not (self._as_kueue or self._fair_sharing):

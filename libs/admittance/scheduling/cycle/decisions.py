@@ -124,7 +124,7 @@ class CycleDecisions:
         for one in victims:
             one.workload.preemptor_waits = True
         if any(one.workload.in_flight for one in staying):
-            # A decision about a victim is not stored yet, and a preemption would name a revision of
+            # A decision about a victim is not stored yet. A preemption now would name a revision of
             # the victim that is about to change.
             return False
         scans = self._scans(workload)

@@ -16,7 +16,8 @@ from admittance.scheduling.state.flavor_plan import FlavorPlan, Group, Option
 from admittance.scheduling.state.requests import PodSetNeeds, Shape
 from admittance.scheduling.state.shared_quota import FamilyQuota
 
-# Plain ints compare faster than members of the enumeration, and this is the innermost loop.
+# Plain ints compare faster than members of the enumeration, and the scan of flavors is the
+# innermost loop.
 _NO_FIT: Final = 0
 _NO_CANDIDATES: Final = 1
 _RECLAIM: Final = 3
@@ -138,8 +139,8 @@ def _attempt(
                     result.checks.update(option.checks)
                 if got != _FIT or plan.preemption_first:
                     # During the scan the mode of the worst resource decides about the flavor, and a
-                    # resource that fits by borrowing can be worse than one that preempts. In the
-                    # assignment each resource has its own mode.
+                    # resource that fits by borrowing can be worse than one that preempts. After the
+                    # scan, in the assignment, each resource has its own mode.
                     flavors_fit = flavors_fit and got == _FIT
                     for (one, _), room in zip(of_group, rooms, strict=True):
                         level = max(level, room[1])

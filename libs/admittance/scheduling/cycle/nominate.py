@@ -264,7 +264,8 @@ def nominated(
     ):
         return known.nomination
     found = nominator.nominate(queue, workload, cursor)
-    # A fitting assignment is accepted in most cases, and that changes the version at once.
+    # A fitting assignment is accepted in most cases, and accepting changes the version of the
+    # domain at once.
     if found[0].mode != FIT:
         cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, found)
     return found

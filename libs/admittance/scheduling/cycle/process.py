@@ -203,8 +203,8 @@ class EntryProcessor:
         or run at the same time."""
         in_flight = [one.workload for one in entry.victims if one.workload.in_flight]
         for workload in in_flight:
-            # Whether and since when the victim holds quota is not stored yet. The domain gets a
-            # cycle when it is stored.
+            # Whether the victim holds quota, and since when, is not stored yet. The domain gets a
+            # cycle when the victim's decision in flight is stored.
             workload.preemptor_waits = True
         if in_flight or not self._fits_now(entry):
             return EntryStatus.UNCERTAIN
@@ -238,7 +238,7 @@ class EntryProcessor:
         """Returns whether the entry has room once its victims and those of earlier entries have
         stopped."""
         if not (self._victims or self._accepted or self._held):
-            # Nothing has changed after the search that found the entry's victims to be enough.
+            # No usage has changed after the search that found the entry's victims to be enough.
             return True
         self._remove_victims()
         going = [one.workload for one in entry.victims if one.workload not in self._victims]

@@ -119,7 +119,7 @@ def due_decisions(
         if not passed:
             continue
         if workload.family is not None and not families.may_be_admitted(state, workload):
-            # The change that allows its admission notes the reservation again.
+            # The change that allows the admission notes the reservation for a recheck.
             continue
         if quota_reduction.flavors_not_offered(workload) or exceeds_quota(workload):
             is_unsure = True
@@ -127,8 +127,8 @@ def due_decisions(
         else:
             made.append(_confirmed(state, domain, workload, now))
     if is_unsure:
-        # The check that also follows an edit of quotas decides, so that no more reservations are
-        # revoked than needed.
+        # The check for reduced quota decides here too, so that no more reservations are revoked
+        # than needed.
         made += quota_reduction.due(state, domain, now)
     for workload in waiting:
         if not workload.in_flight:
@@ -229,8 +229,9 @@ def decide_victims(
         # may preempt.
         return [_revoked(state, domain, workload, short, now)]
     if any(one.workload.in_flight for one in staying):
-        # A decision about a victim is not stored yet, and a preemption would name a revision of the
-        # victim that is about to change. The domain gets a cycle when that decision is stored.
+        # A decision about a victim is not stored yet. A preemption now would name a revision of the
+        # victim that is about to change. The domain gets a cycle when the victim's decision is
+        # stored.
         for one in staying:
             one.workload.preemptor_waits = True
         state.schedule_recheck(workload)

@@ -221,8 +221,8 @@ def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
                 refused += _refused(state, workload, refusal, now, item.scan)
             first = item.first()
             queue = first[3].queue if first is not None else None
-            # In other domains the leader of the domain refuses. A domain that this scheduler starts
-            # to lead is flushed.
+            # In domains of other instances the leader of the domain refuses. A domain that this
+            # scheduler starts to lead is flushed.
             if queue is not None and queue.domain is not None and queue.domain.owned:
                 schedule_class_refusal(queue, item)
         elif _is_unrefused(item, latest):

@@ -97,7 +97,7 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
                 nominal=cell.nominal,
                 reserved=cell.usage,
                 admitted=admitted.get(fr, 0),
-                # Usage above nominal is borrowed only from a cohort.
+                # Usage above the nominal quota counts as borrowed only if the queue has a cohort.
                 borrowed=max(0, cell.usage - cell.nominal) if node.parent is not None else 0,
             )
             for fr, cell in node.cells.items()

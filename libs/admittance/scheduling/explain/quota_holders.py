@@ -31,7 +31,8 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
         return ()
     first = next(iter(needs.values()))
     best: list[_Candidate] = []
-    # The limits start low. Holders smaller than the kept ones are skipped at once.
+    # The limits start so that every holder is kept. After `_keep`, holders smaller than the kept
+    # ones are skipped at once.
     least, last = 1, UNLIMITED
     for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
         charge = other.charge

@@ -189,7 +189,7 @@ class Account:
         starts the consumption of the workload."""
         self._settle(when)
         # Consumption is linear, so the part from the admission until the last change of the account
-        # can be added now.
+        # can be added at once.
         add(self.consumed, self._later(penalty, amounts, (self.since - when).total_seconds()))
         add(self.seen, self._later(penalty, amounts, (self.sampled - when).total_seconds()))
         add(self.rate, amounts)

@@ -130,7 +130,7 @@ class _Search:
                         else:
                             reason = RECLAIM_WHILE_BORROWING
                     # Removals only lower usage, so a queue that does not borrow any more stays
-                    # closed in this attempt.
+                    # closed during the attempt.
                     if held.queue in closed:
                         continue
                     if not self._is_open(held.queue):
@@ -187,8 +187,8 @@ class _Search:
             for one in (*taken, *own):
                 restore_victim(one)
             return []
-        # Try to restore each victim of the own queue, with as many victims in other queues as that
-        # takes.
+        # Try to restore each victim of the preemptor's own queue, with as many victims in other
+        # queues as that takes.
         for index in range(len(own) - 2, -1, -1):
             restore_victim(own[index])
             if not above_nominal(need) and has_room():

@@ -364,7 +364,7 @@ class Targets:
         removed or the queue was dropped."""
         here = node
         while here.parent is not None:
-            # A node without a heap item stays out of the heap, because shares only fall.
+            # A node without a heap item gets no new one, because shares only fall during a search.
             if self._items.pop(here, None) is not None:
                 self._put(here.parent, here, self._below[here.parent][here])
             here = here.parent

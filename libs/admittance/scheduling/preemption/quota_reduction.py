@@ -81,8 +81,8 @@ def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
             )
         )
     if stated:
-        # Searches for victims prefer workloads that are being evicted, so saved nominations are
-        # outdated.
+        # Searches for victims prefer workloads that are being evicted, so the revocations make
+        # saved nominations outdated.
         domain.version += 1
     return stated
 

@@ -89,7 +89,8 @@ def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> lis
         if not victim.workload.shared_quotas and _cannot_stay(amounts, spare, shared):
             index -= 1
             continue
-        # Try to restore several victims at once: usually nearly all or few of them are needed.
+        # Try to restore several victims at once, because usually nearly all or only few victims are
+        # needed.
         many = min(many, index + 1)
         some = taken[index - many + 1 : index + 1]
         total = _total(some)

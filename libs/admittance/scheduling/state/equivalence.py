@@ -337,8 +337,8 @@ class EquivalenceClass(Generic[W]):
     # The workloads without a refusal in flight, grouped by the waiting reason in their status. Each
     # workload is mapped to the time since when it has been in the class with that status reason.
     by_reason: dict[str, dict[W, datetime]] = field(default_factory=dict)
-    is_scheduled: bool = False  # the class is in the refusal queue
-    # The nomination of the first workload when that was tried last.
+    is_scheduled: bool = False  # the class is in the queue of scheduled refusals
+    # What the first workload would have got when the workload was last tried.
     saved_nomination: SavedNomination | None = None
 
     @property
@@ -401,7 +401,7 @@ class EquivalenceClass(Generic[W]):
             return
         for reason, group in self.by_reason.items():
             if reason != self.parked.reason:
-                # The dict is in the order of insertion, so the oldest come first.
+                # The dict keeps the order of insertion, so the oldest workloads come first.
                 for workload, joined in group.items():
                     if joined > latest:
                         break

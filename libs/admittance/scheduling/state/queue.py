@@ -161,7 +161,7 @@ def _new_class(queue: Queue, key: ClassKey, now: datetime) -> EquivalenceClass[W
     if queue.lanes is not None:
         for other in queue.lanes.join(cls):
             if other.parked is not None:
-                # A refusal of one class of the group is a refusal of all.
+                # A refusal of one class is a refusal of all classes that differ only by LocalQueue.
                 cls.parked, cls.parked_since = other.parked, now
                 queue.parked_classes[cls] = None
             break
@@ -355,15 +355,15 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
             first = first.family.parent
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
-            # If the preemptor would be ahead by its own order, it is counted below.
+            # A preemptor that would be ahead by its own order is counted further below.
             ahead += sort_key(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():
         if queue.variants and cls.is_of_variants:
             continue
         if lanes is None:
-            # This comparison of priorities gives the same result as the sort keys below, but is
-            # cheaper: a queue may have very many classes.
+            # Comparing priorities gives the same result as comparing sort keys, but is cheaper: a
+            # queue may have very many classes.
             if -key[0] < rank:
                 ahead += len(cls.entries) - cls.start
             elif key[0] == -rank:

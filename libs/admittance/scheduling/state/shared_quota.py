@@ -194,8 +194,8 @@ class FamilyQuota(Generic[Member]):
             for one in workload.shared_quotas or ()
         ):
             return False
-        # Two siblings that plan to preempt the same victim share no plan quota: each would count on
-        # quota that the other one has.
+        # Two siblings that plan to preempt the same victim share no plan quota: each sibling would
+        # count on quota that the other sibling has.
         for one in (
             workload.pending_preemption.victims if workload.pending_preemption is not None else ()
         ):

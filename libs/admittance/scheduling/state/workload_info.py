@@ -125,9 +125,9 @@ class WorkloadInfo:
     shape: Shape | None = None
     created_at: datetime | None = None
     queued_at: datetime | None = None  # the time that stands for the workload's age in its queue
-    # The state in its status; Promised: it gets quota when the job of its sibling has stopped.
+    # The state in its status; Promised: the variant gets quota when its sibling's job has stopped.
     state: str = "Pending"
-    family: FamilyInfo | None = None  # family of a variant or parent; None: a regular workload
+    family: FamilyInfo | None = None  # the family of a variant or parent; None: regular
     signature: int = 0  # a changed signature means that the workload must be queued again
     reclaimable: tuple[tuple[str, int], ...] = ()
 
@@ -139,11 +139,11 @@ class WorkloadInfo:
     problem: Inadmissible | None = None  # why the workload cannot be tried at all
     queue: Queue | None = None  # the queue where the workload waits
     cls: EquivalenceClass[WorkloadInfo] | None = None
-    entry: ClassEntry | None = None  # the workload's place in its class
+    entry: ClassEntry | None = None  # the workload's place in its equivalence class
     inadmissible: Inadmissible | None = None  # why the workload is parked alone
     parked_since: datetime | None = None  # since when the workload is parked alone
     status_reason: str = ""  # the waiting reason in the workload's status
-    # The group of its class with that status reason.
+    # The group of the workload's class that has the status reason of this workload.
     reason_group: dict[WorkloadInfo, datetime] | None = None
     cursor: SavedCursor | None = None
     saved_search: SavedSearch | None = None
@@ -326,12 +326,12 @@ class Queue:
     # Workloads that wait.
     classes: dict[ClassKey, EquivalenceClass[WorkloadInfo]] = field(default_factory=dict)
     class_heap: ClassHeap[WorkloadInfo] = field(default_factory=ClassHeap)
-    # The classes by LocalQueue, instead of the heap, if LocalQueue usage counts.
+    # The classes of the queue by LocalQueue, instead of in one heap, if LocalQueue usage counts.
     lanes: Lanes[WorkloadInfo] | None = None
     parked_classes: dict[EquivalenceClass[WorkloadInfo], None] = field(default_factory=dict)
     # Workloads that are parked alone.
     parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)
-    live: int = 0  # number of workloads in classes
+    live: int = 0  # number of waiting workloads in classes
     # The workload for which victims were preempted last. The preemptor stays the head while it
     # waits in this queue, because another workload could take the freed quota.
     preemptor: WorkloadInfo | None = None
@@ -344,8 +344,7 @@ class Queue:
     candidate_cache: CandidateCache | None = None
 
     # Families.
-    # Rules of the queue's families; None: all workloads are regular.
-    rules: FamilyRules | None = None
+    rules: FamilyRules | None = None  # family rules; None: all workloads are regular
     # The variants that the rules define, by name.
     tags: dict[str, Tag] = field(default_factory=dict)
     # Waiting parents, which are never tried.
@@ -418,7 +417,7 @@ class Domain:
     parked_queues: dict[Queue, None] = field(default_factory=dict)
     # Workloads with a decision in flight.
     in_flight: dict[WorkloadInfo, None] = field(default_factory=dict)
-    version: int = 0  # rises with everything that may change the nomination of a head
+    version: int = 0  # rises when the nomination of a head may change
     generation: int = 0  # rises with every edit of a quota or a cohort of the domain
     # A pair of a generation and whether a queue or cohort kept quota for itself at that generation;
     # None: not computed yet.
@@ -426,7 +425,7 @@ class Domain:
 
     # To do in the next cycle.
     flush: bool = False  # wake parked workloads first
-    quota_reduced: bool = True  # check whether all reservations still fit into quota
+    quota_reduced: bool = True  # check whether all reservations fit
     # Reservations with checks to look at.
     rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)
 
@@ -437,7 +436,7 @@ class Domain:
 
     # The last cycle.
     idle_cycles: int = 0  # consecutive cycles without a result
-    is_settled: bool = False  # the last cycle changed nothing, so another one would do the same
+    is_settled: bool = False  # the last cycle changed nothing, so the next one would change nothing
     seen: int = 0  # the bucket revision that the last cycle saw
     # For the log: heads with a scan that began at a later flavor, and heads that were processed
     # after the last decision.

@@ -105,8 +105,8 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
     reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
     holds = _true(reserved) and status.admission is not None
     said = reserved.reason if reserved is not None and reserved.status == "False" else ""
-    # For a workload that holds or is promised quota, reclaimable pods are subtracted when it is
-    # charged.
+    # For a workload that holds or is promised quota, reclaimable pods are subtracted when the quota
+    # is charged.
     if reclaimable and not holds and (needs.role != VARIANT or status.promised is None):
         needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
     problem = None
@@ -177,7 +177,8 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         )
         if waits_for_checks and status.pending_preemption is not None
         else (),
-        # Of a family only the admitted variant counts, which has the PodsReady condition too.
+        # Of a family only the admitted variant waits for pods. The variant has the PodsReady
+        # condition too.
         awaits_pods_ready=holds
         and not is_parent
         and _true(admitted)

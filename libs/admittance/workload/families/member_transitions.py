@@ -146,7 +146,7 @@ def _admittable(
         return change
     if isinstance(fact, facts.Assigned):
         return ignored(variant, "SiblingAdmitted", "its sibling must stop first")
-    # A variant with a confirmed reservation has no planned preemptions left.
+    # A variant with a confirmed reservation has no planned preemptions.
     return begin_migration(family, with_status(variant, pending_preemption=None))
 
 

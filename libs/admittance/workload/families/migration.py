@@ -297,7 +297,7 @@ def _reset_variant(
     if forgive and status.stopped_by in _FORGIVEN:
         fields["stopped_by"] = ""
     if keeps or not head(variant).active:
-        # An inactive variant is not reset here, but when it is activated.
+        # An inactive variant is reset later, when it is activated.
         new = with_status(variant, **fields)
         if new != variant:
             family.keep(new)

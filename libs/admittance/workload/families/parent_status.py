@@ -57,7 +57,7 @@ def update_parent_status(family: FamilyTransition, *, requested: bool = False) -
         return
     rows = rows_of(map(summary_of, family.variants.values()), desired)
     if done:
-        # Variants that finished earlier are not loaded, so their rows are kept.
+        # Variants that finished earlier are not loaded, so the parent keeps their rows.
         rows = rows or parent.status.variants
     updated = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
     pending = None if done else _reason(family, updated, desired)

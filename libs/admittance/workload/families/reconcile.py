@@ -101,7 +101,7 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
     assert finished is not None, "it has finished"
     for one in list(family.variants.values()):
         if one.metadata.deletion_timestamp is not None:
-            # The variant was kept only until its job had stopped.
+            # The deleted variant was kept only until its job had stopped.
             family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
             continue
         reason, message = finished.reason, finished.message

@@ -77,7 +77,7 @@ def role_now(workload: StoredWorkload, context: TransitionContext) -> str:
         return spec.role
     namespace = workload.metadata.namespace
     if not context.queues.cluster_queue(namespace, spec.queue_name):
-        return spec.role  # The role is unknown while the queue is missing.
+        return spec.role  # The role of the workload is unknown while the queue is missing.
     if context.queues.family_rules(namespace, spec.queue_name) is None:
         return REGULAR
     return REGULAR if is_partial(workload.spec) else PARENT
@@ -109,7 +109,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
     meta = parent.metadata
     reserved = find(regular, Type.QUOTA_RESERVED)
     if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
-        # The former message of the condition was about variants.
+        # The former message of QuotaReserved was about variants.
         regular = with_condition(
             regular, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=context.now
         )

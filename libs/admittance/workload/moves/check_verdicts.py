@@ -69,7 +69,7 @@ def apply_verdict(
     if fact.controller != rules.controller:
         return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
     if fact.cycle < 0:
-        return stale(workload, fact)  # Before the first cycle there is no earlier cycle.
+        return stale(workload, fact)  # In the first cycle of a workload there is no earlier cycle.
     row = row_of(workload.status.admission_checks, fact.check)
     match fact.state:
         case "Rejected":
@@ -142,12 +142,12 @@ def _stored(
     ready = fact.state == "Ready"
     competes = phase(workload, context.now) is Phase.PENDING
     if not frozen and not reserved and (ready or not competes):
-        # A Ready before a flavor is assigned does not count.
+        # A Ready verdict before a flavor is assigned does not count.
         return ignored(workload, "NoReservation", "it holds no quota to be judged")
     admitted = reserved and is_true(workload, Type.ADMITTED)
     if admitted and ready and row.state == "Ready":
         return ignored(workload, "Repeated", "its additions to pods come too late")
-    # The pods exist from the admission on, so additions to them come too late.
+    # The pods of an admitted workload exist already, so additions to the pods come too late.
     late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
@@ -187,8 +187,8 @@ def _stored(
         conflict = contradiction(kept, context)
         if conflict is not None:
             return conflict
-    # The last Ready is only stored here. The scheduler confirms the reservation before the workload
-    # is admitted.
+    # The last Ready verdict is only stored. The scheduler confirms the reservation before the
+    # workload is admitted.
     return applied(kept, *remarks, *says)
 
 

@@ -44,7 +44,7 @@ def queue_changed(
 ) -> Change:
     """Adapts the workload to changes of its queues, flavors and checks."""
     if is_stopping(workload):
-        # The change of the queue takes effect when the quota is released.
+        # The change of the queue takes effect when the workload's quota is released.
         return ignored(workload, "Settled")
     spec = head(workload)
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
@@ -91,8 +91,8 @@ def _checks_changed(
         for name in sorted(had - have)
     ]
     kept = with_status(workload, admission_checks=rows, check_retry_counts=counts)
-    # A check that is added after the admission is requested too. Only a Retry or Rejected of that
-    # check stops the job.
+    # A check that is added after the admission is requested too. Only a Retry or Rejected of an
+    # added check stops the job.
     conflict = None if admitted else contradiction(kept, context)
     if conflict is not None:
         return conflict._replace(says=(*says, *conflict.says))

@@ -216,7 +216,7 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
     if not holds_quota(on):
         reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
         conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    # A new cycle begins, so that a check's verdict from before the deactivation is stale.
+    # A new cycle of checks begins, so that a check's verdict from before the deactivation is stale.
     fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
     return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
@@ -297,7 +297,8 @@ def pods_ready(
     )
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is None:
-        state = None  # A later failure of pods to get ready is a new one, so its count starts at 0.
+        # A later failure of pods to get ready gets a new requeue count, which starts at 0.
+        state = None
     return applied(with_status(ready, requeue_state=state))
 
 

@@ -50,7 +50,8 @@ def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: Transitio
         case TimerKind.CHECKS:
             return overdue(workload, _late_checks(workload, context), context)
         case TimerKind.FAMILY:
-            # The family is reconciled afterwards, with the current time.
+            # The timer changes nothing itself: the family is reconciled afterwards, with the
+            # current time.
             return applied(workload)
 
 
