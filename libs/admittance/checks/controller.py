@@ -231,8 +231,8 @@ class CheckService(Worker[AdmissionCheckController]):
         if is_too_late(request, verdict):
             return False
         request.published += 1
-        # The ordinal contains the revision: a request with new parameters may get the same verdict
-        # again.
+        # The ordinal contains the workload's revision, because a request with new parameters may
+        # get the same verdict again.
         await self._put(request.reference, verdict, (request.revision << 20) + request.published)
         return True
 

@@ -106,7 +106,8 @@ class Judge:
         newest = queue.next or queue.first
         same = newest if newest.identity == identity else self._under_way(identity)
         if same is not None and not is_over(same.request) and same.request.raw == request.raw:
-            # A redelivery during the judgement, most likely because this process was suspended.
+            # The request was redelivered during its judgement, most likely because this process was
+            # suspended.
             self._deliveries.ack(same.reply)
             same.reply = reply
             return
@@ -275,7 +276,7 @@ class Judge:
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
         if judgement.attempts == 1 and not request.published:
-            # Shows only the type of the error: its text may contain secrets.
+            # The message shows only the type of the error, whose text may contain secrets.
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:
                 await self._publish(request, Pending(why))

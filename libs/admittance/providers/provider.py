@@ -229,7 +229,7 @@ class ProviderService(Worker[Provider]):
     async def run(self, stop: asyncio.Event) -> None:
         """Answers capacity requests until ``stop`` is set."""
         # Queries are served before the first heartbeat: the provisioning check sends its queries
-        # right after it.
+        # right after that heartbeat.
         answering = await micro.serve(
             self._bus,
             f"provider-{self._provider.name}",

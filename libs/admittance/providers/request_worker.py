@@ -284,7 +284,8 @@ class RequestWorker:
                     log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
                     kind = type(error).__name__
             self._deliveries.let_wait(fact.id)
-            # Shows only the kind of the error, because its text may be confidential.
+            # The message shows only the kind of the error, because the error's text may be
+            # confidential.
             trouble = f"obtaining failed ({kind}), again in {pause:g} s"
             if not await self._publish_trouble(fact, trouble):
                 return Failed(trouble)

@@ -187,7 +187,7 @@ class BlockedSlots:
         """Blocks the slot of a step that can never succeed."""
         known = self._memory.blocked.get(step.slot)
         if known is None or known.note is not step:
-            # If writing the note itself failed, the first reason stays.
+            # If writing the note itself failed, the blocked step keeps its first reason.
             self._memory.blocked[step.slot] = BlockedStep(step, note_of(error))
 
     def _block_undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:

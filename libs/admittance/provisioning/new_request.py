@@ -307,7 +307,7 @@ class RecordBuilder:
         if last is not None:
             return last.generation + 1 if (last.uid, last.cycle) == (uid, cycle) else 1
         # The reservation may have had requests that this leader does not know. A revision of the
-        # bucket is larger than the generations of all those requests.
+        # bucket is larger than the generation of every earlier request of the reservation.
         return self._observed.expected(slot, name) or 1
 
     def _deadline(self, parameters: dict[str, str], now: datetime) -> tuple[datetime | None, str]:

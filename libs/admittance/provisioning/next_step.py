@@ -287,7 +287,7 @@ class SlotDecider:
         open_ = kept if kept is not None and not kept.record.status.cancelled else None
         if self._is_ready(view):
             # A change of the configuration does not revoke Ready, and a request that a user deleted
-            # after Ready is not made again.
+            # after Ready is not created again.
             if open_ is None:
                 return None
             known = config or ProvisioningRequestConfigSpec()
@@ -336,7 +336,7 @@ class SlotDecider:
             return self._report(view, CheckVerdict("Ready", verdicts.NOT_NEEDED))
         error = parameters_error(parameters_of(config, work.metadata.annotations))
         if error:
-            # Every further attempt would fail in the same way.
+            # Every further attempt of the request would fail in the same way.
             return self._report(view, CheckVerdict("Rejected", error))
         record = self._builder.record(slot, work, view.row, before, config, wanted, view.now)
         error = size_error(record)

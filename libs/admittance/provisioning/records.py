@@ -213,7 +213,7 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
     )
     taken = replace(record, status=new)
     if delay is not None and delay not in DELAYS:
-        # The failure counts in spite of the wrong delay.
+        # The failure counts although its delay is not valid.
         taken = with_note(taken, f"a retryAfter of {delay} s is not a valid delay: left out", now)
     size = len(msgspec.json.encode(taken))
     if size > RECORD_MAX:

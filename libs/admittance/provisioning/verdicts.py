@@ -60,7 +60,7 @@ def verdict_of_request(
     if status.state is State.PROVISIONED:
         updates, missing = updates_of(record, config)
         if why := too_long("podSetUpdates", updates) or _invalid(updates, _names(record)):
-            # The workload-controller would refuse a Ready with invalid updates.
+            # The workload-controller would refuse a Ready verdict with updates that are not valid.
             return CheckVerdict(
                 "Rejected", f"the pod set updates of the capacity are not valid: {why}"
             )

@@ -65,7 +65,7 @@ def is_running(running: Running) -> bool:
         process = psutil.Process(running.pid)
         if abs(process.create_time() - running.started) >= 1.0:
             return False
-        # The main thread of an ending process may end before the others.
+        # The main thread of an ending process may end before its other threads.
         return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
     except psutil.Error:
         return False
@@ -91,7 +91,7 @@ async def end(running: Running, timeout: float) -> None:
 def is_free(port: int) -> bool:
     """Whether a server could listen on the port."""
     with socket.socket() as probe:
-        # Like the server, the probe sets this option: connections in TIME_WAIT then do not block
+        # Like the server, the probe sets SO_REUSEADDR: connections in TIME_WAIT then do not block
         # the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -180,13 +180,13 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         if self.running is None:
-            raise RuntimeError("the server is not started")
+            raise RuntimeError("the embedded server is not started")
         return f"nats://127.0.0.1:{self.running.port}"
 
     @property
     def pid(self) -> int:
         if self.running is None:
-            raise RuntimeError("the server is not started")
+            raise RuntimeError("the embedded server is not started")
         return self.running.pid
 
     async def start(self) -> str:

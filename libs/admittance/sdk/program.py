@@ -69,7 +69,7 @@ class Program(ABC):
     ) -> None:
         token(name)  # raises ValueError for a name that has no token
         if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency={concurrency}: it must be at least 1")
+            raise ValueError(f"concurrency={concurrency} must be at least 1")
         self.name = name
         self.shape = parameters
         self.grace_seconds = grace_seconds

@@ -64,7 +64,7 @@ class Threads:
                 told: tuple[Callable[..., None], Any] = (outcome.set_exception, _shown(error))
             else:
                 told = (outcome.set_result, answer)
-            # RuntimeError: the loop has ended, so no caller waits for the outcome.
+            # RuntimeError: the event loop has ended, so no caller waits for the outcome.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, *told)
 

@@ -135,7 +135,7 @@ class DockerReconciler:
             # An interrupted start of the request may have left stopped workers.
             await self._remove([one for one in self._of(request.id, listed) if not one.runs])
             new = [one for one in workers if one.name not in running]
-            # Waits for all starts, so that none continues while a failure is handled.
+            # Waits for all starts of workers, so that none continues while a failure is handled.
             outcomes = await asyncio.gather(
                 *(self._start(worker, request) for worker in new), return_exceptions=True
             )

@@ -77,7 +77,7 @@ class Forbidden(Denied):
 
 class TemporarilyDenied(Denied):
     """The call was refused because the namespace has used up its quota or is being deleted. The
-    same call may work later.
+    refused call may work later.
     """
 
 
@@ -144,8 +144,8 @@ PAGE: Final = 500
 CALLS: Final = 16
 CALL_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 60
-"""The API server ends a watch after this time. So the client notices a dead connection soon after
-that time.
+"""The API server ends a watch after this time. Therefore the client notices a dead connection soon
+after that time.
 """
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"

@@ -2,8 +2,8 @@
 from their conditions. Pure.
 
 A name consists of the workload's name, which is cut if it is too long, and a hash of the request's
-id. So the name is stable and unique for the request. An annotation has the full id, which proves
-that an object belongs to the request with that id.
+id. Therefore the name is stable and unique for the request. An annotation has the full id, which
+proves that an object belongs to the request with that id.
 """
 
 from __future__ import annotations

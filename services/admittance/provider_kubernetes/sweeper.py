@@ -192,5 +192,5 @@ class ObjectSweeper:
         try:
             await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
         except Denied as error:
-            # The sweep goes on: templates in other namespaces may still be deleted.
+            # The sweep continues: templates in other namespaces may still be deleted.
             log.error("not_deleted", template=name, reason=str(error))

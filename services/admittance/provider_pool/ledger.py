@@ -51,11 +51,11 @@ def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
     booking = _booking(value)
     pool = pool_of_key(key)
     if pool is None or key != key_of(pool, booking.id):
-        raise Unreadable("no booking has such a key")
+        raise Unreadable("the key is not the key of a booking")
     check_times("booking", (booking.ready_at, booking.expires_at))
     check_times("held", (one.ready_at for one in booking.held))
     if any(amount < 0 for one in booking.held for amount in one.amounts.values()):
-        raise Unreadable("held: an amount is negative")
+        raise Unreadable("the booking holds a negative amount")
     return pool, booking
 
 
@@ -97,7 +97,7 @@ class Ledger:
             try:
                 pool, booking = read_booking(entry.key, entry.value)
             except Unreadable as error:
-                # This service did not write the entry.
+                # This service did not write the entry of the bucket.
                 log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(PooledBooking(pool, booking))

@@ -76,7 +76,8 @@ class PoolReconciler:
             tasks.create_task(self._watch_successor(), name="successor")
 
     async def _watch_successor(self) -> None:
-        # Even if the other leader has ended, this instance must read the bookings that it made.
+        # Even if the other leader has ended, this instance must read the bookings of the other
+        # leader.
         await self._ledger.superseded.wait()
         raise Superseded("another instance of provider-pool has taken over")
 

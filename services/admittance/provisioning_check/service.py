@@ -203,7 +203,7 @@ class ProvisioningReconciler:
                 try:
                     step, why = self.core.apply_status(answers[i], clock.now())
                 except Exception as error:
-                    # One answer that cannot be applied must not block the others.
+                    # One answer that cannot be applied must not block the other answers.
                     step, why = None, f"it cannot be applied: {error}"
                     broken.add(i)
                     about = {"id": answers[i].id, "workload": answers[i].name}
@@ -215,7 +215,7 @@ class ProvisioningReconciler:
                 if step is not None:
                     steps[i] = step
             failed = await self._performer.perform(list(steps.values()))
-            # Other writers changed the records of these answers meanwhile.
+            # Other writers changed the records of these answers while the steps were performed.
             again = [i for number, i in enumerate(steps) if number in failed]
             left = sorted([*later, *again])
             self._changed.set()

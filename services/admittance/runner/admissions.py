@@ -158,6 +158,6 @@ def _view(entry: Entry) -> AdmissionView | None:
     try:
         return view(read(entry.key, entry.value or b""), entry.revision)
     except Unreadable as error:
-        # The workload-controller sets the same entry aside, too.
+        # The workload-controller sets the unreadable workload aside, too.
         log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
         return None

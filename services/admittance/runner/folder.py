@@ -110,8 +110,8 @@ class RunFolder:
         """Ends the run so that it may start again, on this runner or another. The output of the run
         is kept.
         """
-        # The spec is renamed first: from here on the run does not count, even after an
-        # interruption.
+        # The spec is renamed first: from here on the run does not count, even if the runner is
+        # interrupted.
         (self.path / "spec.json").replace(self.path / "earlier.json")
         self._clear()
 
@@ -145,7 +145,8 @@ class RunFolder:
         return (self.path / "said").exists()
 
     def remove(self) -> None:
-        # The spec is removed first: a folder without it is not a run, even after an interruption.
+        # The spec is removed first: a folder without it is not a run, even if the runner is
+        # interrupted.
         for name in ("spec.json", "earlier.json"):
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)

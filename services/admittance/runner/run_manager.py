@@ -194,8 +194,8 @@ class RunManager:
     async def _forget(self, key: str) -> None:
         found = self.folders.get(key)
         if found is not None:
-            # The run is added to the closed ones before it is removed from the open ones: log
-            # requests and repeated facts always find it.
+            # The run is added to the closed runs before it is removed from the open ones, so that
+            # log requests and repeated facts always find it.
             self.closed[key] = found
             del self.folders[key]
         run = self.runs.pop(key)
@@ -209,7 +209,7 @@ class RunManager:
         if key in self._released:
             self._released.discard(key)
             if not self.shutting_down:
-                # The shutdown of the previous runner process is completed only now: the job runs
+                # Only now the shutdown of the previous runner process is complete: the job runs
                 # again.
                 self.released.append((run.namespace, run.name))
         if not self.runs:
@@ -268,8 +268,8 @@ class RunManager:
         return None
 
     def _spec(self, plan: Plan, identity: Identity, mark: str) -> Spec:
-        # Both signals come before the TTL ends: SIGTERM early enough for the grace period, then
-        # SIGKILL.
+        # The shim's SIGTERM and SIGKILL come before the claims' TTL ends: SIGTERM early enough for
+        # the grace period, then SIGKILL.
         kill = self.ttl * 0.95
         stop = kill - max(self.ttl * 0.15, min(plan.grace, self.ttl / 3))
         return Spec(

@@ -203,7 +203,7 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
                 evicted.append(fact)
         async with manager.handling_facts:
             # All admissions are handled before the evictions: the bucket shows an admission that
-            # was evicted meanwhile, and an eviction stops only older admissions.
+            # was evicted meanwhile, and an eviction stops only admissions older than itself.
             await admit(manager, admitted)
             for each in evicted:
                 await evict(manager, each)

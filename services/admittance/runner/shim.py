@@ -16,7 +16,7 @@ What a shim guarantees, and how:
 - A stop wins over a later exit. Before the shim forwards a stop, it notes every process that has
   ended by itself, then writes a line that the stop was delivered. A pod that ends after that line
   has not succeeded, with any exit code: it may only have saved its state.
-- It ends all pods when the runner's lease is not renewed in time, so that no job runs under a
+- The shim ends all pods when the runner's lease is not renewed in time, so that no job runs under a
   claim that another runner may hold by now.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
@@ -47,7 +47,7 @@ STOPS = ("stopped", "lost")
 """Kinds of ends that came from outside: an exit after such a stop was delivered is not a result."""
 PROBE_SECONDS = 5.0
 """Longest wait for all probes: after this time a stop is forwarded without their answers."""
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
+SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 

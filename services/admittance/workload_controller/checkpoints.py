@@ -75,7 +75,7 @@ class CheckpointWriter:
                     await self.write()
                     due = False
             except (Refused, Unavailable) as error:
-                # The cause may be a full disk; facts do not wait for checkpoints.
+                # A checkpoint may fail because of a full disk; facts do not wait for checkpoints.
                 log.warning("checkpoint_failed", error=str(error))
             await asyncio.sleep(min(LOOK_SECONDS, self._every))
 

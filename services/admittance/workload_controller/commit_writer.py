@@ -231,8 +231,8 @@ class WorkloadWriter:
         """Writes puts without a group; returns the outcome of each."""
         try:
             messages = [self._message(put) for put in puts]
-            # After a StaleRevision the key is read again, so it does not matter which copy of the
-            # put was stored.
+            # After a StaleRevision the caller reads the key again, so it does not matter which copy
+            # of the put was stored.
             return list(await self._bus.publish_all(messages, repeat_puts=True))
         except Unavailable as error:
             log.warning("commit_unknown", error=str(error), puts=len(puts))

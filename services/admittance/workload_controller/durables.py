@@ -113,7 +113,8 @@ class Durables:
 
     async def _is_owed(self, provisioning_class: str) -> bool:
         """Whether the class's provider still has requests or unread messages."""
-        # The requests are read first: once a request is gone, its last messages are on the log.
+        # The requests are read before the consumer: once a request is deleted, its last messages
+        # are on the log.
         for entry in await bucket.read_all(self._bus, f"{CAPACITY}.>"):
             try:
                 record = read_record(entry.key, entry.value)

@@ -119,7 +119,9 @@ class Endpoints:
         request = msgspec.json.decode(data, type=Delete)
         namespace = _namespace(subject)
         if namespace and namespace != request.namespace:
-            raise ValueError(f"subject says namespace {namespace}, request {request.namespace}")
+            raise ValueError(
+                f"the subject names namespace {namespace}, the request {request.namespace}"
+            )
         if request.kind.lower() in REQUEST_KINDS:
             reply = await delete_request(self._bus, request.namespace, request.name, clock.now())
             if reply.outcome != "absent":
@@ -277,7 +279,7 @@ async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> 
         try:
             record = read_record(key, entry.value)
         except Unreadable:
-            # Another program wrote the record, so it is deleted at once.
+            # Another program wrote the request record, so the record is deleted at once.
             message, outcome = bucket.delete_message(key, expected=entry.revision), "deleted"
         else:
             if record.metadata.deletion_timestamp is not None:

@@ -117,7 +117,8 @@ class ManifestWriter:
         try:
             await self._durables.after(self.controller.objects)
         except (Refused, Unavailable) as error:
-            # The object is deleted all the same; the next call finds the remaining durable.
+            # The manifest is deleted in spite of this error; the next call finds the remaining
+            # durable.
             log.warning("durable_not_removed", error=str(error))
 
     async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:
@@ -184,7 +185,7 @@ class Deletions:
         if not unneeded(self._manifests.controller):
             return
         async with self._manifests.lock:
-            # Removing a queue can make checks removable that only this queue named.
+            # When a queue is removed, checks that only this queue named may become removable.
             while free := unneeded(self._manifests.controller):
                 for key, kept in free:
                     await self._manifests.remove(key, kept)

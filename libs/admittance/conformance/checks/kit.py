@@ -165,7 +165,7 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         await self._listen_for(kit.GRACE_SECONDS)
         await self._requester.withdraw([answered], "Preempted")
         second_at = clock.monotonic()
-        # Listens long enough for two answers.
+        # Listens long enough for two answers of the program.
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
         for one in self._requester.answers_to(answered, unanswered):
             since = one.at - (first_at if one.request == unanswered else second_at)

@@ -163,7 +163,7 @@ class CancellationCases(ProviderCases):
             if one == answered:
                 await self._until_answered(answered)
             await self._requester.cancel(one, reason="Preempted")
-            # Only after the acknowledgement the provider knows of the cancellation: a program that
+            # Only after the acknowledgement the provider knows of the cancellation: a provider that
             # handles one message at a time may have been busy.
             await self._until_acknowledged(limit)
             known[one] = clock.monotonic()

@@ -341,7 +341,8 @@ class Bus:
         number = str(self._next)
         blob = frame(message.subject, self._inbox + number, message.data, headers)
         if len(blob) > self.nc.max_payload:
-            # A longer message would make the server close the connection for all callers.
+            # A message longer than the limit would make the server close the connection for all
+            # callers.
             acks.settle(index, TooBig(10054, f"{message.subject} is {len(blob)} bytes long"))
             return b""
         key = number.encode()

@@ -183,7 +183,7 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
     if isinstance(error, nats.errors.SecureConnWantedError):
         instead = "drop the TLS options" if access.demands_tls else "use nats:// instead of tls://"
         return AccessDenied(f"{at} has no TLS: {instead}, or enable TLS there")
-    # A server may close the connection before the client reads the server's reason.
+    # A server may close the connection before the client reads the reason that the server sends.
     if _is_refusal(error) or (info.get("auth_required") and isinstance(error, ConnectionError)):
         return AccessDenied(_refusal(target, str(error).lower(), takes_keys="nonce" in info))
     if isinstance(error, ConnectionRefusedError):

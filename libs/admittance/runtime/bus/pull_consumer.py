@@ -166,8 +166,8 @@ class PullConsumer:
                     await asyncio.sleep(0.05)
                     self._wake.set()
                     continue
-                # Report bugs to the reader too: otherwise it would wait without end and seem
-                # healthy.
+                # Report bugs to the reader too: otherwise the reader would wait without end and
+                # seem healthy.
                 if not self.failed.done():
                     self.failed.set_exception(error)
                     # Marks the exception as retrieved: a reader that has ended does not read it.
@@ -180,7 +180,8 @@ class PullConsumer:
             return False
         if not self._bus.nc.is_connected:
             return False
-        # This process may have been busy, so it first reads the messages that have arrived.
+        # This process may have been busy, so it reads the messages that have arrived before it
+        # checks the server.
         try:
             await self._bus.nc.flush(timeout=1)
         except (nats.errors.Error, TimeoutError):
@@ -210,8 +211,8 @@ class PullConsumer:
         if count <= 0:
             return
         if not self._bus.nc.is_connected:
-            # Without a connection the client would send the pull request later, when this inbox is
-            # no longer used.
+            # Without a connection the client would send the pull request after the reconnect, when
+            # this inbox is no longer used.
             self._renew = True
             return
         request = {

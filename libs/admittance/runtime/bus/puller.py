@@ -2,10 +2,11 @@
 
 With ``ack="all"``, for services that apply facts in order, one acknowledgement covers a fact and
 everything before it. A redelivery would break the order: messages sent to a broken connection
-arrive again only after ``ack_wait``, behind newer facts. So each renewal creates a new consumer
-that starts after the last acknowledged fact, skips facts that were returned before, and then
-deletes the old consumer. A crash between the steps of a renewal leaves at least one consumer with a
-correct acknowledged sequence, and the next renewal starts from the newest of these consumers.
+arrive again only after ``ack_wait``, behind newer facts. Therefore each renewal creates a new
+consumer that starts after the last acknowledged fact, skips facts that were returned before, and
+then deletes the old consumer. A crash between the steps of a renewal leaves at least one consumer
+with a correct acknowledged sequence, and the next renewal starts from the newest of these
+consumers.
 
 With ``ack="explicit"``, for workers that share work, there is one durable consumer. Each delivery
 is acknowledged separately; without an acknowledgement it is redelivered to any worker after
@@ -38,7 +39,7 @@ CROWDED_PAUSE: Final = 0.003
 pauses would cost more than they save.
 """
 RATE_MEMORY: Final = 0.3
-"""Seconds after which a fact counts one third in the measured rate."""
+"""Time in seconds after which the measured rate of facts counts a fact only one third."""
 
 
 class Pace:
@@ -198,9 +199,9 @@ class Puller:
         if self._ack_all:
             self.floor = max(self.floor, delivery.sequence)
             if not self._is_current(delivery.reply):
-                # The consumer was replaced: the new one delivers the same fact again, which is
+                # The consumer was replaced: the new consumer delivers the same fact again, which is
                 # skipped and acknowledged (`_on_raw`). At the latest, the next acknowledgement
-                # covers the fact.
+                # covers the redelivered fact.
                 self._ack_late()
                 return
         await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
@@ -289,8 +290,8 @@ class Puller:
         if newer:
             raise Superseded(f"{newer[0]} reads in place of generation {self._generation}")
         if found and not self._round:
-            # The sequence is that of the newest consumer: an older consumer, of a paused leader,
-            # may have acknowledged less.
+            # The floor is that of the newest consumer: an older consumer, of a paused leader, may
+            # have acknowledged less.
             generation, number, _, floor = max(found)
             self.floor = max(self.floor, floor)
             if generation == self._generation:
@@ -299,8 +300,8 @@ class Puller:
         while not name or name in self._consumers.foreign:
             self._round += 1
             name = f"{self._name}-{self._generation}-{self._round}"
-        # Messages that were received but not returned yet stay valid: they are in order, and their
-        # repeats are skipped.
+        # Messages that were received but not returned yet stay valid: they are in order, and
+        # repeated ones are skipped.
         self._consumed = 0
         self._late = []
         start = self.floor + 1

@@ -64,7 +64,7 @@ async def headers_of(
                 yield subject, Headers(raw)
             more = len(page) == PAGE
     finally:
-        # If the deletion fails, the server removes the consumer a little later.
+        # If deleting the temporary consumer fails, the server removes it a little later.
         with suppress(Refused, Unavailable):
             await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
 
@@ -223,7 +223,7 @@ async def purge_copied(bus: Bus) -> int:
     copied = number(source[1]) if len(source) > 1 else None
     if copied is None or source[0].split(":")[0] != subjects.TIMERS:
         return 0
-    # The log copies in order, so it has all facts before the newest one that it has copied.
+    # The log copies facts in order, so it has all facts before the newest one that it has copied.
     answer = await bus.api(
         f"STREAM.PURGE.{subjects.TIMERS}",
         {"filter": f"{subjects.TIMER_DUE}>", "seq": copied + 1},

@@ -265,7 +265,7 @@ class LeaderElector:
         if refused:
             await self._read(refused)
         if refusal is not None:
-            # The cause may be a full log, where an immediate retry would not help.
+            # The cause may be a full log, so that an immediate retry would not help.
             log.warning("epoch_refused", error=str(refusal), domains=len(refused))
             await asyncio.sleep(REFUSED_PAUSE_SECONDS)
         self.changed.set()
@@ -383,8 +383,8 @@ class LeaderElector:
         owner = epoch.owner if epoch is not None else ""
         if owner == self._instance and epoch is not None and epoch.process != self._process.id:
             # The epoch was published by an earlier process of this instance, or by a foreign
-            # program. This instance loses the domain and takes it again. If a live process has the
-            # name of this instance, it answers a request.
+            # program. This instance then loses the domain and takes it again. If a live process has
+            # the name of this instance, it answers a request.
             self._duplicate_suspected.set()
         if self.lease.epoch_seen(domain, sequence, owner):
             log.warning("leadership_lost", domain=domain, to=owner)

@@ -149,8 +149,8 @@ def stop_on_signals(stop: asyncio.Event, *, in_time: bool = False) -> Callable[[
 
 
 STOP_SECONDS: Final = 65.0
-"""Longest wait for a service to end. A runner needs so long because it waits for its jobs' grace
-periods.
+"""Longest wait for a service to end. A runner may need all this time, because it waits for its
+jobs' grace periods.
 """
 CLOSE_SECONDS: Final = 0.5
 """Longest wait for a connection to close."""
@@ -189,7 +189,7 @@ def task_of(
         except SetupError as error:
             if not connected:
                 raise
-            # The settings of this process were right before, so the server has a problem. For
+            # The settings of this process were right at its start, so the server has a problem. For
             # example, the server disabled JetStream when its disk was full.
             raise Unavailable(str(error)) from None
         connected = True

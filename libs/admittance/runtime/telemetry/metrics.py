@@ -85,7 +85,7 @@ class Histogram(Metric):
         if found is None:
             if len(self.values) >= SERIES_MAX:
                 labels = self._other
-            # One element for each bucket, one for longer durations, and the sum.
+            # A series has one element for each bucket, one for longer durations, and the sum.
             found = self.values.setdefault(labels, [0.0] * (len(SECONDS) + 2))
         found[bisect_left(SECONDS, seconds)] += 1
         found[-1] += seconds
