@@ -132,9 +132,9 @@ class Controller:
             self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)
 
     def settle_load(self, floor: int, end: int = SEQUENCE_MAX) -> list[str]:
-        """Called when the bucket is read. Returns the keys of workloads with a possibly unpublished
-        outbox: workloads that contain a fact after ``floor``, the last acknowledged fact. ``end``:
-        the sequence of the last message on the log."""
+        """Called when the whole bucket has been read. Returns the keys of workloads with a possibly
+        unpublished outbox: workloads that contain a fact after ``floor``, the last acknowledged
+        fact. ``end``: the sequence of the last message on the log."""
         unsaid = []
         self.read = max(self.read, floor)
         for key, _ in list(self.workloads.items()):

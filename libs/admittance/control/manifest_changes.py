@@ -212,7 +212,7 @@ def statement(
 
 def names_others(before: StoredObject | None, manifest: Any) -> bool:
     """Whether the manifest is an AdmissionCheck that names other parameters than its previous
-    version. False if that version is not known."""
+    version. False if the previous version is not known."""
     if not isinstance(manifest, AdmissionCheck):
         return False
     return before is None or before.object.spec.parameters != manifest.spec.parameters

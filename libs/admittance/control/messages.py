@@ -84,12 +84,13 @@ class MessageBuilder:
                 yield self.message(fact, what, trace)
 
     def message(self, fact: Fact, what: str, trace: str) -> Message:
-        """The message of a fact. ``what`` identifies the message among all messages of the
-        workload-controller."""
+        """Returns the message that publishes a fact. ``what`` identifies the message among all
+        messages of the workload-controller."""
         return Message(subject_of(fact), encode(fact), self.identity(what), trace)
 
     def identity(self, what: str) -> str:
-        """The message id for what ``what`` identifies. A foreign program cannot guess this id."""
+        """Returns the message id of the message that ``what`` identifies. A foreign program cannot
+        guess the message id."""
         return blake2b(what.encode(), key=self._secret, digest_size=16).hexdigest()
 
     def _fact(
@@ -169,8 +170,8 @@ class MessageBuilder:
             )
 
     def _judged(self, workload: StoredWorkload) -> StoredWorkload:
-        """The workload with the rows of its checks. A parent gets the rows of its admitted variant,
-        which was written in the same batch."""
+        """Returns the workload with the rows of its checks. A parent gets the rows of its admitted
+        variant, which was written in the same batch."""
         name = workload.status.admitted_variant
         variant = self._workload(workload.metadata.namespace, name) if name else None
         if variant is None:

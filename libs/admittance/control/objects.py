@@ -176,8 +176,8 @@ class _SpecOnly(msgspec.Struct):
 
 
 def users_of(objects: Objects, prefix: str, name: str) -> list[str]:
-    """The objects that still use the named object. While there are any, the named object is not
-    deleted."""
+    """The objects that still use the named object. The named object is not deleted while other
+    objects use it."""
     users = []
     if prefix == "flavor":
         for queue in objects.of_kind("clusterqueue"):
@@ -248,8 +248,8 @@ class ManifestQueueView:
             return InactiveReason(
                 "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} is being deleted"
             )
-        # A stopped ClusterQueue is reported before a stopped LocalQueue: its drain affects more
-        # workloads.
+        # A stopped ClusterQueue is reported before a stopped LocalQueue: the drain of a
+        # ClusterQueue affects more workloads.
         name = behind.metadata.name
         if behind.spec.stop_policy in STOPPING:
             return InactiveReason(

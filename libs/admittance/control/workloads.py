@@ -118,8 +118,8 @@ class Workloads:
             self._relate(key, workload)
 
     def load(self, key: str, known: VersionedWorkload) -> None:
-        """Sets the held workload at the key. Unlike `keep`, also holds a finished workload, because
-        a fact about it follows."""
+        """Sets the held workload at the key. Unlike `keep`, `load` also holds a finished workload,
+        because a fact about it follows."""
         self.keep(key, known)
         if known.workload is not None:
             self._known[key] = known._replace(workload=revised(known.workload, known.revision))
@@ -131,7 +131,8 @@ class Workloads:
             self._finished[key] = most
 
     def let_go(self, key: str) -> None:
-        """Drops the workload from memory if it is finished. Called when its outbox is published."""
+        """Drops the workload from memory if it is finished. Called when the workload's outbox is
+        published."""
         known = self._known.get(key)
         if known is None or known.workload is None:
             return

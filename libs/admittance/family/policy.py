@@ -15,7 +15,7 @@ from admittance.api.queues import ClusterQueueSpec
 from admittance.family.gates import GateOpening
 
 NAME_MAX: Final = 253
-"""Characters of an object's name."""
+"""How many characters an object's name may have."""
 _MIDDLE: Final = "-variant-"
 _HASH: Final = 5
 _TAG_LEAST: Final = 8
@@ -108,7 +108,7 @@ class FamilyState(NamedTuple):
 
 
 class DesiredState(NamedTuple):
-    """Whether policy wants the variant active, and why."""
+    """Whether policy wants a variant active, and why."""
 
     active: bool
     why: ActivityReason

@@ -13,8 +13,8 @@ from admittance.api.checks import AdmissionCheck
 
 
 class Activity(NamedTuple):
-    """Whether a queue admits. ``active``: the queue admits new workloads, and ``reason`` is
-    Ready."""
+    """Whether a queue admits new workloads, and why not. ``active``: the queue admits new
+    workloads, and ``reason`` is Ready."""
 
     active: bool
     reason: str

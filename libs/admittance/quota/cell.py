@@ -17,7 +17,7 @@ LOWEST: Final = -(2**63)
 
 
 def clamp(amount: int) -> int:
-    """Returns the amount within 64 bits."""
+    """Returns the amount, limited to the range of 64-bit numbers."""
     if amount > UNLIMITED:
         return UNLIMITED
     if amount < LOWEST:
@@ -127,8 +127,8 @@ class Cell:
 
     @property
     def is_listed(self) -> bool:
-        """Whether a manifest at or below the node names the flavor and resource. If not, the cell
-        exists only because of usage."""
+        """Whether a manifest at or below the node names the flavor and resource. A cell that no
+        manifest names exists only because of usage."""
         return self.named or self.listed_below > 0
 
     def lent(self) -> int:
@@ -196,8 +196,8 @@ class Cell:
 
 
 def available(cell: Cell) -> int:
-    """Returns how much quota may still be used at the cell now. Negative if more is used than quota
-    allows."""
+    """Returns how much quota may still be used at the cell now. The result is negative if more is
+    used than quota allows."""
     subtree, usage, parent = cell.subtree, cell.usage, cell.parent
     if parent is None:
         return minus(subtree, usage) if subtree >= UNLIMITED else subtree - usage

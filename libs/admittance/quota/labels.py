@@ -80,8 +80,8 @@ def matches_node(
     """Returns whether pods with this node selector and required node affinity may run on nodes with
     the flavor's labels.
 
-    Only keys that the flavor's labels have are compared. An affinity term without such keys matches
-    everything. With such a term the whole affinity matches, because terms are alternatives.
+    Only keys that the flavor's labels have are compared. An affinity term without keys of the
+    flavor matches everything, and then the whole affinity matches, because terms are alternatives.
     """
     for key, value in node_selector.items():
         found = labels.get(key)

@@ -69,8 +69,9 @@ class BucketRebuild:
         *,
         seen: int,
     ) -> None:
-        """``rows``: the rows of the checkpoint. ``objects``: all ``admit.object.…`` messages after
-        the start, including late ones. Raises CannotRebuild if one cannot be used."""
+        """``rows``: the rows of the checkpoint that is the start. ``objects``: all
+        ``admit.object.…`` messages after the start, including late ones. Raises CannotRebuild if
+        one cannot be used."""
         self.seen = seen
         self.unknown: set[str] = set()
         """Keys of workloads with a state at ``seen`` that cannot be rebuilt."""

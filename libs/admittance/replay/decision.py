@@ -391,7 +391,7 @@ class _Rebuilt:
 
 def is_turn(decision: Decision) -> bool:
     """Whether the decision was made in the turn of a head. A refusal may be published later than
-    that turn."""
+    the turn of its head."""
     if isinstance(decision, Refused):
         return decision.refusal.reason == WAITS_FOR_VICTIMS
     return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)

@@ -2,8 +2,9 @@
 The module is pure.
 
 One commit may write several workloads of a family, so all facts about the family are folded. The
-commits are unknown, so facts are folded one by one. Facts that name a revision show the revision of
-a write: a runner, for example, names the revision that admitted or evicted its job.
+commits of the crashed leader are unknown, so facts are folded one by one. Facts that name a
+revision show the revision of a write: a runner, for example, names the revision that admitted or
+evicted its job.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def adopted_families(
 
 
 class FamilyRebuild:
-    """Rebuilds one family. ``finished``: returns a finished workload by key and uid."""
+    """Rebuilds one family. ``finished``: a function that returns a finished workload by key and
+    uid."""
 
     def __init__(
         self,

@@ -249,7 +249,7 @@ def _workload(
 
 def differences(expected: Sequence[SettleResult], found: Sequence[SettleResult]) -> Iterator[str]:
     """Yields one sentence for each difference between two settle results. ``step``, ``cycles`` and
-    ``trace`` are not compared. A missing amount equals zero."""
+    ``trace`` are not compared. A missing amount counts as equal to zero."""
     if len(expected) != len(found):
         yield f"expected {len(expected)} settle steps, got {len(found)}"
     for want, got in zip(expected, found, strict=False):

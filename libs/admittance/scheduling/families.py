@@ -129,9 +129,9 @@ def begin_migration(
 
 
 def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> None:
-    """Ends the migration to the workload. ``taken``: the decision was stored; otherwise it was
-    refused or lost. If the decision was stored, the giver stays in flight until its new stored
-    state arrives."""
+    """Ends the migration of the family to the workload. ``taken``: the decision was stored;
+    otherwise it was refused or lost. If the decision was stored, the giver stays in flight until
+    its new stored state arrives."""
     family = workload.family
     if family is None or family.migration is None or family.migration[0] is not workload:
         return
@@ -315,8 +315,8 @@ def _last_to_try(
 
 
 def is_blocked(workload: WorkloadInfo) -> bool:
-    """Whether the variant needs preemption behind a closed gate. Until this scheduler has tried the
-    variant, the answer comes from the variant's stored status."""
+    """Whether the variant needs preemption and its preemption gate is closed. Until this scheduler
+    has tried the variant, the answer comes from the variant's stored status."""
     if not workload.closed_gate or workload.queue is None:
         return False
     if workload.inadmissible is not None:

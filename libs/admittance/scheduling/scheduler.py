@@ -182,7 +182,7 @@ class Scheduler:
         already.
 
         Reservations that need a recheck come first, for example after reduced quota or passed
-        checks, then the heads of the ready queues. A replay of decisions calls this function too.
+        checks, then the heads of the ready queues. A replay of decisions calls `decide` too.
         """
         state = self._state
         decisions: list[Decided] = []
@@ -225,7 +225,7 @@ class Scheduler:
         """Lets waiting workloads compete again when their time has come, and compares the usages of
         LocalQueues when that is due.
 
-        Must be called whenever the time of `next_wake` has come.
+        The caller must call `wake` whenever the time of `next_wake` has come.
         """
         state = self._state
         state.now = max(state.now, now)

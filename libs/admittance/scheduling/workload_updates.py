@@ -270,8 +270,8 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
 
 
 def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: datetime) -> None:
-    """Undoes the decision in flight about the workload. If the decision is about several workloads,
-    it is undone for all of them."""
+    """Undoes the decision in flight about the workload. A decision about several workloads is
+    undone for all of them."""
     handover = state.handover_of.get(workload)
     if handover is not None:
         workload = handover.receiver

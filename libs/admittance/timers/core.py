@@ -2,7 +2,8 @@
 module is pure.
 
 Schedules are derived from stored workloads. A lost, doubled or late schedule is found by comparison
-(`Timers.compare`) and corrected. Except for that comparison, work is proportional to change."""
+(`Timers.compare`) and corrected. Except for the comparison, the work is proportional to the number
+of changes."""
 
 from __future__ import annotations
 
@@ -51,8 +52,9 @@ class Corrections(NamedTuple):
 
 
 class _SlotState:
-    """The state of a slot. The state of a slot. ``is_known``: ``actual`` is the schedule that the
-    bus has, unless another process changed it. ``in_flight``: an order is not answered yet."""
+    """What is known about a slot. The state of a slot. ``is_known``: ``actual`` is the schedule
+    that the bus has, unless another process changed it. ``in_flight``: an order is not answered
+    yet."""
 
     __slots__ = ("actual", "in_flight", "is_known", "want")
 
@@ -111,8 +113,8 @@ class Timers:
     # Orders. ------------------------------------------------------------------------
 
     def orders(self, now: datetime, limit: int = 1000) -> list[Order]:
-        """Returns the orders to perform now, the most urgent first. The caller reports each with
-        `done` or `failed`.
+        """Returns the orders to perform now, the most urgent first. The caller reports each order
+        with `done` or `failed`.
 
         A slot has at most one order at a time, so orders may take effect in any sequence."""
         found: list[Order] = []
@@ -151,8 +153,8 @@ class Timers:
         self._list(order.slot, state, now)
 
     def failed(self, order: Order, now: datetime) -> None:
-        """Records that the order was refused or that its outcome is unknown. The order will be
-        given again."""
+        """Records that the order was refused or that its outcome is unknown. A failed order is
+        given again later."""
         state = self._landed(order.slot)
         state.is_known = False
         self._list(order.slot, state, now)
@@ -188,8 +190,8 @@ class Timers:
     # Comparison. --------------------------------------------------------------------
 
     def begin_comparison(self) -> None:
-        """Called before the stream is read. Slots with an order in flight now or later are left out
-        of the comparison."""
+        """Called before the stream of schedules is read. Slots with an order in flight now or later
+        are left out of the comparison."""
         self._touched = set(self._in_flight)
 
     def compare(self, standing: Mapping[Slot, ActualSchedule], now: datetime) -> Corrections:

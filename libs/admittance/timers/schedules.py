@@ -192,8 +192,8 @@ def _aware(at: datetime) -> datetime:
 
 
 PATIENCE: Final = timedelta(seconds=5)
-"""Wait after the time of a schedule before its effect is checked. The wait doubles each time that
-the schedule had no effect."""
+"""Wait after the time of a schedule before its effect is checked. The wait doubles each time that a
+schedule had no effect."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 SPARE: Final = 1000
 

@@ -34,13 +34,13 @@ PATIENCE: Final = timedelta(seconds=5)
 PATIENCE_MAX: Final = timedelta(minutes=5)
 BEHIND_MAX: Final = timedelta(seconds=30)
 """How long an act is not published again while the workload-controller has not reached it on the
-log, because repeating would add to the backlog. The time is longer while the workload-controller
-progresses."""
+log, because repeating would add to the backlog. The act is held back longer while the
+workload-controller progresses."""
 COALESCE: Final = timedelta(milliseconds=100)
 """Shortest time between two aggregations of one parent."""
 GATHER: Final = timedelta(milliseconds=100)
-"""Delay before an aggregation. Most changes of variants also change the parent, and then the
-workload-controller updates the parent's rows without a request."""
+"""Delay before an aggregation of a parent is requested. Most changes of variants also change the
+parent, and then the workload-controller updates the parent's rows without a request."""
 AGAIN: Final = timedelta(seconds=1)
 """Delay before a failed publish of an act is tried again."""
 STUCK: Final = 2
@@ -64,7 +64,8 @@ _Key: TypeAlias = tuple[type[Fact], str]
 
 
 class SentActs:
-    """Published acts without an effect yet. Prevents that an act is repeated too early.
+    """Published acts without an effect yet. The class prevents that an act is published again too
+    early.
 
     An act is forgotten when it is no longer required. A new leader starts without published acts,
     because publishing an act twice does no harm. ``coalesce``, ``gather``: see `COALESCE` and
@@ -353,7 +354,8 @@ class Families:
     def gates_open(self) -> dict[str, int]:
         """The number of families with a variant that may preempt, by ClusterQueue."""
         found: dict[str, int] = {}
-        # The sets of families are copied at once, because metrics are read from another thread.
+        # The queues with open gates are copied at once, because metrics are read from another
+        # thread.
         for queue in tuple(self._open.values()):
             found[queue] = found.get(queue, 0) + 1
         return found

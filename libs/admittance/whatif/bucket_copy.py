@@ -57,8 +57,8 @@ _usage = Reader(ConsumedUsage)
 
 
 class Eviction(NamedTuple):
-    """A workload loses its quota. ``held``: the workload before the eviction; ``wave``: how many
-    rounds of evicted jobs had stopped before the eviction."""
+    """A simulated eviction, in which a workload loses its quota. ``held``: the workload before the
+    eviction; ``wave``: how many rounds of evicted jobs had stopped before the eviction."""
 
     held: StoredWorkload
     reason: str
@@ -168,7 +168,8 @@ class BucketCopy:
 
     def put_object(self, key: str, manifest: Any, value: bytes) -> int:
         """Writes a manifest (None: deletes it) and updates the cores; returns the revision of the
-        write. The effects on workloads follow when the message about the manifest is published."""
+        write. Effects of the manifest on workloads follow when the message about the manifest is
+        published."""
         self.revision += 1
         self.controller.keep_object(key, manifest, value, self.revision)
         self._apply_object(key, self.revision)
@@ -317,7 +318,8 @@ class BucketCopy:
             self.decide()
 
     def decide(self) -> None:
-        """Runs cycles until there is nothing to decide. No evicted job stops in between."""
+        """Runs cycles until there is nothing to decide. No evicted job stops between these
+        cycles."""
         while True:
             worked = self.core.has_work()
             decided: Sequence[Fact] = decisions(self.core, self.now) if worked else ()

@@ -99,8 +99,9 @@ def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
 
 
 class Difference:
-    """Compares ``copy``, which has the change, to ``without``. The lists contain only workloads of
-    ``namespace``; "": of all namespaces. The counts include all workloads."""
+    """Compares ``copy``, which has the change, to ``without``, which is the result without the
+    change. The lists contain only workloads of ``namespace``; "": of all namespaces. The counts
+    include all workloads."""
 
     def __init__(self, copy: BucketCopy, without: Baseline, *, namespace: str = "") -> None:
         self._copy = copy

@@ -59,9 +59,9 @@ def simulate(
     namespace: str = "",
     limits: Limits | None = None,
 ) -> SimulateReply:
-    """The reply to the request. ``entries``: the whole bucket at one moment. ``namespace``: the
-    only namespace that the request may change and list; "": all namespaces. ``limits`` None: the
-    default limits."""
+    """Returns the reply to a what-if request. ``entries``: the whole bucket at one moment.
+    ``namespace``: the only namespace that the request may change and list; "": all namespaces.
+    ``limits`` None: the default limits."""
     try:
         change = change_of(request, namespace)
         return _try(entries, change, config, limits, now, namespace, request.limit)
@@ -138,8 +138,8 @@ def joined(parts: Sequence[SimulateReply]) -> SimulateReply:
 
 
 class InvalidChange(Exception):
-    """The change is not possible. ``problems``: mistakes in manifests, one line for each. If there
-    are no mistakes, the text says what prevents the change."""
+    """The requested change is not possible. ``problems``: mistakes in manifests, one line for each.
+    If there are no mistakes, the text says what prevents the change."""
 
     def __init__(self, *problems: str, because: str = "") -> None:
         super().__init__(because or problems[0])
@@ -160,8 +160,8 @@ class _Kind(msgspec.Struct):
 
 
 def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
-    """The change in the request. ``namespace``: the namespace of all objects; "": any namespace.
-    Raises InvalidChange if the request has mistakes."""
+    """Returns the change that a what-if request asks for. ``namespace``: the namespace of all
+    objects; "": any namespace. Raises InvalidChange if the request has mistakes."""
     objects: list[tuple[int, msgspec.Raw]] = []
     submissions: list[Workload] = []
     problems: list[str] = []
@@ -197,8 +197,8 @@ def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
 
 
 def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
-    """The workload in a manifest. The workload is validated later, when it is submitted. Raises
-    ManifestError if the manifest is invalid."""
+    """Returns the workload in a submitted manifest. The workload is validated later, when it is
+    submitted. Raises ManifestError if the manifest is invalid."""
     manifest = decode_object(raw, namespace=namespace or "default", document=document).manifest
     if isinstance(manifest, Job):
         return workload_of(manifest, suffix=SUFFIX)

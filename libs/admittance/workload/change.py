@@ -54,7 +54,7 @@ def refused(workload: StoredWorkload | None, reason: str, message: str) -> Chang
 
 
 def with_status(workload: StoredWorkload, **fields: Any) -> StoredWorkload:
-    """The workload with some fields of its status replaced."""
+    """Returns the workload with some fields of its status replaced."""
     return replace(workload, status=replace(workload.status, **fields))
 
 
@@ -67,7 +67,7 @@ def with_condition(
     *,
     now: datetime,
 ) -> StoredWorkload:
-    """The workload with one condition set."""
+    """Returns the workload with one condition set."""
     conditions = put(workload.status.conditions, kind, status, reason, message, now=now)
     return with_status(workload, conditions=conditions)
 

@@ -144,7 +144,7 @@ def _has_no_verdict(row: CheckState) -> bool:
 
 
 def all_ready(rows: Rows, required: Iterable[RequiredCheck]) -> bool:
-    """Whether every required check has a Ready row."""
+    """Whether every required check has a row in state Ready."""
     ready = {row.name for row in rows if row.state == "Ready"}
     return all(check.name in ready for check in required)
 
@@ -163,12 +163,12 @@ def with_row(rows: Rows, new: CheckState) -> Rows:
 
 
 def without_updates(rows: Rows) -> Rows:
-    """The rows without podSetUpdates."""
+    """The check rows with their podSetUpdates removed."""
     return tuple(replace(row, pod_set_updates=()) if row.pod_set_updates else row for row in rows)
 
 
 def without_counts(rows: Rows) -> Rows:
-    """The rows with every retry count at 0."""
+    """The check rows with every retry count set to 0."""
     return tuple(replace(row, retry_count=0) if row.retry_count else row for row in rows)
 
 
@@ -236,14 +236,14 @@ _SPELLINGS: Final[Mapping[str, str]] = {
     "BookQuotaRequired": PREEMPTION_REQUIRED,
     "BookCapacity": PREEMPTION_REQUIRED,
 }
-"""Other spellings in KEP-993."""
+"""Other spellings of check reasons in KEP-993."""
 _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
     "Pending": frozenset({"Pending"}),
     "Ready": frozenset({"Ready"}),
     "Retry": frozenset({"Retry"}),
     "Rejected": frozenset({"Reject", "Rejected"}),
 }
-"""Reasons that only repeat the state."""
+"""Reasons of verdicts that only repeat the state of the check."""
 REASON_MAX: Final = 1024
 
 

@@ -105,7 +105,7 @@ def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
 
 
 def without(conditions: Conditions, kind: str) -> Conditions:
-    """The conditions without that type."""
+    """The conditions without the one of type ``kind``."""
     return tuple(condition for condition in conditions if condition.type != kind)
 
 
@@ -113,7 +113,7 @@ def without(conditions: Conditions, kind: str) -> Conditions:
 
 
 class PendingReason(NamedTuple):
-    """A reason of QuotaReserved=False and its message."""
+    """The reason and the message of a condition QuotaReserved=False."""
 
     reason: str
     message: str

@@ -29,8 +29,8 @@ from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
 
 class OutboxEntry(Kept, frozen=True, kw_only=True):
-    """One message of the last commit. The payload of an outbox entry is made from the workload,
-    which does not change before its outbox is published."""
+    """One message that the last commit of a workload publishes. The payload of an outbox entry is
+    made from the workload, which does not change before its outbox is published."""
 
     what: str
     reason: str = ""
@@ -118,7 +118,7 @@ class StoredWorkload(Kept, frozen=True, kw_only=True):
 
 
 class SpecHead(Kept, frozen=True, kw_only=True, gc=False):
-    """The part of a spec that can change. Pod sets are not decoded."""
+    """The part of a spec that can change. The pod sets of a spec are not decoded."""
 
     queue_name: str = ""
     priority: int | None = None
@@ -142,8 +142,9 @@ HEADED_MAX = 8192
 """Only specs of up to this many bytes have a cached head, which bounds the memory of unused
 entries."""
 _heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
-"""A cache of decoded heads by the identity of the spec bytes. An entry keeps the bytes, so that
-their identity is not reused. One fact needs the heads of the same few workloads dozens of times."""
+"""A cache of decoded heads by the identity of the spec bytes. A cache entry keeps the spec bytes,
+so that their identity is not reused. One fact needs the heads of the same few workloads dozens of
+times."""
 
 
 def head(workload: StoredWorkload) -> SpecHead:

@@ -226,7 +226,8 @@ class SchedulerService:
     # Deciding. ----------------------------------------------------------------------
 
     async def decide(self) -> None:
-        """Runs cycles while there is work. The state may change between cycles."""
+        """Runs scheduling cycles while a cycle could make a decision. The state may change between
+        cycles."""
         await self._loaded.wait()
         loop = asyncio.get_running_loop()
         while True:

@@ -67,7 +67,7 @@ class UsageKeys:
         return key, read_usage(entry.value)
 
     def write(self, records: Iterable[Record]) -> None:
-        """Writes the records as soon as possible."""
+        """Writes the records of consumption to the bucket as soon as possible."""
         self._waiting.update(records)
         if self._waiting and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._write(), name="usages")

@@ -64,7 +64,7 @@ class CycleDecisions:
 
     def accept(self, entry: CycleEntry, *, plans: bool) -> None:
         """Assigns the entry its quota. Quota of the victims passes to the entry in the same commit.
-        With ``plans``, the victims are preempted later instead."""
+        With ``plans``, the victims are preempted later, and their quota does not pass now."""
         state, queue, workload = self._state, entry.queue, entry.workload
         assignment, victims = entry.assignment, entry.victims
         remove_from_queue(queue, workload)

@@ -173,8 +173,8 @@ def most_of(
 
 
 class Search:
-    """The searches of one nomination. The state does not change in between, so no search is made
-    twice."""
+    """The searches of one nomination. The state does not change during a nomination, so no search
+    is made twice."""
 
     __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_workload")
 

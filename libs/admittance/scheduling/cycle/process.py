@@ -1,5 +1,5 @@
 """Decides about the entries of one cycle in their order. Each decision takes account of the earlier
-ones.
+decisions of the cycle.
 
 Source: `docs/spec/scheduling.md#4.4`. Usage that is held back for an entry during the rest of the
 cycle is given back at the end of the cycle; only an accepted assignment stays charged.

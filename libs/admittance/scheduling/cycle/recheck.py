@@ -357,8 +357,8 @@ def _may_preempt(workload: WorkloadInfo, victim: WorkloadInfo) -> bool:
 
 
 def _fewest(victims: list[Victim], need: Need) -> list[Victim]:
-    """Returns the victims that are still needed after other victims have stopped. Does not change
-    usage."""
+    """Returns the victims that are still needed after other victims have stopped. The function
+    leaves usage unchanged."""
     left = list(victims)
     for one in left:
         remove_usage(one.workload)

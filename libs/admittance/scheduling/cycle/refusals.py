@@ -48,8 +48,8 @@ SEVERITY: Final = {
 
 MISCONFIGURED: Final = "Misconfigured"
 NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "ClusterQueueDoesNotExist"})
-"""Reasons why a LocalQueue without a ClusterQueue is inactive. The workload-controller stores its
-workloads as Misconfigured."""
+"""Reasons why a LocalQueue without a ClusterQueue is inactive. The workload-controller stores
+workloads of such a LocalQueue as Misconfigured."""
 
 CLAUSES_MAX: Final = 8
 """How many obstacles of one pod set a message names."""
@@ -69,7 +69,8 @@ def workload_reason(activity_reason: str) -> str:
 
 
 def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> Refusal:
-    """Returns why nothing was assigned. ``among``: the flavors to mention; None: all flavors.
+    """Returns the refusal that says why no flavors were assigned. ``among``: the flavors to
+    mention; None: all flavors.
 
     Within a flavor the most severe reason counts. Among the flavors of the failed scan the flavor
     with the least severe reason counts, since that flavor is the closest to fitting.
@@ -150,8 +151,8 @@ def obstacles_message(obstacles: Sequence[Obstacle]) -> str:
 
 
 def _listed(clauses: Sequence[str]) -> str:
-    """Returns the first clauses, and how many further clauses there are. The shortfalls of the
-    refusal contain all of them."""
+    """Returns the first clauses, and how many further clauses there are. The shortfalls of a
+    refusal contain all obstacles."""
     if len(clauses) <= CLAUSES_MAX:
         return ", ".join(clauses)
     return f"{', '.join(clauses[:CLAUSES_MAX])}, and {len(clauses) - CLAUSES_MAX} more"

@@ -26,7 +26,8 @@ from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInf
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
-"""Candidates that may be searched for one explanation. Later flavors get no search for victims."""
+"""Candidates that may be searched for one explanation. Flavors after this limit get no search for
+victims."""
 
 FLAVORS_MAX: Final = 200
 """How many verdicts one explanation has, over all pod sets: the reply must fit into one message."""
@@ -60,8 +61,8 @@ class _BoundedSearch:
         self.unsearched: set[FlavorResource] = set()
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """Returns how well preemption would serve the amount. Beyond the limit the answer is as if
-        no workload could be preempted."""
+        """Returns how well preemption would serve the amount in the cell. Beyond the limit the
+        answer is as if no workload could be preempted."""
         if not self._search.knows(cell, amount):
             if self._left <= 0:
                 self.unsearched.add(cell.fr)
@@ -79,8 +80,8 @@ def report_flavors(
     *,
     closed: str,
 ) -> FlavorReport:
-    """Reports on each flavor. ``found``: the assignment of the whole workload; ``closed``: why no
-    flavor fits, whatever quota is free; "": flavors may fit."""
+    """Reports for each flavor whether it fits the workload. ``found``: the assignment of the whole
+    workload; ``closed``: why no flavor fits, whatever quota is free; "": flavors may fit."""
     plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
     bounded = _BoundedSearch(queue, search)
@@ -219,7 +220,7 @@ def _verdict(
 def _message(
     one: FlavorOffer, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
 ) -> str:
-    """The verdict as a sentence with numbers."""
+    """The verdict on one flavor as a sentence with numbers."""
     what = ", ".join(obstacle_message(obstacle) for obstacle in one.obstacles)
     match outcome:
         case "Fits":

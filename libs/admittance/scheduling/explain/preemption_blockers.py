@@ -127,8 +127,8 @@ def preemption_blockers(
 def _blockers_in(
     state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, budget: SearchBudget
 ) -> Iterator[Protection]:
-    """Why preempting workloads of one queue does not help. Called only if no rule protects the
-    whole queue."""
+    """Why preempting workloads of one queue does not free the needed quota. Called only if no rule
+    protects the whole queue from preemption."""
     protected: dict[str, list[tuple[int, int]]] = {}
     candidates = [0, 0]
     fr = need.cell.fr
@@ -251,7 +251,7 @@ def _queue_sentence(state: SchedulerState, need: QuotaNeed, queue: Queue, rule: 
 
 
 def counted(count: int, what: str) -> str:
-    """``1 workload``, ``2 workloads``."""
+    """Returns the count with its noun, such as ``1 workload`` or ``2 workloads``."""
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 

@@ -109,7 +109,7 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
 
 
 def _parked(queue: Queue) -> int:
-    """The number of parked workloads. A family counts as one workload."""
+    """The number of parked workloads of the queue. A family counts as one workload."""
     if not queue.variants and not queue.parents:
         return sum(cls.live for cls in queue.parked_classes) + len(queue.parked_workloads)
     regular = sum(cls.live for cls in queue.parked_classes if not cls.is_of_variants)
@@ -118,8 +118,8 @@ def _parked(queue: Queue) -> int:
 
 
 def _reserving(queue: Queue) -> int:
-    """The number of workloads that hold quota. A family counts as one workload from its admission
-    on, because its parent is pending before."""
+    """The number of workloads that hold quota of the queue. A family counts as one workload from
+    its admission on, because its parent is pending before."""
     if queue.rules is None:
         return len(queue.holding)
     return sum(_stands_for_itself(one) for one in queue.holding)

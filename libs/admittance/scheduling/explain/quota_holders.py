@@ -25,7 +25,7 @@ cell and the holder."""
 
 
 def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) -> tuple[Holder, ...]:
-    """The workloads that hold most of what is missing. Checks at most `LOOKED_AT_MAX` workloads:
+    """The workloads that hold most of the missing quota. Checks at most `LOOKED_AT_MAX` workloads:
     first those in the workload's own queue, then those in the queues that borrow most."""
     if not needs:
         return ()
@@ -52,8 +52,8 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
 
 
 def _keep(best: list[_Candidate]) -> tuple[int, int]:
-    """Drops all but the largest holders. Returns the amount and priority that another holder must
-    reach to be listed."""
+    """Removes all but the largest holders of quota from the list. Returns the amount and priority
+    that another holder must reach to be listed."""
     best.sort(key=itemgetter(0, 1, 2, 3))
     del best[HOLDERS_MAX:]
     return (-best[-1][0], best[-1][1]) if len(best) == HOLDERS_MAX else (1, UNLIMITED)

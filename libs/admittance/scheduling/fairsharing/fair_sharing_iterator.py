@@ -100,8 +100,8 @@ class _CohortEntries(Generic[Entry]):
 
 
 def in_turn(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries of one tree in order. The caller processes each entry before it requests the next
-    one."""
+    """The entries of one cohort tree, in the order of their turns. The caller processes each entry
+    before it requests the next one."""
     cohorts: dict[Node, _CohortEntries[Entry]] = {}
     root: _CohortEntries[Entry] | None = None
     for entry in entries:

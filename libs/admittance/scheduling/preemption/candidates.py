@@ -53,8 +53,8 @@ class CandidateLists(NamedTuple):
 
 
 class QueueCandidates(NamedTuple):
-    """The candidates of one other queue. ``cohort``: the lowest cohort above that queue and the
-    preemptor's queue; ``owed``: that cohort is entitled."""
+    """The candidates for preemption in one other queue than the preemptor's. ``cohort``: the lowest
+    cohort above that queue and the preemptor's queue; ``owed``: that cohort is entitled."""
 
     queue: Queue
     cohort: Node
@@ -258,7 +258,7 @@ def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
 
 def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
     """The candidates that are being evicted already, in order. The condition is that of
-    `WorkloadInfo.is_leaving`, inlined because there are many."""
+    `WorkloadInfo.is_leaving`, inlined because there are many candidates."""
     return [
         entry
         for entry in ranked

@@ -164,7 +164,8 @@ class _Search:
         """Finds the same victims as `run` without borrowing, but faster, if the preemptor gets
         within its nominal quota only by victims of its own queue, which come last in the order.
         `run` would remove all candidates of other queues before and restore most of them again;
-        this method removes only the first candidates. Empty: this method has no answer, use `run`.
+        this method removes only the first candidates. An empty result means that this method has no
+        answer, and the caller uses `run`.
         """
         need = self._need
         own = self._least_of_own(ordered, dict(over))

@@ -135,5 +135,5 @@ def compare(shares: Shares) -> str:
 
 
 def number(value: float) -> str:
-    """A share as text."""
+    """Returns a share of fair sharing as text."""
     return "without weight" if value >= UNLIMITED else f"{value:.0f}"

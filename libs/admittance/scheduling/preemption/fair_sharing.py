@@ -121,8 +121,8 @@ class _Search:
         self._sides: dict[Node, tuple[Node, Node]] = {}
 
     def add(self) -> None:
-        """Charges the quota that the preemptor needs. For a variant, this replaces the quota of its
-        family."""
+        """Charges the quota that the preemptor needs. For a variant, the needed quota replaces the
+        quota of its family."""
         if self._held is not None:
             self._held.assume(self._need)
             return
@@ -319,7 +319,7 @@ class Targets:
         return bool(self._left.get(node))
 
     def pop(self, node: Node) -> CandidateEntry:
-        """Removes and returns the next candidate of the queue."""
+        """Removes and returns the queue's next candidate for preemption."""
         return self._left[node].pop()
 
     def drop(self, node: Node) -> None:

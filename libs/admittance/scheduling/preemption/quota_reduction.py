@@ -7,8 +7,8 @@ ClusterQueue has ``onQuotaCut: evict``. The check for reduced quota runs only af
 ClusterQueue or cohort and when a scheduler takes over a domain.
 
 A node is over its limit when it uses more than its quota (at the root) or than its borrowing limit
-allows. Reservations that cause the overuse are revoked first: reservations where the queue and
-every cohort below the node borrow. If revoking these is not enough, other reservations follow,
+allows. Reservations that cause the overuse are revoked first: those where the queue and every
+cohort below the overused node borrow. If revoking these is not enough, other reservations follow,
 because none of them could be made now, while the tree is over its quota.
 
 Revoking one variant frees only the quota that no other variant of its family holds. Variants that
@@ -88,8 +88,8 @@ def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
 
 
 def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocation]:
-    """The fewest workloads that have to be revoked for the present quotas. The state is unchanged
-    afterwards."""
+    """The fewest workloads that have to be revoked for the present quotas. The scheduler's state is
+    unchanged afterwards."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
         return []  # A cycle of cohorts has no meaningful sums, so the check revokes nothing.

@@ -77,9 +77,9 @@ def can_free(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource
 
 
 def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> list[Victim]:
-    """Returns the victims that are needed. Every victim but the last is restored, in reverse order,
-    and left out if the preemptor still fits. The last victim is always needed. Finally the state is
-    restored."""
+    """Returns the victims that the preemptor needs. Every victim but the last is restored, in
+    reverse order, and left out if the preemptor still fits. The last victim of a search is always
+    needed. Finally the usage of all victims is restored."""
     spare = _spare_quota(need)
     shared: dict[Cell, bool] = {}
     index = len(taken) - 2
@@ -141,7 +141,7 @@ def restore_victim(taken: RemovedVictim) -> None:
 
 def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
     """The amounts that were removed from the state for all given victims, per cell. Charging is
-    additive, so they can be summed."""
+    additive, so the amounts can be summed."""
     total: dict[Cell, int] = {}
     for _, amounts in taken:
         for cell, amount in amounts:

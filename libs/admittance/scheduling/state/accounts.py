@@ -30,7 +30,7 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
-"""How long after a change an account is stored. The delay lets one write cover a burst of
+"""How long after a change an account is stored. With a delay, one write covers a burst of
 admissions."""
 
 
@@ -295,8 +295,8 @@ class Accounts:
 
 
 def _is_billed(workload: WorkloadInfo) -> bool:
-    """Returns whether the quota of the workload counts as usage of its LocalQueue. Of a family only
-    one variant counts."""
+    """Returns whether the quota of the workload counts as usage of its LocalQueue. Of a family the
+    quota of only one variant counts."""
     if workload.charge is None:
         return False
     return workload.family_quota is None or workload.family_quota.counts is workload

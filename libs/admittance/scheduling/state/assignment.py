@@ -18,8 +18,8 @@ from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 class Mode(IntEnum):
-    """How well a flavor serves a request; a better mode has a higher number. The three modes
-    between the lowest and the highest need preemption."""
+    """How well a flavor serves a request; a better mode has a higher number. The modes between
+    NO_FIT and FIT need preemption."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
@@ -62,7 +62,7 @@ class PodSetPlace(msgspec.Struct, frozen=True):
 
 
 class Assignment:
-    """The result of a scan of flavors.
+    """The result of a scan of flavors for a workload.
 
     ``usage``: the amounts that the assignment would charge per cell, in the order of assigning.
     ``contested``: flavors and resources that have room only after preemption. ``cursor``: the

@@ -95,9 +95,9 @@ def remove_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo
 def may_plan(domain: Domain | None) -> bool:
     """Returns whether reservations may be stored before their victims have stopped.
 
-    In a domain with a lending limit they may not: the usage that a cohort sees depends there on the
-    order in which workloads come and go, so no shared amount is right for every way in which plans
-    may end. In such a domain the victims stop before the reservation is stored, as in Kueue.
+    In a domain with a lending limit, the victims must stop before the reservation is stored. The
+    usage that a cohort sees there depends on the order in which workloads come and go, so no shared
+    amount is right for every way in which plans may end. Kueue always waits for the victims.
     """
     if domain is None:
         return False
@@ -271,7 +271,7 @@ def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | No
 
 def _falls(cells: list[Cell], workloads: list[WorkloadInfo]) -> list[list[int]]:
     """Returns, for each workload, by how much the usage of each cell falls when it is removed after
-    the workloads before it. All usage is restored."""
+    the workloads before it. All removed usage is restored at the end."""
     found: list[list[int]] = []
     for one in workloads:
         used = [cell.usage for cell in cells]
@@ -304,7 +304,7 @@ def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
     """Takes a variant out of the shared quota of its family and returns the family.
 
     Before, the caller has given the variant's charge back in full or has detached it from the
-    family. Afterwards the caller calls `family_quota_changed`, once the charge is removed.
+    family. The caller calls `family_quota_changed` once the charge is removed.
     """
     family, overlap = workload.family, workload.family_quota
     assert family is not None and overlap is not None and workload.charge is not None

@@ -160,14 +160,15 @@ class Lanes(Generic[W]):
         return found.usage if found is not None else 0.0
 
     def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
-        """Adds a new class. Returns the other classes in the group of that class."""
+        """Adds a new class to the lane of its LocalQueue. Returns the other classes in the group of
+        that class."""
         group = self._groups.setdefault(cls.key[:2], {})
         others = list(group)
         group[cls] = None
         return others
 
     def leave(self, cls: EquivalenceClass[W]) -> None:
-        """Removes an empty class."""
+        """Removes an empty class from its lane."""
         group = self._groups[cls.key[:2]]
         group.pop(cls, None)
         if not group:
@@ -270,8 +271,8 @@ class Lanes(Generic[W]):
 
 
 class SavedNomination(NamedTuple):
-    """A nomination that is kept. The nomination is valid while the domain's version, the flavor
-    plan, the cursor and the stamp are those that were saved.
+    """A nomination that is kept with the class of the head. The nomination is valid while the
+    domain's version, the flavor plan, the cursor and the stamp are those that were saved.
 
     ``version``: the version of the domain. ``stamp``: the workload's age in its queue if that
     decides what the workload may preempt; else None.
@@ -287,7 +288,8 @@ class SavedNomination(NamedTuple):
 class RefusalQueue(Generic[W]):
     """When parked classes and workloads are to be refused, soonest first.
 
-    A class has at most one valid item in the queue. Outdated items have no effect.
+    A class has at most one valid item in the queue. Outdated items in the queue of refusals have no
+    effect.
     """
 
     __slots__ = ("_number", "items")
@@ -343,7 +345,7 @@ class EquivalenceClass(Generic[W]):
 
     @property
     def is_of_variants(self) -> bool:
-        """The workloads of the class are variants of families."""
+        """Whether the workloads of the class are variants of families."""
         return isinstance(self.key[1], tuple)
 
     @property
@@ -360,8 +362,8 @@ class EquivalenceClass(Generic[W]):
         insort(self.entries, entry, self.start)
 
     def delete(self, entry: ClassEntry[W]) -> None:
-        """Removes an entry from the class. Mostly that is the first entry, and then only ``start``
-        moves."""
+        """Removes an entry from the class. In most cases the removed entry is the first one, and
+        then only ``start`` moves."""
         workloads = self.entries
         at = bisect_left(workloads, entry, self.start)
         if at != self.start:

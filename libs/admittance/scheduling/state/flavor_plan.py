@@ -15,7 +15,7 @@ from admittance.scheduling.state.config import Config
 
 
 class Option(NamedTuple):
-    """One flavor of a group.
+    """One flavor of a resource group in a prepared ClusterQueue.
 
     ``exists``: a ResourceFlavor of that name exists. ``checks``: controller and name of each check
     of the flavor.

@@ -67,7 +67,7 @@ def enqueue(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
 
 
 def enqueue_parent(queue: Queue, workload: WorkloadInfo) -> None:
-    """Adds a waiting parent. The parent is never tried; its variants are."""
+    """Adds a waiting parent. A parent is never tried; its variants are tried."""
     workload.queue = queue
     insort(queue.parents, (-workload.priority, *age_key(workload), workload))
 
@@ -103,7 +103,7 @@ def remove_from_queue(queue: Queue, workload: WorkloadInfo) -> None:
 
 def set_lanes(queue: Queue, lanes: Lanes[WorkloadInfo] | None, now: datetime) -> None:
     """Sets or removes (None) the lanes, so that the usage of LocalQueues counts from now on or no
-    longer. Parked classes compete again."""
+    longer. Parked classes of the queue compete again."""
     workloads = [workload for cls in queue.classes.values() for workload in cls.waiting()]
     for workload in workloads:
         remove_from_queue(queue, workload)
@@ -235,7 +235,7 @@ def wake_class(queue: Queue, cls: EquivalenceClass[WorkloadInfo]) -> None:
 
 
 def age_key(workload: WorkloadInfo) -> AgeKey:
-    """Returns the order among workloads of equal priority."""
+    """Returns the part of the sort key that orders workloads of equal priority."""
     assert workload.queued_at is not None
     if workload.family is None:
         return workload.queued_at, workload.uid, workload.key
@@ -243,7 +243,7 @@ def age_key(workload: WorkloadInfo) -> AgeKey:
 
 
 def _tie_break_key(workload: WorkloadInfo) -> tuple[str, Key]:
-    """Returns what orders workloads of equal age.
+    """Returns the part of the sort key that orders workloads of equal age.
 
     The variants of a family are adjacent, best first, at the place of their parent. Variants share
     all parts of the key except the name, which saves memory.
@@ -338,8 +338,9 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
     """Returns the workload's position among all that wait in the queue, counted from 1; 0: it does
     not wait.
 
-    A family counts once, and a variant has the position of its family. The cost is a bisection for
-    each class of equal usage and priority, and one step for each workload that is parked alone.
+    A family counts as one waiting workload, and a variant has the position of its family. The cost
+    is a bisection for each class of equal usage and priority, and one step for each workload that
+    is parked alone.
     """
     if workload.queue is not queue or workload.queued_at is None:
         return 0

@@ -21,7 +21,7 @@ _CACHE_MAX: Final = 8_192
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
-    """One pod set of a shape.
+    """The requests and constraints of one pod set of a shape.
 
     ``requests``: resource and amount of one pod, in accounting units. ``terms``: the alternative
     terms of the required node affinity; empty: the pod set requires no affinity.
@@ -67,8 +67,8 @@ class Shape:
 
 
 class Needs(NamedTuple):
-    """What the scheduler reads from a spec. ``gates``: the preemption gates of the workload, open
-    or closed."""
+    """The fields that the scheduler reads from a workload's spec. ``gates``: the preemption gates
+    of the workload, open or closed."""
 
     queue: str
     priority: int
@@ -105,7 +105,7 @@ _head = msgspec.json.Decoder(_Head)
 
 
 class Shapes:
-    """The shapes in use, one object for each.
+    """The shapes of workloads in use, one object for each shape.
 
     ``exclude``: prefixes of resources that do not count. ``transformations``: resources that count
     as other resources.

@@ -25,7 +25,7 @@ Amounts = Iterable[tuple[Cell, int]]
 
 
 class Charge(Protocol):
-    """Quota that a workload holds."""
+    """The quota with which a workload is charged."""
 
     @property
     def cells(self) -> list[tuple[Cell, int]]: ...
@@ -51,7 +51,8 @@ Member = TypeVar("Member", bound=Holder)
 
 _EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
-"""Shared by most families, which hold one reservation. The shared empty dict is never changed."""
+"""An empty dict that most families share, because they hold one reservation. The shared empty dict
+is never changed."""
 
 
 class FamilyQuota(Generic[Member]):
@@ -216,7 +217,7 @@ class FamilyQuota(Generic[Member]):
 
     def freed_without(self, workload: Member) -> list[tuple[Cell, int]]:
         """Returns by how much less the family would count without the included variant, per cell.
-        Cells without a difference are left out."""
+        Cells where the amount does not change are left out."""
         assert workload.charge is not None
         found = []
         for cell, amount in workload.charge.cells:

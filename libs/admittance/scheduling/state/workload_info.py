@@ -180,12 +180,12 @@ class WorkloadInfo:
 
     @property
     def is_parent(self) -> bool:
-        """The workload is a parent. Parents are never tried; their variants are."""
+        """Whether the workload is a parent. Parents are never tried; their variants are tried."""
         return self.family is not None and self.family.parent is self
 
     @property
     def is_variant(self) -> bool:
-        """The workload is a variant: it competes for its parent."""
+        """Whether the workload is a variant, which competes for its parent."""
         return self.family is not None and self.family.parent is not self
 
     @property
@@ -195,12 +195,12 @@ class WorkloadInfo:
 
     @property
     def loses_quota(self) -> bool:
-        """A decision that takes the workload's quota is in flight."""
+        """Whether a decision that takes the workload's quota is in flight."""
         return self.in_flight >= InFlight.PREEMPTED
 
     @property
     def is_leaving(self) -> bool:
-        """The workload was told to give up its quota, and may still hold it."""
+        """Whether the workload was told to give up its quota and may still hold it."""
         return self.state == "Evicting" or self.in_flight >= InFlight.PREEMPTED
 
 
@@ -276,7 +276,7 @@ class FamilyInfo:
 
 def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
     """Returns the quota that the workload's family holds. The workload requests only what exceeds
-    that quota."""
+    the family's quota."""
     return workload.family.quota if workload.family is not None else None
 
 
@@ -372,8 +372,8 @@ class Queue:
         return workload.cls is not None and workload.cls.parked is None
 
     def forget_preemptor(self, workload: WorkloadInfo) -> None:
-        """Forgets the preemptor that stays at the head, if it is the workload. The workload has
-        left the queue."""
+        """Forgets the preemptor that stays at the head, if it is the workload. Called when the
+        workload has left the queue."""
         if self.preemptor is workload:
             self.preemptor = None
 
@@ -393,7 +393,7 @@ class Queue:
 
     @property
     def pending(self) -> int:
-        """How many workloads wait in the queue. A family counts once."""
+        """How many workloads wait in the queue. A family counts as one workload."""
         return self.live + len(self.parked_workloads) - self.variants + len(self.parents)
 
     def waiting(self) -> Iterator[WorkloadInfo]:

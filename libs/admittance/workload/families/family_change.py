@@ -47,8 +47,8 @@ class QueuesWithoutChecks:
 
 
 class FamilyMembers(NamedTuple):
-    """A family before a fact. ``parent`` None: the parent does not exist or is no parent any more.
-    ``variants``: unfinished variants, by name."""
+    """The members of a family before a fact is applied. ``parent`` None: the parent does not exist
+    or is no parent any more. ``variants``: unfinished variants, by name."""
 
     parent: StoredWorkload | None
     variants: Mapping[str, StoredWorkload]

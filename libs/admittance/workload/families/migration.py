@@ -144,8 +144,8 @@ FROM_OUTSIDE: Final = frozenset(
         "LocalQueueStopped",
     }
 )
-"""Reasons of evictions with an outside cause. After such an eviction rejected variants are reset
-too."""
+"""Reasons of evictions with an outside cause. After an eviction for one of these reasons, rejected
+variants are reset too."""
 _FORGIVEN: Final = frozenset({ActivityReason.REJECTED, ActivityReason.REQUEUING_LIMIT})
 
 

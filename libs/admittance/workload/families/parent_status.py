@@ -205,7 +205,7 @@ class VariantSummary(NamedTuple):
 
 
 def summary_of(variant: StoredWorkload) -> VariantSummary:
-    """The summary of a stored variant."""
+    """Returns the summary of a stored variant for the parent's row."""
     spec = head(variant)
     constraints = spec.admission_constraints
     conditions = {one.type: one for one in variant.status.conditions}

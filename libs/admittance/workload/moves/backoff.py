@@ -229,9 +229,9 @@ class RetryDelay(NamedTuple):
 def retry_delay(
     wanted: int | None, rules: CheckRules, *, count: int, uid: str, limits: Limits
 ) -> RetryDelay:
-    """Returns the delay after a Retry. ``wanted``: the delay in seconds that the check controller
-    asks for; 0: no delay; None: the check's strategy decides. ``count``: the number of earlier
-    retries."""
+    """Returns the delay of a workload after a check's Retry. ``wanted``: the delay in seconds that
+    the check controller asks for; 0: no delay; None: the check's strategy decides. ``count``: the
+    number of earlier retries."""
     strategy = rules.retry
     if not limits.requeue_after:
         if not wanted and strategy is None:
@@ -257,7 +257,8 @@ def retry_delay(
 
 
 def strategy_delay(strategy: RetryStrategy, count: int, chance: float) -> int:
-    """The delay of a strategy in whole seconds. ``chance``: the part of the jitter, from 0 to 1."""
+    """Returns the delay that a check's retry strategy gives, in whole seconds. ``chance``: the part
+    of the jitter, from 0 to 1."""
     delay = seconds(strategy.base_delay)
     if strategy.strategy == "backoff":
         delay *= _power(strategy.factor, count)

@@ -2,8 +2,8 @@
 to #T19.
 
 An eviction has two steps. First Evicted=True is written, and the quota stays booked while the
-runner stops the job. The runner's report then releases the quota. A workload without a job is
-evicted and released in one write.
+runner stops the job. The runner's report that the job has stopped releases the quota. A workload
+without a job is evicted and released in one write.
 """
 
 from __future__ import annotations
@@ -152,9 +152,9 @@ def release(workload: StoredWorkload, context: TransitionContext) -> Change:
 def without_reservation(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> StoredWorkload:
-    """The workload without its reservation. The check rows stay frozen if the workload waits for
-    the delay of a check; else the workload gets the rows of a workload without a flavor. All
-    podSetUpdates are removed."""
+    """Returns the workload without its reservation. The check rows stay frozen if the workload
+    waits for the delay of a check; else the workload gets the rows of a workload without a flavor.
+    All podSetUpdates are removed from the check rows."""
     status = workload.status
     conditions = put(
         status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now
@@ -225,8 +225,8 @@ def _may_come_back(
 def withdraw(
     workload: StoredWorkload, reason: str, message: str, context: TransitionContext
 ) -> Change:
-    """T09, T18: ends the reservation of a workload without a job. Ending such a reservation does
-    not count as an eviction."""
+    """T09, T18: ends the reservation of a workload without a job. Ending a reservation without a
+    job does not count as an eviction."""
     says = withdrawals(workload, reason)
     dropped = without_reservation(
         with_status(workload, **fresh_rows(workload, context)), reason, message, context
@@ -250,7 +250,8 @@ def closed_gates(
 
 
 KEPT_MAX: Final = 8
-"""How many preempting workloads are counted at most. The oldest counts are dropped."""
+"""How many preempting workloads are counted at most. Above this number the oldest counts are
+dropped."""
 
 KEPT_FOR: Final = timedelta(days=2)
 """The count of a preempting workload is dropped if it has not preempted for this time."""
