@@ -253,6 +253,10 @@ def _stopped(run: Run, *, reason: str = "", message: str = "") -> Stopped:
 def _claimed(run: Run) -> tuple[Run, Effects]:
     if run.stage is not Stage.CLAIMING:
         return run, ()
+    if run.claim_lost:
+        # It was lost while the bucket was read: another runner may have reported the job's end.
+        lost = _stopped(run, reason=NODE_FAILURES, message="the claim was lost before the start")
+        return _at(run, Stage.ENDED), (MarkOver(then=lost), Close())
     if run.evicted:
         return _end(run, (Publish(_stopped(run)),))
     return _at(run, Stage.STARTING), (Start(),)

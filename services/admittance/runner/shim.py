@@ -16,8 +16,7 @@ What a shim guarantees, and how:
 - A stop wins over a later exit. Before the shim forwards a stop, it notes every process that has
   ended by itself, then writes a line that the stop was delivered. A pod that ends after that line
   has not succeeded, with any exit code: it may only have saved its state.
-- The shim ends all pods when the runner's lease is not renewed in time, so that no job runs under a
-  claim that another runner may hold by now.
+- Without a renewed lease the shim ends all pods and starts none: another runner may hold the claim.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
 "code": …, "whole": counts as a success}``, ``{"e": "up"}`` once the first processes run,
@@ -366,10 +365,11 @@ class Shim:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        if os.path.exists(os.path.join(self.folder, "stop")):
-            # The stop was requested before this shim started.
-            self.end_all("stopped", "stopped before it started")
         deadline = self.lease_deadline()
+        if os.path.exists(os.path.join(self.folder, "stop")):  # requested before this started
+            self.end_all("stopped", "stopped before it started")
+        elif boot_seconds() >= deadline:  # the runner paused: the job may run elsewhere by now
+            self.end_all("lost", "the runner's lease ran out")
         self.fill()
         if not self.why_ending:
             self.write(e="up")

@@ -75,6 +75,16 @@ LOST = stopped(10, "NodeFailures", "gone")
             id="what was evicted before it was claimed never starts",
         ),
         pytest.param(
+            a_run(CLAIMING, lost=True),
+            Claimed(),
+            ENDED,
+            (
+                MarkOver(then=stopped(10, "NodeFailures", "the claim was lost before the start")),
+                Close(),
+            ),
+            id="a claim that is lost before it is confirmed starts no job",
+        ),
+        pytest.param(
             a_run(STARTING),
             Up(),
             RUNNING,

@@ -90,6 +90,7 @@ class Bench:
 
     def start(self, *main: ContainerPlan, **wants: object) -> RunFolder:
         run = self.prepare(*main, **wants)  # type: ignore[arg-type]
+        self.folder.touch_lease(boot_seconds())
         self.hand_over(run)
         return run
 
@@ -352,6 +353,14 @@ def test_shims_outlive_the_fork_server(bench: Bench) -> None:
 def test_the_end_of_the_lease_ends_the_job(bench: Bench) -> None:
     run = bench.start(sh("sleep 63"), lease=(0.4, 0.8))
     assert bench.outcome(run) == ("lost", "the runner's lease ran out")
+
+
+def test_a_shim_that_starts_after_the_end_of_the_lease_starts_no_job(bench: Bench) -> None:
+    run = bench.prepare(sh("echo started"))
+    bench.folder.touch_lease(boot_seconds() - 101.0)
+    bench.hand_over(run)
+    assert bench.outcome(run) == ("lost", "the runner's lease ran out")
+    assert not bench.output(run) and not run.journal.processes
 
 
 def test_a_renewed_lease_lets_the_job_go_on(bench: Bench) -> None:
