@@ -313,6 +313,11 @@ class Invariants:
             raise Broken(f"{key} runs on {self.running[key]} and starts on {runner}")
         if key in self.completed:
             raise Broken(f"{key} ran to its end and starts again on {runner}")
+        job, _, _ = key.rpartition(".")
+        seen = self.seen.get(f"workload.{job}") or Seen()
+        variants = self.families.members(seen.family)
+        if not any(one.usage for one in (seen, *variants.values())):
+            raise Broken(f"{key} starts on {runner}, and its workload holds no quota")
         self.families.started(key, self.running, self.abandoned)
         self.running[key] = runner
 

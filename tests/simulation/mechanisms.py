@@ -22,5 +22,7 @@ class Mechanisms(NamedTuple):
     """What follows from several workloads at once is written as a whole or not at all."""
     claims: bool = True
     """An admission is started by the runner that has its claim."""
+    lease: bool = True
+    """A job ends, or does not start, when its runner has not renewed its lease."""
     timers_compared: bool = True
     """The schedules that stand are compared with those that should, now and then."""

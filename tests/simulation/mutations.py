@@ -10,6 +10,7 @@ from unittest.mock import patch
 from admittance.control import controller
 from admittance.control.controller import Controller
 from admittance.control.workloads import NOTHING, VersionedWorkload, Workloads
+from admittance.runner.claims import Claim, Claims, ClaimState
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused
 from admittance.runtime.leader.leader_elector import LeaderElector
@@ -18,7 +19,7 @@ from simulation.mechanisms import Mechanisms
 
 @contextmanager
 def mutated(mechanisms: Mechanisms) -> Iterator[None]:
-    """The services lack what ``mechanisms`` says. Fences and claims are for others to take out."""
+    """The services lack what ``mechanisms`` says. The fence is the server's to leave out."""
     with ExitStack() as stack:
         for in_place, where, name, mutant in (
             (mechanisms.barrier, LeaderElector, "take", _take_without_barrier),
@@ -26,6 +27,7 @@ def mutated(mechanisms: Mechanisms) -> Iterator[None]:
             (mechanisms.say_again, Controller, "settle_load", _settle_load_in_silence),
             (mechanisms.seen, Controller, "__init__", _make_without_seen),
             (mechanisms.joint, Bus, "atomic", _torn),
+            (mechanisms.claims, Claims, "take", _take_all),
         ):
             if not in_place:
                 stack.enter_context(patch.object(where, name, mutant))
@@ -59,6 +61,10 @@ def _settle_load_in_silence(self: Controller, *args: Any, **named: Any) -> list[
 def _make_without_seen(self: Controller, *args: Any, **named: Any) -> None:
     _make(self, *args, **named)
     self.catalog.newest = lambda domain: 0  # type: ignore[method-assign]  # noqa: ARG005
+
+
+async def _take_all(self: Claims, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
+    return [Claim(ClaimState.HELD, self._runner, 0) for _ in keys]
 
 
 async def _torn(self: Bus, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> int:

@@ -1,15 +1,16 @@
 """A world in which the services that ship run: on virtual time, over the simulated nats-server.
 
-Runners, checks, providers and users are still actors (`facade`).
+Runners run as they ship, on machines of the simulation (`virtual_machine`). Checks, providers and
+users are still actors (`facade`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
-from math import inf
 from random import Random
 from types import ModuleType
 from typing import Any, Final
@@ -19,17 +20,15 @@ import msgspec
 import structlog
 
 from admittance.events.names import token
-from admittance.events.subjects import CLAIMS, DEADLETTER, EPOCH, STREAM
+from admittance.events.subjects import DEADLETTER, EPOCH, STREAM
 from admittance.events.system import DeadLetter
 from admittance.lease.lease_state import CONTROLLER
 from admittance.provisioning_check import service as provisioning_check
 from admittance.retry_timer import service as retry_timer
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.streams import KV_CLAIMS
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
-from admittance.runtime.leader.lease_store import alive_key
 from admittance.runtime.process.settings import Settings
 from admittance.scheduler import service as scheduler
 from admittance.scheduling.scheduler import Scheduler
@@ -43,15 +42,26 @@ from simulation.loop import Process, VirtualLoop
 from simulation.mutations import mutated
 from simulation.network import Network
 from simulation.outside import forbidden
+from simulation.quiet_heart import QuietHeart, beating
 from simulation.run import LEASE_SECONDS, World
 from simulation.scenario import ACTIVE_SECONDS, Fault
 from simulation.server import Server
 from simulation.stream import Stored
+from simulation.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
 
 SPARED: Final = 3
-"""In every third seed the server has faults, too."""
+"""In every third seed the server has faults, too, and in every third the runners."""
 UNHELPED: Final = 5
 """In every fifth seed one check controller is written with the helper that ships."""
+SHARING: Final = 2
+"""In every second seed runners read the data folders of each other."""
+STRUCK: Final = 0.3
+"""Of the jobs that start in these seeds, those whose runner a fault strikes."""
+PAUSED: Final = 0.1
+"""Of the claims in these seeds, those whose runner pauses until others see them expire."""
+LEAVING: Final = 0.3
+LOSING_SHIMS: Final = 0.3
+"""In place of the death of a runner."""
 LOUD: Final = 8
 """Every eighth seed has real heartbeats."""
 URL: Final = "nats://127.0.0.1:4222"
@@ -77,42 +87,13 @@ IDLE_LEASE_SECONDS: Final = 600.0
 IDLE_HEARTBEAT_SECONDS: Final = 300.0
 
 
-class QuietHeart:
-    """The heartbeats of one elector, sent by the server itself as long as nothing is wrong.
-
-    In an idle system heartbeats are more than half of all that happens. So the key of an instance
-    stays without them, and from a fault on it lives as long as after its last heartbeat.
-    ``beat_now`` has the instance beat once.
-    """
-
-    def __init__(self, world: ShippedWorld, elector: LeaderElector) -> None:
-        self.beat_now = elector._beat_now
-        self._world = world
-        self._elector = elector
-        self._claims = world.server.nats.streams[KV_CLAIMS]
-        key = alive_key(elector._service, elector._instance)
-        self._subject = f"$KV.{CLAIMS}.{key}"
-
-    def renew(self) -> None:
-        """The key does not expire, and the elector knows that."""
-        self._claims.expire_at(self._subject, inf)
-        self._elector._last_beat = inf
-
-    def silence(self) -> None:
-        """The last heartbeat was up to a quarter of a lease ago."""
-        now, elector = self._world.loop.now, self._elector
-        since = self._world.rng.random() * LEASE_SECONDS / 4
-        if elector._last_beat == inf:
-            elector._last_beat = now - since
-            self._claims.expire_at(self._subject, now + LEASE_SECONDS - since)
-
-
 class Life:
     """One life of a service, with what it made: its bus, its elections, of a scheduler its
     state."""
 
     def __init__(self, world: ShippedWorld, process: Process) -> None:
         self.process = process
+        self.stop = asyncio.Event()
         self.hearts: list[QuietHeart] = []
         self._world = world
         process.on_kill.append(self.silence)
@@ -152,6 +133,8 @@ class ShippedWorld(World):
         self.network = Network(self.loop, server.nats, self.rng)
         self.lives: dict[str, Life] = {}
         self.helped: HelpedCheck | None = None
+        self.runner = RunnerOfWorld(self._machine)
+        self.machines: dict[str, VirtualMachine] = {}
         self._active_at = self._stored_at = 0.0
         return kernel, server
 
@@ -170,7 +153,7 @@ class ShippedWorld(World):
             stack.enter_context(mutated(self.mechanisms))
             stack.enter_context(forbidden(self.loop))
             if self.seed % LOUD:
-                stack.enter_context(patch.object(LeaderElector, "_beat", _beating(self)))
+                stack.enter_context(patch.object(LeaderElector, "_beat", beating(self)))
             structlog.configure(
                 processors=[structlog.contextvars.merge_contextvars, self._log],
                 wrapper_class=structlog.make_filtering_bound_logger(20 if self.story.keep else 50),
@@ -192,6 +175,8 @@ class ShippedWorld(World):
         rng = Random(self.seed)
         if self.seed % UNHELPED == 1:
             self._begin_helped(rng)
+        if self.seed % SPARED == 1:
+            self.server.claims.on_stored.append(self._on_claim)
         if self.seed % SPARED == 0:
             self._begin_server_faults(rng)
 
@@ -238,7 +223,7 @@ class ShippedWorld(World):
         self.kernel.at_rest = self._is_at_rest
 
     def _is_at_rest(self) -> bool:
-        if self.kernel.pending or self.server.has_schedules():
+        if self.kernel.pending or self.server.has_schedules() or self._claims_are_held():
             self._stir()
         elif self.loop.now - self._active_at > REST_SECONDS:
             return True
@@ -247,11 +232,57 @@ class ShippedWorld(World):
                 life.relax()
         return False
 
+    def _claims_are_held(self) -> bool:
+        """Whether a job is claimed whose end is to come."""
+        return any(
+            not claim.gone
+            and not claim.subject.startswith("_")
+            and not any(machine.is_hung(claim.subject) for machine in self.machines.values())
+            for claim in self.server.claims.last.values()
+        )
+
+    def _on_claim(self, claim: Stored) -> None:
+        """Sometimes its runner pauses before the job starts."""
+        rng = self.rng
+        if claim.gone or self.loop.now > self.plan.calm or rng.random() >= PAUSED:
+            return
+        name = json.loads(claim.data)["runner"]
+        seconds = CLAIM_SECONDS * (1.0 + rng.random())
+        self.loop.after(rng.random() * 0.03, self._strike, Fault(0, name, "pause", seconds, 0.0))
+
+    def _job_started(self, key: str, name: str) -> None:
+        """In some seeds a fault strikes the runner soon, also for longer than the TTL of claims."""
+        self.invariants.started(key, name)
+        rng = self.rng
+        if self.seed % SPARED == 1 and self.loop.now < self.plan.calm and rng.random() < STRUCK:
+            what = rng.choice(("kill", "kill", "pause", "mute", "partition"))
+            seconds = rng.choice((0.2, 3.0, 20.0, 45.0)) * (0.5 + rng.random())
+            delay = rng.random() * rng.choice((0.1, 1.0, 8.0))
+            self.loop.after(delay, self._strike, Fault(0, name, what, seconds, 0.0))
+
     # Lives. -----------------------------------------------------------------------------
+
+    def _machine(self, name: str) -> VirtualMachine:
+        found = self.machines.get(name)
+        if found is None:
+            found = self.machines[name] = VirtualMachine(
+                name,
+                self.kernel,
+                self.loop,
+                self._course,
+                self._job_started,
+                self.invariants.ended,
+                self.server.publish,
+                lease=self.mechanisms.lease,
+            )
+            if self.seed % SHARING == 0:
+                for each in self.machines.values():
+                    each.readable = self.machines
+        return found
 
     def _start(self, name: str) -> None:
         letter = name.partition("-")[0]
-        kind: Any = self.helped if letter == "k" else KINDS.get(letter)
+        kind: Any = {"k": self.helped, "r": self.runner, **KINDS}.get(letter)
         if kind is None:
             super()._start(name)
             return
@@ -261,6 +292,8 @@ class ShippedWorld(World):
 
         def ended(error: BaseException | None) -> None:
             self.story.tell(name, f"ends by itself: {error!r}")
+            if error is not None and not isinstance(error, Refused | Unavailable):
+                self.loop.complaints.append(f"{name} ended: {error!r}")
             self.kernel.after(RESTART_SECONDS, lambda: self._start(name))
 
         process.on_end = ended
@@ -281,7 +314,7 @@ class ShippedWorld(World):
         )
         self.life.buses.append(bus)
         try:
-            await kind.run(bus, settings, stop=asyncio.Event())
+            await kind.run(bus, settings, stop=self.life.stop)
         finally:
             await bus.close()
 
@@ -343,6 +376,11 @@ class ShippedWorld(World):
             return
         self.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
         match fault.what:
+            case "kill" if fault.who in self.machines and self.rng.random() < LEAVING:
+                # It ends in order: its jobs end, and their admissions run again later.
+                self.loop.post(process, self.lives[name].stop.set)
+            case "kill" if fault.who in self.machines and self.rng.random() < LOSING_SHIMS:
+                self.machines[name].kill_shims()
             case "kill":
                 process.kill()
                 self.kernel.after(fault.seconds, lambda: self._start(name))
@@ -395,26 +433,6 @@ class ShippedWorld(World):
 
 _SHELL: Final = scheduler.SchedulerService
 _run: Final = LeaderElector.run
-
-
-def _beating(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
-    """`LeaderElector._beat` with a quiet heart."""
-
-    async def beat(self: LeaderElector) -> None:
-        heart = QuietHeart(world, self)
-        world.life.hearts.append(heart)
-        while True:
-            heart.renew()
-            await heart.beat_now.wait()
-            heart.beat_now.clear()
-            try:
-                await self._write_heartbeat()
-            except (Refused, Unavailable):
-                heart.silence()
-                await asyncio.sleep(LEASE_SECONDS / 4)
-                heart.beat_now.set()
-
-    return beat
 
 
 def _noting(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:

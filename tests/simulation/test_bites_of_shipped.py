@@ -54,6 +54,18 @@ LIMIT = 400
             "over quota",
             id="quota would be handed on that no workload has given up",
         ),
+        pytest.param(
+            {"claims": False},
+            "contested",
+            "runs on .* and starts on",
+            id="two runners would start one admission",
+        ),
+        pytest.param(
+            {"lease": False},
+            "scenario",
+            "gives up its quota, and .* runs on|runs on .* and starts on",
+            id="jobs of a lost runner would run on beside their second start",
+        ),
     ],
 )
 def test_shipped_services_without(without: dict[str, bool], plot: str, breach: str) -> None:
