@@ -76,7 +76,9 @@ class AdmissionCheckController(Program):
     # Methods for the author of a check. ----------------------------------------------
 
     def check(self, function: F) -> F:
-        """Decorates the function that judges: it takes a `Request` and returns a verdict."""
+        """Decorates the function that judges: the function takes a `Request` and returns a
+        verdict.
+        """
         if self.main is not None:
             raise ValueError(f"{self.name} has a check already: {self.main.__qualname__}")
         self.main = function
@@ -120,7 +122,7 @@ class AdmissionCheckController(Program):
 
     async def judge(self, request: Request) -> Verdict | None:
         """Calls the check's function once, without a bus; for tests and for the service. Returns
-        its verdict, or None if it uses `report` instead (`Later`).
+        the function's verdict, or None if the function uses `report` instead (`Later`).
 
         Converts a dict of parameters to the controller's Struct. Raises BadParameters, what the
         check raises, and TypeError if it returns anything else than a verdict.

@@ -246,8 +246,8 @@ _shown = msgspec.json.Decoder(_Shown)
 def request_of(
     fact: CheckRequested, headers: Mapping[str, str], shape: type[Any] | None
 ) -> Request:
-    """Makes the request that the check judges. Raises BadParameters if its parameters are wrong;
-    `bare_request_of` does not.
+    """Makes the request that the check judges. Raises BadParameters if the request's parameters are
+    wrong; `bare_request_of` does not.
     """
     request = bare_request_of(fact, headers)
     request.parameters = parameters_of(bytes(fact.parameters), shape)

@@ -33,8 +33,8 @@ class BaseVerdict(msgspec.Struct, frozen=True):
 
 
 class Pending(BaseVerdict, frozen=True, kw_only=True):
-    """Not decided yet. With Pending the workload keeps its quota. Report the verdict later, with
-    ``request.report``.
+    """Not decided yet. With the verdict Pending the workload keeps its quota. Report the verdict
+    later, with ``request.report``.
 
     ``reason`` "PreemptionRequired" asks the scheduler to start now the preemptions that the quota
     reservation needs.
@@ -101,7 +101,9 @@ class Retry(BaseVerdict, frozen=True, kw_only=True):
 
 
 class Rejected(BaseVerdict, frozen=True):
-    """The workload may never start: it is deactivated, until a person activates it again."""
+    """The verdict that the workload may never start: the workload is deactivated, until a person
+    activates it again.
+    """
 
     state: ClassVar[str] = "Rejected"
 

@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 
 class ReceivedMessage(NamedTuple, Generic[A, T]):
-    """A message that the tested program sent. ``at``: when it was received, in monotonic seconds.
-    ``request``: the request that the message is about, if it names one. ``content``: the decoded
-    message, if it can be decoded.
+    """A message that the tested program sent. ``at``: when the message was received, in monotonic
+    seconds. ``request``: the request that the message is about, if it names one. ``content``: the
+    decoded message, if it can be decoded.
     """
 
     at: float

@@ -97,7 +97,7 @@ class CapacityRevoked(BaseStatus, frozen=True):
 
 
 def fitting(details: Mapping[str, str]) -> dict[str, str]:
-    """Returns as many of these details, in their order, as one status may have."""
+    """Returns as many of the details, in their order, as one status may have."""
     found: dict[str, str] = {}
     left = WHOLE_MAX - 2
     for key, value in details.items():

@@ -82,7 +82,7 @@ class CapacityReleaser:
             self._start(fact.id, self._cancel(fact))
 
     def start_release(self, request: dict[str, Any]) -> None:
-        """Runs `release` as a task, unless it runs already for the request."""
+        """Runs `release` as a task, unless it runs already for that request."""
         self._start(request["id"], self.release(request))
 
     async def release(self, request: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ class StatusStore:
         return f"{self._prefix}.{hashlib.blake2b(request_id.encode(), digest_size=16).hexdigest()}"
 
     async def get(self, request_id: str) -> StoreEntry:
-        """Raises Unavailable or Refused."""
+        """Raises Unavailable or Refused if the store cannot be read."""
         entry = await bucket.get(self._bus, self._key(request_id), bucket=PROVIDERS)
         if entry is None:
             return StoreEntry(None, 0)

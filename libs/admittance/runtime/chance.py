@@ -1,4 +1,6 @@
-"""The only module that uses randomness. A simulation replaces it with a seed to repeat a run."""
+"""The only module that uses randomness. A simulation replaces this randomness by a seed, to repeat
+a run.
+"""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
 
 
 def process_ends_within(seconds: float = PROCESS_SECONDS) -> None:
-    """Ends the process with status 0 after ``seconds``, even if tasks still run. Call this when the
-    process is asked to end.
+    """Ends the process with status 0 after ``seconds``, even if tasks still run. Call
+    `process_ends_within` when the process is asked to end.
     """
 
     def force() -> None:

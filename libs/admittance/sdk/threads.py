@@ -104,8 +104,8 @@ def pause_after(failures: int) -> float:
 async def until_returned(
     call: Callable[[], Awaitable[None]], failed: Callable[[Exception, float], None]
 ) -> None:
-    """Repeats the call until it returns without an error. ``failed`` is called with each exception
-    and the seconds until the next call.
+    """Repeats the call until one call returns without an error. ``failed`` is called with each
+    exception and the seconds until the next call.
     """
     failures = 0
     while True:

@@ -128,7 +128,7 @@ class AwsReconciler:
         return "" if self._provider.active else self._provider.message
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error that ends one of its parts."""
+        """Works until cancelled. Raises the error of the first task that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._read_statuses(), name="statuses")
             await self._loaded.wait()

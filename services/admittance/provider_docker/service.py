@@ -87,7 +87,7 @@ class DockerReconciler:
         return self._reasons.message
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error that ends one of its parts."""
+        """Works until cancelled. Raises the error of the first task that fails."""
         async with task_group() as tasks:
             for one in self._providers.values():
                 service = ProviderService(one, self._bus, self._settings)

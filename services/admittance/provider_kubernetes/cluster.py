@@ -94,7 +94,9 @@ class Outdated(Denied):
 
 
 def event_of(line: str) -> tuple[str, dict[str, Any]]:
-    """The type and the object of a line of a watch. Raises Outdated or Away."""
+    """The type and the object of a line of a watch. Raises Outdated or Away if the line reports an
+    error or is not valid.
+    """
     try:
         event = msgspec.json.decode(line, type=dict[str, Any])
         kind, about = str(event["type"]), event["object"]

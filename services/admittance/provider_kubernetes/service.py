@@ -83,7 +83,7 @@ class KubernetesReconciler:
         return self._reasons.message
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Works until ``stop`` is set. Raises the error that ends one of its parts."""
+        """Works until ``stop`` is set. Raises the error of the first task that fails."""
         services = [
             asyncio.create_task(
                 ProviderService(one, self._bus, self._settings).run(stop), name=one.name

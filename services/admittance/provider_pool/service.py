@@ -67,7 +67,7 @@ class PoolReconciler:
         return self._ledger.pools
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error that ends one of its parts, and Superseded."""
+        """Works until cancelled. Raises the error of the first task that fails, and Superseded."""
         await self._ledger.restore()
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="pools")

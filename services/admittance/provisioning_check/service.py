@@ -82,7 +82,7 @@ class ProvisioningReconciler:
         return self._puller.pending
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error that ends one of its parts, and Superseded."""
+        """Works until cancelled. Raises the error of the first task that fails, and Superseded."""
         async with task_group() as tasks:
             tasks.create_task(self._watch.objects(), name="objects")
             tasks.create_task(self._watch.workloads(), name="workloads")

@@ -79,7 +79,7 @@ class ScheduleReconciler:
         self._throttle = LogThrottle()
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error that ends one of its parts."""
+        """Works until cancelled. Raises the error of the first task that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._compare_periodically(), name="comparing")

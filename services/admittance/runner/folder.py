@@ -122,7 +122,7 @@ class RunFolder:
 
     def closed_at(self) -> float:
         """When the run was closed or given back, in seconds since 1970. Raises FileNotFoundError if
-        it was not.
+        the run was neither.
         """
         try:
             return (self.path / "said").stat().st_mtime

@@ -2,7 +2,7 @@
 exchange.
 
 `admittance.runner.local_machine` provides these with files, pipes and processes. The simulation
-provides them in memory, with jobs in virtual time.
+provides the machine in memory, with jobs in virtual time.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str])
 
 
 def find_program(name: str, env: dict[str, str], cwd: str) -> str:
-    """The path of a program on the pod's PATH. Raises FileNotFoundError if it is missing."""
+    """The path of a program on the pod's PATH. Raises FileNotFoundError if there is none."""
     if "/" in name:
         return os.path.join(cwd, name)
     for folder in env.get("PATH", os.defpath).split(":"):

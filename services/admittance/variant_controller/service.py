@@ -78,7 +78,7 @@ class FamilyReconciler:
         self._throttle = LogThrottle()
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the exception that ends one of its tasks."""
+        """Works until cancelled. Raises the error of the first task that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._publish_acts(), name="ordering")

@@ -54,7 +54,7 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
     async def send(
         self, *names: str, cycle: int = FIRST_CYCLE, more: Mapping[str, Any] | None = None
     ) -> list[CheckRequestKey]:
-        """Sends one request for each of these workload names. ``more``: further fields of the
+        """Sends one request for each workload name in ``names``. ``more``: further fields of the
         requests.
         """
         keys = [

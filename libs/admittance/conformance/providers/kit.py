@@ -21,8 +21,9 @@ from admittance.runtime.bus.bus import Bus
 
 
 class ProviderKitOptions(KitOptions, frozen=True, kw_only=True):
-    """``shape``: the content of the requests. ``room``: for how many such requests the provider has
-    capacity; 0 if unknown. ``wrong``: parameters that the provider must refuse, if known.
+    """``shape``: the content of the requests. ``room``: for how many requests of this shape the
+    provider has capacity; 0 if unknown. ``wrong``: parameters that the provider must refuse, if
+    known.
     """
 
     provisioning_class: str

@@ -134,9 +134,9 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return await self._until_acknowledged(seconds or CLEAR_SECONDS)
 
     async def _until_acknowledged(self, seconds: float = 0.0) -> bool:
-        """Waits until all deliveries to the provider are acknowledged. Returns False if they are
-        not acknowledged in time. If the provider uses a plain subscription, waits as long as an
-        answer takes.
+        """Waits until all deliveries to the provider are acknowledged. Returns False if the
+        deliveries are not acknowledged in time. If the provider uses a plain subscription, waits as
+        long as an answer takes.
         """
         now = await self._requester.deliveries()
         if now is not None and not self._requester.has_delivered(now):
@@ -171,7 +171,7 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return final[-1] if final else ""
 
     def _provisioned(self, requests: Collection[CapacityRequestKey]) -> int:
-        """The number of these requests that were provisioned."""
+        """The number of the given requests that were provisioned."""
         return sum(self._final_word(one) == "provisioned" for one in requests)
 
     def _contradiction(self, request: CapacityRequestKey) -> str:

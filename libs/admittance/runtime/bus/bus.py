@@ -250,7 +250,7 @@ class Bus:
 
     async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
         """Publishes one message. Returns the message's sequence in the stream. Raises Refused or
-        Unavailable.
+        Unavailable if the message is not stored.
         """
         outcome = (await self.publish_all([message], timeout=timeout))[0]
         if isinstance(outcome, Refused):
@@ -261,7 +261,8 @@ class Bus:
         """Publishes all messages or none, to one stream. Returns the sequence of the last message.
 
         Every message may expect its own revision; a StaleRevision does not say which revision was
-        wrong. A batch may have at most `BATCH_MAX` messages. Raises Refused or Unavailable.
+        wrong. A batch may have at most `BATCH_MAX` messages. Raises Refused or Unavailable if the
+        messages are not stored.
         """
         if not messages:
             raise ValueError("an empty batch")

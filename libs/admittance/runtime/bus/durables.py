@@ -24,7 +24,9 @@ MAX_ACK_PENDING: Final = 20_000
 
 
 async def list_consumers(bus: Bus, stream: str) -> list[dict[str, Any]]:
-    """The server's information about all consumers of a stream. Raises Refused or Unavailable."""
+    """The server's information about all consumers of a stream. Raises Refused or Unavailable if
+    the server does not list the consumers.
+    """
     found: list[dict[str, Any]] = []
     while True:
         page = await bus.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
@@ -192,7 +194,8 @@ class ProgramDurables:
 
     async def make(self, bus: Bus, name: str) -> None:
         """Creates the program's durable, or corrects its settings; a corrected durable keeps its
-        position in the log. Raises Refused or Unavailable.
+        position in the log. Raises Refused or Unavailable if the durable cannot be created or
+        corrected.
         """
         wanted = self.settings(name)
         durable = wanted["name"]

@@ -89,7 +89,7 @@ async def open_connection(
     Raises NoServer if no server answers, AccessDenied if the server refuses credentials,
     certificate or permissions or if a file of ``access`` is missing or wrong, Unavailable if
     JetStream has no leader, and SetupError if a person must change something: the address, a server
-    without JetStream or older than 2.12. Raises one of these errors within about 5 s.
+    without JetStream or older than 2.12. Raises such an error within about 5 s.
     """
     try:
         servers = read_urls(url)

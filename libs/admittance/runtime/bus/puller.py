@@ -33,7 +33,7 @@ from admittance.runtime.errors import Refused, Superseded
 CALM_RATE: Final = 300.0
 """Up to this number of facts per second there is no pause before a batch."""
 CROWDED_RATE: Final = 600.0
-"""At this rate of facts and above, the pause is `CROWDED_PAUSE`."""
+"""When facts arrive at this rate or faster, the pause is `CROWDED_PAUSE`."""
 CROWDED_PAUSE: Final = 0.003
 """Seconds. The start of a workload waits for two pauses, and meanwhile its quota is unused: longer
 pauses would cost more than they save.

@@ -133,7 +133,7 @@ otherwise foreign epochs would keep the log and the service busy.
 
 
 class LeaderElector:
-    """Keeps the domains that one instance of a service leads. ``changed`` is set whenever these
+    """Keeps the domains that one instance of a service leads. ``changed`` is set whenever the led
     domains may have changed.
     """
 
@@ -222,7 +222,7 @@ class LeaderElector:
             )
 
     async def take(self, domains: Iterable[str], *, barrier: bool) -> list[str]:
-        """Takes those of the domains that have no live leader. Returns the domains that this
+        """Takes those of the given domains that have no live leader. Returns the domains that this
         instance took.
 
         With a barrier, this instance leads them once the barrier is echoed; without a barrier, at
@@ -303,8 +303,8 @@ class LeaderElector:
         }
 
     def _due(self, domains: Iterable[str]) -> list[str]:
-        """Those of the domains that this instance may take now. Sets `changed` when it is time to
-        take the other domains.
+        """Those of the domains that this instance may take now. Sets `changed` when the remaining
+        domains may be taken.
         """
         now = clock.monotonic()
         stale = self._last_beat is not None and now - self._last_beat > STALE * self._ttl

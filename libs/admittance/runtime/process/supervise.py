@@ -173,9 +173,9 @@ def task_of(
     **more: Any,
 ) -> ServiceTask:
     """Makes of a service the task that `supervise` runs. At each start the service gets a new
-    connection, and the streams are checked. At its end the service has a grace period. ``serving``:
-    waits until the service works. ``health_file``: the file to write for the health check of a
-    container.
+    connection, and the streams are checked. When the service ends, it has a grace period.
+    ``serving``: waits until the service works. ``health_file``: the file to write for the health
+    check of a container.
     """
 
     connected = False
