@@ -138,7 +138,7 @@ def test_two_checks_wait_for_the_later_end(first: int, stopped: str) -> None:
 
 
 @scenario("L5")
-def test_three_cycles_count_one_two_and_nothing() -> None:
+def test_three_cycles_give_the_counts_one_two_and_none() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Retry")
     assert life.counts("w") == {"c1": 1}

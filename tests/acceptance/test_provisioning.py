@@ -564,7 +564,7 @@ def test_on_a_flavor_without_the_check_it_starts_and_nothing_is_left_behind() ->
 
 
 @scenario("E13")
-def test_on_a_flavor_with_another_check_only_that_one_is_asked() -> None:
+def test_a_flavor_with_another_check_uses_only_that_check() -> None:
     life = a_preempted_off_spot("more")
     assert life.states("w") == {"more": "Pending"}
     assert life.records() == ["w-more-1"]

@@ -77,7 +77,7 @@ def test_nobody_else_gets_what_a_deferred_reservation_counts_on() -> None:
 
 
 @scenario("A10")
-def test_a_pending_that_asks_for_it_has_the_victims_evicted_now() -> None:
+def test_a_pending_verdict_can_evict_the_victims_at_once() -> None:
     life = a_town({"c1": AFTER})
     life.judge("j", "c1", "Pending", reason="PreemptionRequired", message="needs the room")
     assert life.evicted_for("v1") == life.evicted_for("v2") == ["Preempted"]
@@ -246,7 +246,7 @@ def test_a_reservation_without_victims_invents_none(policy: dict[str, Any]) -> N
 
 
 @scenario("A26")
-def test_victims_are_found_anew_at_the_recheck() -> None:
+def test_victims_are_selected_again_at_the_recheck() -> None:
     life = a_town({"c1": AFTER}, nominal="6", low=3)
     first = planned(life)
     assert len(first) == 2

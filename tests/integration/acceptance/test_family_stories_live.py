@@ -57,7 +57,7 @@ async def restarted(stage: Stage, *services: str) -> None:
 
 
 @scenario("D8")
-async def test_it_moves_up_place_by_place_whoever_is_killed_meanwhile(stage: Stage) -> None:
+async def test_a_family_migrates_upwards_despite_kills_of_services(stage: Stage) -> None:
     flavors: dict[str, tuple[str, ...]] = {"s1-r": (), "s1-o": (), "s1-s": ()}
     cpu = {"s1-r": 4, "s1-o": 4, "s1-s": 8}
     await stage.queue("s1", flavors, cpu=cpu)
@@ -82,7 +82,7 @@ async def test_it_moves_up_place_by_place_whoever_is_killed_meanwhile(stage: Sta
 
 
 @scenario("D10")
-async def test_checks_race_and_who_comes_late_moves_nobody(stage: Stage) -> None:
+async def test_the_first_ready_check_wins_and_a_late_check_moves_no_job(stage: Stage) -> None:
     flavors: dict[str, tuple[str, ...]] = {
         "s3-r": (), "s3-a": ("s3-x",), "s3-b": ("s3-y",), "s3-c": ("s3-z",),
     }  # fmt: skip
@@ -111,7 +111,7 @@ async def test_checks_race_and_who_comes_late_moves_nobody(stage: Stage) -> None
 
 
 @scenario("D12")
-async def test_the_fallback_comes_in_its_time_though_nobody_remembers(stage: Stage) -> None:
+async def test_the_fallback_is_activated_on_time_after_a_restart_of_services(stage: Stage) -> None:
     flavors: dict[str, tuple[str, ...]] = {"s5-r": (), "s5-o": ()}
     await stage.queue("s5", flavors, cpu=4)
     reserved = await fill(stage, "s5", "s5-r")
@@ -191,7 +191,7 @@ KILLED = [
 
 @scenario("D8", "D25")
 @pytest.mark.parametrize(("killed", "checked"), KILLED)
-async def test_whoever_is_killed_in_the_middle_of_a_swap_one_runs_afterwards(
+async def test_one_variant_runs_after_any_service_is_killed_in_a_swap(
     stage: Stage, killed: tuple[str, ...], checked: bool
 ) -> None:
     name = f"k-{'-'.join(killed) or 'all'}-{'c' if checked else 'n'}"
@@ -226,7 +226,7 @@ async def test_whoever_is_killed_in_the_middle_of_a_swap_one_runs_afterwards(
 
 
 @scenario("D8", "D25")
-async def test_killed_as_the_job_stops_one_runs_afterwards(stage: Stage) -> None:
+async def test_one_variant_runs_after_a_kill_while_the_job_stops(stage: Stage) -> None:
     flavors: dict[str, tuple[str, ...]] = {"ks-r": (), "ks-o": ()}
     await stage.queue("ks", flavors, cpu={"ks-r": 0, "ks-o": 4}, **policy())
     await stage.submit("j-ks", "ks", 4)

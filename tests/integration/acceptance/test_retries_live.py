@@ -64,7 +64,7 @@ async def test_flavors_bring_their_checks_and_replace_those_of_their_controller(
 
 
 @scenario("B4", "B5")
-async def test_spot_asks_for_provisioning_and_its_rows_stay_on_spot(stage: Stage) -> None:
+async def test_spot_needs_provisioning_and_its_check_states_stay_on_spot(stage: Stage) -> None:
     flavors: dict[str, tuple[str, ...]] = {"b4-reservation": (), "b4-spot": ("b4-p",)}
     await stage.queue("b4", flavors)
     await stage.submit("b4-kept", "b4")
@@ -83,7 +83,7 @@ async def test_spot_asks_for_provisioning_and_its_rows_stay_on_spot(stage: Stage
 
 
 @scenario("B5")
-async def test_on_a_flavor_with_another_check_only_that_one_is_asked(stage: Stage) -> None:
+async def test_a_flavor_with_another_check_uses_only_that_check(stage: Stage) -> None:
     flavors: dict[str, tuple[str, ...]] = {"b5-r": ("b5-y",), "b5-s": ("b5-x",)}
     await stage.queue("b5", flavors)
     await stage.submit("b5-big", "b5")
@@ -140,7 +140,7 @@ async def test_two_checks_wait_for_the_later_end(stage: Stage) -> None:
 
 
 @scenario("L5")
-async def test_three_cycles_count_one_two_and_nothing(stage: Stage) -> None:
+async def test_three_cycles_give_the_counts_one_two_and_none(stage: Stage) -> None:
     await reserved(stage, "l5", "l5-x")
     await stage.answer("l5", "l5-x", "Retry")
     assert (await stage.request("l5-x", "l5", times=2)).retry_count == 1
@@ -187,7 +187,7 @@ STEPS = ["created", "reserved", "evicted", "said twice", "released", "woken"]
     ("state", "after"), [("Ready", None), ("Retry", None), ("Retry", 1)],
     ids=["Ready", "Retry", "Retry in a second"],
 )  # fmt: skip
-async def test_a_late_verdict_at_any_step_leaves_nobody_stuck(
+async def test_a_late_verdict_at_any_step_leaves_no_workload_stuck(
     stage: Stage, state: str, after: int | None
 ) -> None:
     queue = f"l7-{state.lower()}-{after or 0}"
@@ -254,12 +254,12 @@ async def go_round(stage: Stage, rounds: int) -> None:
 
 
 @scenario("L12")
-async def test_a_slow_check_holds_it_however_many_rounds_a_fast_one_makes(stage: Stage) -> None:
+async def test_a_slow_check_holds_a_workload_despite_retries_of_a_fast_check(stage: Stage) -> None:
     await asyncio.gather(*(go_round(stage, rounds) for rounds in (1, 5)))
 
 
 @scenario("L19")
-async def test_who_still_judges_is_not_cancelled_and_its_delay_counts(stage: Stage) -> None:
+async def test_a_check_still_judging_is_not_cancelled_and_its_delay_counts(stage: Stage) -> None:
     await reserved(stage, "l19", "l19-x", "l19-y")
     await stage.answer("l19", "l19-x", "Retry", after=1)
     await stage.until(lambda: stage.withdrawn("l19-y", "l19") == ["AdmissionCheck"])

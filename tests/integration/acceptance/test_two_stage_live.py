@@ -23,7 +23,7 @@ async def reserved(stage: Stage, name: str, *checks: str, cpu: int = 10) -> None
 
 
 @scenario("A1", "A2")
-async def test_quota_then_both_checks_then_the_job_and_once(stage: Stage) -> None:
+async def test_quota_both_checks_and_one_job_follow_in_order(stage: Stage) -> None:
     await reserved(stage, "a1", "a1-x", "a1-y")
     assert stage.states("a1") == {"a1-x": "Pending", "a1-y": "Pending"}
     first = [await stage.request(check, "a1") for check in ("a1-x", "a1-y")]
@@ -100,7 +100,7 @@ async def test_one_retry_frees_the_quota_at_once(stage: Stage, others: int) -> N
 
 @scenario("A6")
 @pytest.mark.parametrize("others", [0, 1], ids=["one check", "two checks"])
-async def test_one_rejection_is_the_end(stage: Stage, others: int) -> None:
+async def test_one_rejected_check_ends_the_workload(stage: Stage, others: int) -> None:
     name = f"a6-{others}"
     await reserved(stage, name, f"{name}-x", *[f"{name}-y"] * others)
     if others:
@@ -185,7 +185,7 @@ async def test_victims_run_until_the_deferring_check_has_passed(stage: Stage) ->
 
 
 @scenario("A10")
-async def test_a_pending_that_asks_for_it_has_victims_evicted_now(stage: Stage) -> None:
+async def test_a_pending_verdict_can_evict_the_victims_at_once(stage: Stage) -> None:
     victims = await a_town(stage, "a10", {"a10-x": AFTER})
     await stage.answer("a10", "a10-x", "Pending", reason="PreemptionRequired")
     for one in victims:
@@ -236,7 +236,7 @@ async def test_where_all_are_anytime_checks_judge_while_victims_stop(stage: Stag
 
 
 @scenario("A13")
-async def test_who_waits_for_checks_is_preempted_like_anybody(stage: Stage) -> None:
+async def test_a_workload_that_waits_for_checks_can_be_preempted(stage: Stage) -> None:
     await stage.queue("a13", preemption=LOWER, admissionChecks=["a13-x"])
     await stage.submit("a13", "a13")
     await stage.request("a13-x", "a13")
@@ -249,7 +249,7 @@ async def test_who_waits_for_checks_is_preempted_like_anybody(stage: Stage) -> N
 
 
 @scenario("A26")
-async def test_victims_are_found_anew_at_the_recheck(stage: Stage) -> None:
+async def test_victims_are_selected_again_at_the_recheck(stage: Stage) -> None:
     victims = await a_town(stage, "a26", {"a26-x": AFTER}, low=3, cpu=6)
     pending = stage.now("a26").status.pending_preemption
     assert pending is not None

@@ -61,7 +61,7 @@ async def test_a_long_payload_is_cut_and_marked_as_truncated(bus: Bus) -> None:
     assert control.data64 == b"\x01" * messages.PAYLOAD_MAX
 
 
-async def test_one_bad_request_disturbs_nothing(bus: Bus) -> None:
+async def test_one_bad_request_does_not_affect_later_requests(bus: Bus) -> None:
     async def health(data: bytes, subject: str) -> HealthReply:
         msgspec.json.decode(data, type=Health)
         if b"bug" in data:

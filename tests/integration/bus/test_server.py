@@ -61,7 +61,7 @@ async def test_a_server_without_a_recorded_pid_is_adopted(
     os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222  (does not wait)
 
 
-async def test_another_process_with_a_dead_server_s_pid_is_not_adopted(
+async def test_another_process_with_the_pid_of_a_stopped_server_is_not_adopted(
     tmp_path: Path,
 ) -> None:
     first = EmbeddedServer(tmp_path / "data")

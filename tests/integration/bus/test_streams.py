@@ -44,7 +44,7 @@ async def test_created_streams_pass_the_check_and_are_created_once(bus: Bus) -> 
     assert await streams.check(bus) == []
 
 
-async def test_a_wrong_setting_is_named_with_what_was_found_and_what_is_needed(
+async def test_a_wrong_setting_is_reported_with_found_and_expected_value(
     bare_bus: Bus,
 ) -> None:
     await bare_bus.api(

@@ -57,7 +57,7 @@ async def test_a_controller_with_the_sdk_passes(bus: Bus, nats_server: TestServe
 
 
 @pytest.mark.scenario("L19")
-async def test_the_late_retry_of_the_sdk_is_seen(bus: Bus, nats_server: TestServer) -> None:
+async def test_the_late_retry_of_the_sdk_is_reported(bus: Bus, nats_server: TestServer) -> None:
     controller = AdmissionCheckController(STRAY)
 
     @controller.check

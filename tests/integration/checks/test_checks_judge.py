@@ -150,7 +150,7 @@ class Budget(msgspec.Struct):
     query: str = ""
 
 
-async def test_parameters_come_as_the_struct_that_was_asked_for(
+async def test_parameters_are_decoded_as_the_requested_struct(
     asker: Asker, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME, parameters=Budget)
@@ -346,7 +346,7 @@ async def test_after_a_withdrawal_only_verdicts_that_count_are_published(
     assert asker.states() == ["Ready", "Rejected"]
 
 
-async def test_a_failing_check_answers_nothing_but_pending_and_is_called_again(
+async def test_a_failing_check_answers_pending_and_is_called_again(
     asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.05)

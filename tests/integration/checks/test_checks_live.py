@@ -70,7 +70,7 @@ async def row(bus: Bus, name: str, check: str) -> CheckState:
 
 
 @pytest.mark.scenario("A2")
-async def test_a_workload_is_admitted_when_both_of_its_checks_say_ready(
+async def test_a_workload_is_admitted_when_both_of_its_checks_are_ready(
     fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
 ) -> None:
     await apply(

@@ -36,7 +36,7 @@ async def waiting(folder: Path, *names: str) -> AsyncIterator[Admit]:
         yield admit
 
 
-async def test_what_a_person_approves_runs_and_what_is_denied_does_not(tmp_path: Path) -> None:
+async def test_an_approved_workload_runs_and_a_denied_workload_does_not(tmp_path: Path) -> None:
     async with waiting(tmp_path, "good", "bad") as admit:
         row = await admit.row("good")
         assert row["state"] == "Pending"
@@ -53,7 +53,7 @@ async def test_what_a_person_approves_runs_and_what_is_denied_does_not(tmp_path:
         assert "denied by eve at 2" in await admit("events", "--workload", "bad")
 
 
-async def test_an_approval_given_while_the_program_was_away_is_not_overruled(
+async def test_an_approval_during_downtime_of_the_check_is_kept(
     tmp_path: Path,
 ) -> None:
     documents = list(yaml.safe_load_all((SAMPLES / "approval" / "manifests.yaml").read_text()))

@@ -49,7 +49,7 @@ def capacity() -> Iterator[str]:
 
 
 @pytest.mark.scenario("L25")
-async def test_it_asks_for_30_60_120_240_seconds_and_counts_nothing_itself(
+async def test_the_sample_delays_30_60_120_240_seconds_without_own_counter(
     capacity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whatever a check asks for, here it is put off for a second.

@@ -81,7 +81,7 @@ async def start(admit: Admit, name: str, namespace: str = "default") -> None:
 
 
 @pytest.mark.scenario("A29")
-async def test_over_its_budget_a_namespace_is_put_off_until_the_week_turns(
+async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
     meter: Meters, tmp_path: Path
 ) -> None:
     for namespace in ("default", "research"):
@@ -116,7 +116,7 @@ async def test_over_its_budget_a_namespace_is_put_off_until_the_week_turns(
             await admit.wait("e", "Running", "research")
 
 
-async def test_a_held_job_starts_when_the_week_turns(meter: Meters, tmp_path: Path) -> None:
+async def test_a_held_job_starts_in_the_next_week(meter: Meters, tmp_path: Path) -> None:
     await meter.shows("turning", 0)
     await meter.spend("turning", 150)
     async with embedded() as system:
@@ -138,7 +138,7 @@ async def test_a_held_job_starts_when_the_week_turns(meter: Meters, tmp_path: Pa
             assert status["admissionChecks"][0]["state"] == "Ready"
 
 
-async def test_after_a_crash_of_the_check_it_still_stops_what_it_let_through(
+async def test_a_restarted_check_stops_jobs_that_it_admitted_before(
     meter: Meters, tmp_path: Path
 ) -> None:
     await meter.shows("crashing", 0)

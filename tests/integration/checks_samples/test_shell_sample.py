@@ -21,7 +21,7 @@ pytestmark = [
 SCRIPT = SAMPLES / "shell" / "freeze.sh"
 
 
-async def test_while_the_file_is_there_a_job_is_put_off_and_then_it_runs(tmp_path: Path) -> None:
+async def test_a_job_is_delayed_while_the_file_exists_and_then_runs(tmp_path: Path) -> None:
     freeze = tmp_path / "freeze"
     freeze.touch()
     settings = {"FREEZE_FILE": str(freeze), "DELAY_SECONDS": "1"}
@@ -43,7 +43,7 @@ async def test_while_the_file_is_there_a_job_is_put_off_and_then_it_runs(tmp_pat
             assert "refused" not in check.printed
 
 
-async def test_what_was_asked_while_it_was_away_is_asked_again(tmp_path: Path) -> None:
+async def test_requests_sent_while_the_sample_was_down_are_redelivered(tmp_path: Path) -> None:
     manifests = (SAMPLES / "shell" / "manifests.yaml").read_text()
     assert "checkTimeoutSeconds: 60" in manifests
     manifests = manifests.replace("checkTimeoutSeconds: 60", "checkTimeoutSeconds: 3")
@@ -59,7 +59,7 @@ async def test_what_was_asked_while_it_was_away_is_asked_again(tmp_path: Path) -
             assert "default/early cycle" in check.printed
 
 
-async def test_its_heart_beats_and_it_comes_back_when_the_server_does(tmp_path: Path) -> None:
+async def test_the_sample_sends_heartbeats_and_reconnects_to_the_server(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path / "data")
     url = await server.start()
     async with program(
@@ -106,7 +106,7 @@ def request_of(name: str, *, padding: str = "") -> bytes:
         pytest.param("a", "a", r"\"cycle\":5 }] MSG x 1 3\r\n", id="text that looks like more"),
     ],
 )
-async def test_what_is_asked_is_answered_word_for_word(
+async def test_a_request_gets_the_exact_answer_of_the_script(
     tmp_path: Path, name: str, token: str, padding: str
 ) -> None:
     server = EmbeddedServer(tmp_path / "data")
@@ -131,7 +131,7 @@ async def test_what_is_asked_is_answered_word_for_word(
     await server.stop()
 
 
-async def test_two_of_it_share_the_work(tmp_path: Path) -> None:
+async def test_two_replicas_of_the_sample_share_the_work(tmp_path: Path) -> None:
     server = EmbeddedServer(tmp_path / "data")
     url = await server.start()
     bus = await Bus.connect(url, name="test")

@@ -140,7 +140,7 @@ async def test_a_job_stops_when_its_capacity_is_revoked(world: World) -> None:
     await world.until_nothing_is_left()
 
 
-async def test_the_check_is_inactive_while_the_cluster_is_away(
+async def test_the_check_is_inactive_while_the_cluster_is_unreachable(
     world: World,
 ) -> None:
     provider = await world.provider()

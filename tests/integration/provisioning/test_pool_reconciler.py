@@ -126,7 +126,7 @@ async def test_bookings_of_a_pool_with_another_class_are_revoked(bus: Bus, asker
         await until_booked(bus, set())
 
 
-async def test_a_waiting_request_of_a_deleted_pool_is_booked_elsewhere(
+async def test_a_waiting_request_of_a_deleted_pool_is_booked_in_another_pool(
     bus: Bus, asker: Asker
 ) -> None:
     await a_pool(bus, boot=60)

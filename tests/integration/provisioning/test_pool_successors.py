@@ -58,7 +58,7 @@ async def test_a_booking_is_stored_before_it_is_reported(bus: Bus) -> None:
     assert await booked(bus) == {"u/c/1/1"}
 
 
-async def test_a_stale_leader_changes_nothing_and_ends(
+async def test_a_stale_leader_writes_nothing_and_ends(
     bus: Bus,
 ) -> None:
     await a_pool(bus, 2)

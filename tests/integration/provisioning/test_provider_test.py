@@ -45,7 +45,7 @@ async def tried(
     return await on_trial(run_provider_kit, bus, url, wanted)
 
 
-async def test_a_provider_with_the_helper_does_everything_right(
+async def test_a_provider_with_the_helper_passes_the_conformance_kit(
     bus: Bus, nats_server: TestServer
 ) -> None:
     provider = Provider(STRAY_CLASS)
@@ -79,7 +79,7 @@ async def test_a_provider_with_the_helper_does_everything_right(
     assert not booked
 
 
-async def test_the_pool_of_machines_does_everything_right(
+async def test_the_pool_provider_passes_the_conformance_kit(
     bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
     fleet = Fleet(nats_server.url, tmp_path)
@@ -213,7 +213,7 @@ def a_rack(folder: Path, machines: int = 2) -> Path:
     return rack
 
 
-def test_the_command_starts_kills_and_restarts_everything_and_tells_all(
+def test_the_command_starts_kills_and_restarts_processes_and_reports(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     rack = a_rack(tmp_path)
@@ -264,7 +264,7 @@ async def test_a_provider_that_forgets_its_bookings_is_named(
     assert_named(report, "remembers", sentence)
 
 
-def test_a_command_that_does_not_come_back_is_told(
+def test_a_command_that_does_not_return_is_reported(
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

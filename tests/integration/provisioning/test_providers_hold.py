@@ -245,7 +245,7 @@ async def test_a_cancellation_that_arrives_twice_frees_once(
     assert freed == ["u/c/1/1"]
 
 
-async def test_all_replicas_know_a_request_in_progress(
+async def test_all_replicas_read_a_request_in_progress(
     asker: Asker, nats_server: TestServer
 ) -> None:
     """Otherwise the check would send it again, and another replica would book it as well."""

@@ -428,7 +428,7 @@ async def test_parameters_become_the_struct_and_wrong_ones_fail_permanently(
     assert "wrong parameters" in failed.message
 
 
-async def test_heartbeats_tell_the_class_and_whether_it_is_ready(
+async def test_heartbeats_contain_the_class_and_its_readiness(
     bus: Bus, asker: Asker, nats_server: TestServer
 ) -> None:
     beats = await beats_of(bus)

@@ -85,7 +85,7 @@ def test_the_dozen_lines_are_those_of_the_sample() -> None:
 
 
 @needs_jq
-def test_the_sample_in_shell_does_everything_right(
+def test_the_shell_sample_passes_the_conformance_kit(
     rack: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = str(SAMPLES / "shell" / "rack.sh")

@@ -59,7 +59,7 @@ async def test_a_failure_is_retried_after_its_delay_with_the_next_attempt(
 
 
 @pytest.mark.scenario("E4", "E7")
-async def test_revoked_capacity_ends_a_running_workload_and_frees_what_was_booked(
+async def test_revoked_capacity_ends_a_running_workload_and_its_booking(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))

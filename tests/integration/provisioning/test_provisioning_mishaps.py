@@ -117,7 +117,7 @@ async def _is_free(provider: BareProvider, id: str) -> bool:
 
 
 @pytest.mark.scenario("E8")
-async def test_a_deleted_configuration_ends_the_request_and_a_new_one_asks_again(
+async def test_a_deleted_config_ends_the_request_and_a_new_config_renews_it(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     await reserved(bus, provider)
@@ -254,7 +254,7 @@ async def activity(bus: Bus) -> tuple[str, str]:
 
 
 @pytest.mark.scenario("E14")
-async def test_a_provider_that_misses_three_beats_makes_the_check_inactive_until_it_is_back(
+async def test_three_missed_heartbeats_make_the_check_inactive_until_the_next(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)

@@ -53,7 +53,7 @@ async def test_a_job_longer_than_the_claim_goes_on_since_the_claim_is_renewed(
     assert await world.count("stopped") == 0
 
 
-async def test_who_cannot_renew_stops_its_jobs_before_the_claim_ends(world: World) -> None:
+async def test_a_runner_that_cannot_renew_a_claim_stops_its_job_in_time(world: World) -> None:
     async with world.runner(claim_ttl=3.0) as runner:
         await world.admit("train", "sleep 60")
         await world.hears("started", "train")
@@ -82,7 +82,7 @@ async def _deaf(*_: object, **__: object) -> list[int]:
     raise Unavailable("cut off")
 
 
-async def test_a_dead_runner_is_mourned_by_another(world: World) -> None:
+async def test_jobs_of_a_dead_runner_are_reported_lost_by_another_runner(world: World) -> None:
     async with RunnerProcess(world, world.tmp / "a", claim_ttl=2.0) as first:
         admitted = await world.admit("train", "sleep 60")
         await world.hears("started", "train")
@@ -106,7 +106,7 @@ async def ended_without_its_runner(world: World) -> int:
     return admitted
 
 
-async def test_the_result_of_a_dead_runners_job_counts_where_its_folder_is_read(
+async def test_the_result_of_a_dead_runner_counts_for_a_runner_with_its_folder(
     world: World,
 ) -> None:
     admitted = await ended_without_its_runner(world)
@@ -142,7 +142,7 @@ async def test_a_result_that_came_too_late_ends_the_rerun_before_it_starts(world
     assert len(starts(world)) == 1, "the work was done, and is not done again"
 
 
-async def test_a_runner_that_died_before_it_said_a_job_is_lost_says_so(world: World) -> None:
+async def test_a_restarted_runner_reports_a_lost_job_that_was_not_reported(world: World) -> None:
     async with world.runner("a"):
         pass
     mine = (world.tmp / "a/runner/id").read_text()
@@ -156,7 +156,7 @@ async def test_a_runner_that_died_before_it_said_a_job_is_lost_says_so(world: Wo
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
 
 
-async def test_a_job_whose_claim_was_taken_away_is_stopped(world: World) -> None:
+async def test_a_job_whose_claim_was_removed_is_stopped(world: World) -> None:
     async with world.runner(claim_ttl=2.0):
         revision = await world.admit("train", "sleep 60")
         await world.hears("started", "train")
@@ -171,7 +171,7 @@ async def test_a_job_whose_claim_was_taken_away_is_stopped(world: World) -> None
     assert await world.said("stopped", "train") is None, "that is for the holder to say"
 
 
-async def test_a_job_whose_claim_is_overwritten_with_junk_is_stopped_and_told(
+async def test_a_job_whose_claim_is_overwritten_with_junk_is_stopped(
     world: World,
 ) -> None:
     """Its claim is as that of a dead runner: the workload runs again, under another admission."""
@@ -204,17 +204,17 @@ async def test_a_released_claim_is_taken_over_by_another_runner(world: World) ->
 
 
 class TestClaims:
-    async def test_of_two_one_gets_it(self, world: World) -> None:
+    async def test_a_claim_is_granted_to_one_of_two_runners(self, world: World) -> None:
         a, b = (Claims(world.bus, name, 60.0) for name in "ab")
         assert (await a.take([KEY]))[0].runner == "a"
         assert (await b.take([KEY]))[0].runner == "a"
 
-    async def test_the_same_runner_gets_its_own_again(self, world: World) -> None:
+    async def test_a_claim_is_granted_again_to_the_same_runner(self, world: World) -> None:
         first = (await Claims(world.bus, "a", 60.0).take([KEY]))[0]
         again = (await Claims(world.bus, "a", 60.0).take([KEY]))[0]
         assert (again.runner, again.revision > first.revision) == ("a", True)
 
-    async def test_a_buried_claim_is_nobodys(self, world: World) -> None:
+    async def test_a_claim_of_a_lost_job_cannot_be_taken(self, world: World) -> None:
         a, b = (Claims(world.bus, name, 60.0) for name in "ab")
         await a.take([KEY])
         assert not await b.mark_over(KEY)
@@ -229,7 +229,7 @@ class TestClaims:
         await a.release(KEY)
         assert (await b.take([KEY]))[0].runner == "b"
 
-    async def test_a_renewed_claim_lives_an_expired_one_is_dead_for_others(
+    async def test_a_renewed_claim_is_valid_and_an_expired_claim_can_be_taken(
         self, world: World
     ) -> None:
         a, b = (Claims(world.bus, name, 1.0) for name in "ab")

@@ -52,7 +52,7 @@ async def test_junk_behind_an_admission_does_not_hide_it(world: World, junk: byt
     assert (finished.revision, finished.succeeded) == (revision, True)
 
 
-async def test_a_job_that_ends_while_the_runner_is_away_keeps_its_result(world: World) -> None:
+async def test_a_job_that_ends_while_the_runner_is_down_keeps_its_result(world: World) -> None:
     flag = world.tmp / "flag"
     async with RunnerProcess(world, world.tmp / "a") as first:
         revision = await world.admit(
@@ -68,7 +68,7 @@ async def test_a_job_that_ends_while_the_runner_is_away_keeps_its_result(world: 
     assert (finished.revision, finished.message) == (revision, "pod main-0 failed: exit code 7")
 
 
-async def test_an_eviction_while_the_runner_is_away_stops_the_job(world: World) -> None:
+async def test_an_eviction_while_the_runner_is_down_stops_the_job(world: World) -> None:
     async with RunnerProcess(world, world.tmp / "a") as first:
         admitted = await world.admit("train", CHECKPOINTS, grace=10)
         await said(world, "on")
@@ -80,7 +80,7 @@ async def test_an_eviction_while_the_runner_is_away_stops_the_job(world: World) 
     assert await world.said("finished", "train") is None, "it exited 0 to go on later"
 
 
-async def test_a_job_that_stops_while_the_runner_is_away_has_stopped(world: World) -> None:
+async def test_a_job_that_stops_while_the_runner_is_down_is_reported_stopped(world: World) -> None:
     async with RunnerProcess(world, world.tmp / "a") as first:
         admitted = await world.admit("train", CHECKPOINTS, grace=10)
         await said(world, "on")
@@ -94,7 +94,7 @@ async def test_a_job_that_stops_while_the_runner_is_away_has_stopped(world: Worl
     assert await world.said("finished", "train") is None, "it exited 0 to go on later"
 
 
-async def test_a_job_whose_admission_ended_while_the_runner_was_away_is_stopped(
+async def test_a_job_is_stopped_when_its_admission_ended_while_the_runner_was_down(
     world: World,
 ) -> None:
     async with RunnerProcess(world, world.tmp / "a") as first:
@@ -108,7 +108,7 @@ async def test_a_job_whose_admission_ended_while_the_runner_was_away_is_stopped(
     assert await world.said("finished", "train") is None
 
 
-async def test_a_dead_shim_leaves_nothing_running_and_the_job_is_lost(world: World) -> None:
+async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(world: World) -> None:
     async with world.runner():
         revision = await world.admit("train", "setsid sleep 64 & echo $!; wait")
         await world.hears("started", "train")
@@ -120,7 +120,7 @@ async def test_a_dead_shim_leaves_nothing_running_and_the_job_is_lost(world: Wor
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
-async def test_facts_are_heard_again_within_a_second_of_a_server_restart(world: World) -> None:
+async def test_facts_arrive_again_within_a_second_of_a_server_restart(world: World) -> None:
     async with world.runner():
         await world.admit("before", "true")
         await world.hears("finished", "before")
@@ -130,7 +130,7 @@ async def test_facts_are_heard_again_within_a_second_of_a_server_restart(world: 
         await world.hears("finished", "after", 3.0)
 
 
-async def test_everything_killed_at_once_goes_on_where_it_stood(world: World) -> None:
+async def test_jobs_continue_after_all_processes_are_killed_at_once(world: World) -> None:
     flag = world.tmp / "flag"
     async with RunnerProcess(world, world.tmp / "a") as first:
         await world.admit("train", f"while ! test -e {flag}; do sleep 0.02; done; echo done")
@@ -166,7 +166,7 @@ async def test_a_runner_ends_in_order_also_when_the_server_is_gone(world: World)
         await until(again, "its second start")
 
 
-async def test_a_job_whose_start_is_not_said_yet_is_stopped_without_the_bus(world: World) -> None:
+async def test_a_job_with_an_unpublished_start_is_stopped_without_the_bus(world: World) -> None:
     async with world.runner() as runner:
         assert runner.bus is not None
         publish, runner.bus.publish = runner.bus.publish, _unheard  # type: ignore[method-assign]
@@ -188,7 +188,7 @@ async def _unheard(*_: object, **__: object) -> int:
     raise Unavailable("cut off")
 
 
-async def test_however_often_it_is_killed_every_job_runs_once(world: World) -> None:
+async def test_every_job_runs_once_when_the_runner_is_killed_repeatedly(world: World) -> None:
     count = 40
     tally = world.tmp / "tally"
     tally.mkdir()

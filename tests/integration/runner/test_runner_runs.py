@@ -65,7 +65,7 @@ async def test_an_image_without_a_command_fails_to_start_and_says_what_to_do(wor
     assert "--executor docker" in finished.message
 
 
-async def test_an_evicted_job_is_stopped_before_it_is_said_to_be(world: World) -> None:
+async def test_an_evicted_job_is_stopped_before_it_is_reported_as_stopped(world: World) -> None:
     async with world.runner():
         admitted = await world.admit("train", CHECKPOINTS)
         await until(lambda: output(world), "its start")
@@ -76,7 +76,7 @@ async def test_an_evicted_job_is_stopped_before_it_is_said_to_be(world: World) -
     assert await world.said("finished", "train") is None, "it exited 0 to go on later"
 
 
-async def test_what_is_evicted_by_the_time_of_its_claim_never_starts(world: World) -> None:
+async def test_a_workload_that_is_evicted_before_its_claim_never_starts(world: World) -> None:
     async with world.runner():
         admitted = await world.admitted("train")
         evicted = await world.evict("train", admitted, silently=True)
@@ -85,7 +85,7 @@ async def test_what_is_evicted_by_the_time_of_its_claim_never_starts(world: Worl
         assert output(world) == ""
 
 
-async def test_a_late_fact_of_an_admission_that_is_over_starts_nothing(world: World) -> None:
+async def test_a_late_fact_of_an_ended_admission_starts_no_job(world: World) -> None:
     async with world.runner():
         admitted = await world.admitted("train")
         await world.put("train", admitted, "Admitted", "Finished", admitted_revision=admitted)
@@ -105,14 +105,14 @@ async def test_an_eviction_right_behind_the_admission_stops_the_job(world: World
             await world.hears("stopped", f"train-{number}")
 
 
-async def test_an_eviction_of_what_runs_nowhere_is_answered_at_once(world: World) -> None:
+async def test_an_eviction_of_a_job_that_is_not_running_is_answered_at_once(world: World) -> None:
     async with world.runner():
         revision = await world.put("train", 0, "QuotaReserved", "Evicted")
         await world.say_evicted("train", revision)
         assert (await world.hears("stopped", "train")).revision == revision
 
 
-async def test_a_fact_heard_twice_starts_one_job(world: World) -> None:
+async def test_a_fact_that_arrives_twice_starts_one_job(world: World) -> None:
     async with world.runner():
         revision = await world.admit("train", "echo once; sleep 0.3")
         await world.say_admitted("train", revision, "echo once; sleep 0.3")
@@ -132,7 +132,7 @@ async def test_an_old_admission_on_the_log_is_not_started_by_a_new_runner(world:
     assert output(world) == "waited\n"
 
 
-async def test_an_eviction_that_nobody_answered_is_answered_by_the_next_runner(
+async def test_an_unanswered_eviction_is_answered_by_the_next_runner(
     world: World,
 ) -> None:
     admitted = await world.admit("train", "echo ran")

@@ -110,7 +110,9 @@ async def test_a_denied_workload_is_rejected(person: Person, bus: Bus) -> None:
     assert "waits for no check: it is Rejected" in err
 
 
-async def test_what_cannot_be_approved_is_told_in_one_line(person: Person, bus: Bus) -> None:
+async def test_a_check_that_cannot_be_approved_is_reported_in_one_line(
+    person: Person, bus: Bus
+) -> None:
     await submit(bus, [a_manifest("big", queue="lq-cq", requests={"cpu": "2"})])
     for words, why in (
         (("nobody",), '"nobody" not found in namespace ns'),

@@ -63,7 +63,7 @@ _numbers = count()
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(messages=MESSAGES)
-async def test_a_workload_is_admitted_whatever_else_is_said(
+async def test_a_workload_is_admitted_despite_arbitrary_messages(
     system: Bus, messages: list[tuple[str, bytes]]
 ) -> None:
     await system.publish_all([Outgoing(subject, data) for subject, data in messages])

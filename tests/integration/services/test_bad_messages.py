@@ -79,7 +79,7 @@ async def _admitted(bus: Bus, name: str) -> bool:
         ),
     ],
 )
-async def test_it_is_buried_with_its_bytes_and_the_reason(
+async def test_a_bad_message_becomes_a_dead_letter_with_bytes_and_reason(
     running: Bus, subject: str, data: bytes, why: str
 ) -> None:
     sequence = await running.publish(Outgoing(subject, data))
@@ -111,7 +111,7 @@ async def test_it_is_buried_with_its_bytes_and_the_reason(
         pytest.param(facts.Finished(**ME, revision=1), "Stale", id="an end of another admission"),
     ],
 )
-async def test_a_fact_that_does_not_fit_changes_nothing(
+async def test_a_fact_that_does_not_match_the_workload_is_ignored(
     running: Bus, fact: facts.Fact, reason: str
 ) -> None:
     before = await workload(running, "w")
@@ -127,7 +127,7 @@ async def test_the_same_submission_twice_makes_one_workload(running: Bus) -> Non
     assert await workload(running, "w") == first
 
 
-async def test_another_workload_of_a_taken_name_is_refused_and_hears_so(running: Bus) -> None:
+async def test_a_workload_with_a_name_in_use_is_rejected_with_a_reason(running: Bus) -> None:
     manifest = a_manifest("w", queue="lq-cq", requests={"cpu": "2"})
     (sequence,) = await submit(running, [manifest])
     reply = await settled(running, sequence)
@@ -136,7 +136,7 @@ async def test_another_workload_of_a_taken_name_is_refused_and_hears_so(running:
     assert msgspec.json.decode(rejected[-1].data, type=facts.Rejected).reason == "AlreadyExists"
 
 
-async def test_a_timer_that_nobody_set_is_buried(running: Bus) -> None:
+async def test_an_unknown_timer_becomes_a_dead_letter(running: Bus) -> None:
     """It lies on the timers' stream, from which the log takes it in."""
     await running.publish(Outgoing("admit.timer.due.requeue.ns.w", b"?"))
 
@@ -146,7 +146,7 @@ async def test_a_timer_that_nobody_set_is_buried(running: Bus) -> None:
     await eventually(buried)
 
 
-async def test_whoever_waits_for_a_fact_that_never_comes_holds_up_nobody(running: Bus) -> None:
+async def test_a_workload_whose_fact_never_arrives_does_not_block_others(running: Bus) -> None:
     question = b'{"sequence":1000000000}'
     inbox = running.nc.new_inbox()
     for _ in range(20):

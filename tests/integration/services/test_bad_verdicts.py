@@ -115,7 +115,7 @@ async def running(fleet: Fleet, bus: Bus) -> Bus:
         pytest.param({"check": "other"}, "ignored", "NoSuchCheck", id="a check of others"),
     ],
 )
-async def test_a_verdict_that_makes_no_sense_changes_nothing(
+async def test_an_invalid_verdict_is_ignored(
     running: Bus, more: dict[str, Any], outcome: str, reason: str
 ) -> None:
     before = await workload(running, "w")
@@ -135,7 +135,7 @@ async def test_a_verdict_that_makes_no_sense_changes_nothing(
     assert reason == "Undecodable" or letter.reason.startswith(reason)
 
 
-async def test_a_controller_speaks_for_its_own_checks_only(running: Bus) -> None:
+async def test_a_verdict_for_a_check_of_another_controller_is_ignored(running: Bus) -> None:
     before = await workload(running, "w")
     cycle = await cycle_of(running, "w")
     foreign = {**a_verdict("w"), "controller": "other", "cycle": cycle}
@@ -177,7 +177,9 @@ async def test_updates_that_overwrite_reject_the_workload_before_it_starts(runni
 
 
 @pytest.mark.parametrize("state", ["Ready", "Nonsense"])
-async def test_a_flood_of_verdicts_disturbs_nobody_else(running: Bus, state: str) -> None:
+async def test_a_flood_of_verdicts_does_not_affect_other_workloads(
+    running: Bus, state: str
+) -> None:
     """10,000 a second for some seconds, stale ones or nonsense: others are admitted meanwhile."""
     stop = asyncio.Event()
     sent = 0
@@ -215,7 +217,7 @@ async def test_a_flood_of_verdicts_disturbs_nobody_else(running: Bus, state: str
     assert len(letters) <= (0 if state == "Ready" else 500 + 20 * (lasted + 20))
 
 
-async def test_a_controller_that_never_acknowledges_holds_up_nobody(running: Bus) -> None:
+async def test_a_controller_that_never_acknowledges_does_not_block_others(running: Bus) -> None:
     await submit(running, [a_manifest(f"v-{n:02}", queue="lq-cq") for n in range(20)])
     await eventually(lambda: reserved(running, "v-19"))
 

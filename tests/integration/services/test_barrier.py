@@ -21,7 +21,7 @@ pytestmark = pytest.mark.bus
 DOMAIN = "queue-cq"
 
 
-async def test_nothing_is_decided_before_the_predecessors_last_decision_is_seen(
+async def test_a_scheduler_reads_its_predecessor_s_last_decision_first(
     fleet: Fleet, bus: Bus
 ) -> None:
     """It lies on the log, and the controller has not come to it yet."""

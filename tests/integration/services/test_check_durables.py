@@ -39,7 +39,7 @@ async def delete(bus: Bus, name: str) -> DeleteReply:
     return reply
 
 
-async def test_it_is_there_once_the_check_is_applied_and_hears_only_its_own(
+async def test_the_durable_of_an_applied_check_receives_only_its_requests(
     fleet: Fleet, bus: Bus
 ) -> None:
     await fleet.start("workload-controller")
@@ -60,7 +60,9 @@ async def test_it_is_there_once_the_check_is_applied_and_hears_only_its_own(
     assert [json.loads(one.data)["name"] for one in heard] == ["one", "two"]
 
 
-async def test_it_goes_with_the_last_check_of_its_controller(fleet: Fleet, bus: Bus) -> None:
+async def test_the_durable_is_deleted_with_the_last_check_of_its_controller(
+    fleet: Fleet, bus: Bus
+) -> None:
     await fleet.start("workload-controller")
     await apply(bus, a_check("a"), a_check("b"))
     assert (await delete(bus, "a")).outcome == "deleted"
@@ -69,7 +71,9 @@ async def test_it_goes_with_the_last_check_of_its_controller(fleet: Fleet, bus: 
     assert await check_durables.existing(bus) == {}
 
 
-async def test_a_new_leader_mends_what_is_missing_and_left_over(fleet: Fleet, bus: Bus) -> None:
+async def test_a_new_leader_creates_missing_and_deletes_unused_durables(
+    fleet: Fleet, bus: Bus
+) -> None:
     first = await fleet.start("workload-controller")
     await apply(bus, a_check("a", "kept"), a_check("b", "lost"))
     await bus.publish(a_request("kept", "w"))
@@ -91,7 +95,7 @@ async def test_a_new_leader_mends_what_is_missing_and_left_over(fleet: Fleet, bu
     assert (await bus.api(f"CONSUMER.INFO.{STREAM}.check-x"))["name"] == "check-x"
 
 
-async def test_settings_that_somebody_changed_are_brought_back(bus: Bus) -> None:
+async def test_changed_settings_of_a_durable_are_restored(bus: Bus) -> None:
     await check_durables.make(bus, "ctl")
     await bus.publish(a_request("ctl", "w"))
     altered = {**check_durables.settings("ctl"), "max_ack_pending": 1}

@@ -109,7 +109,7 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(fleet: Fleet
     await told_again(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
 
 
-async def test_doctor_tells_who_leaves_requests_lying_and_what_was_nonsense(
+async def test_doctor_reports_unanswered_requests_and_invalid_verdicts(
     fleet: Fleet, bus: Bus, nats_server: TestServer
 ) -> None:
     await fleet.start("workload-controller")

@@ -81,7 +81,9 @@ async def test_a_check_disappears_after_the_last_queue_that_names_it(
     await eventually(unasked)
 
 
-async def test_it_goes_at_once_when_the_last_one_drops_it(fleet: Fleet, bus: Bus) -> None:
+async def test_a_deleted_check_is_removed_when_its_last_queue_drops_it(
+    fleet: Fleet, bus: Bus
+) -> None:
     await fleet.start("workload-controller")
     await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
     await delete(bus, "AdmissionCheck", "c")
@@ -92,7 +94,7 @@ async def test_it_goes_at_once_when_the_last_one_drops_it(fleet: Fleet, bus: Bus
     assert await stands(bus, "flavor.default") == "kept"
 
 
-async def test_what_is_applied_again_stays(fleet: Fleet, bus: Bus) -> None:
+async def test_a_manifest_that_is_applied_again_is_kept(fleet: Fleet, bus: Bus) -> None:
     await fleet.start("workload-controller")
     await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
     await delete(bus, "AdmissionCheck", "c")
@@ -105,7 +107,7 @@ async def test_what_is_applied_again_stays(fleet: Fleet, bus: Bus) -> None:
     assert await stands(bus, "admissioncheck.d") == "kept"
 
 
-async def test_a_queue_is_kept_while_workloads_run_and_takes_nobody_in(
+async def test_a_deleted_queue_stays_while_workloads_run_and_admits_no_more(
     fleet: Fleet, bus: Bus
 ) -> None:
     """The reservation of who does not run yet is taken back."""

@@ -41,7 +41,7 @@ async def _leads(bus: Bus, instance: str, domain: str) -> bool:
     return any(one.instance == instance and domain in one.leads for one in await health(bus))
 
 
-async def test_a_scheduler_whose_epoch_fell_out_of_the_log_takes_it_anew(
+async def test_a_scheduler_takes_a_new_epoch_when_its_own_left_the_log(
     fleet: Fleet, bus: Bus
 ) -> None:
     await fleet.start("workload-controller")
@@ -54,7 +54,7 @@ async def test_a_scheduler_whose_epoch_fell_out_of_the_log_takes_it_anew(
     await eventually(lambda: _admitted(bus, "after"))
 
 
-async def test_a_standby_takes_over_though_the_leaders_epoch_fell_out_of_the_log(
+async def test_a_standby_takes_over_when_the_leader_s_epoch_left_the_log(
     fleet: Fleet, bus: Bus
 ) -> None:
     active = await fleet.start("workload-controller", "a")
@@ -70,9 +70,7 @@ async def _serves(bus: Bus, instance: str) -> bool:
     return any(one.instance == instance for one in await health(bus))
 
 
-async def test_a_domain_that_comes_back_may_have_been_led_in_an_earlier_life(
-    fleet: Fleet, bus: Bus
-) -> None:
+async def test_a_recreated_domain_may_have_an_earlier_leader(fleet: Fleet, bus: Bus) -> None:
     """A queue that this instance led before it was restarted, and that was gone since."""
     epoch = await take_epoch(bus, "queue-old", "me", expected=0)
     await fleet.start("workload-controller")
@@ -85,9 +83,7 @@ async def test_a_domain_that_comes_back_may_have_been_led_in_an_earlier_life(
     assert "another process" not in fleet.processes[1].log
 
 
-async def test_an_epoch_by_a_foreign_hand_does_not_end_the_instance_it_names(
-    fleet: Fleet, bus: Bus
-) -> None:
+async def test_a_foreign_epoch_does_not_end_the_instance_it_names(fleet: Fleet, bus: Bus) -> None:
     await fleet.start("workload-controller", "writer")
     deciding = await fleet.start("scheduler", "me")
     await apply(bus, *queues("cq", cpu=4))
@@ -169,7 +165,7 @@ class Mute(Bus):
         return await super().publish(message, timeout=timeout)
 
 
-async def test_an_instance_that_could_not_beat_takes_nothing_from_others(
+async def test_an_instance_without_heartbeats_takes_no_domain(
     bus: Bus, nats_server: TestServer
 ) -> None:
     """After a pause of the server every key has run out, and each would believe the others dead."""
@@ -215,7 +211,7 @@ class Unread(Bus):
         return await super().api(what, *args, **more)
 
 
-async def test_a_standby_that_cannot_hear_of_leaders_does_not_stand_by_forever(
+async def test_a_standby_without_news_of_leaders_does_not_wait_forever(
     bus: Bus, nats_server: TestServer
 ) -> None:
     unread = await Unread.connect(nats_server.url, name="unread")
@@ -238,7 +234,7 @@ class Hard(Bus):
         return await super().api(what, *args, **more)
 
 
-async def test_what_is_taken_gets_its_barrier_though_another_was_faster_and_nobody_answers(
+async def test_a_taken_domain_gets_its_barrier_although_another_was_faster(
     bus: Bus, nats_server: TestServer
 ) -> None:
     mine = await Hard.connect(nats_server.url, name="mine")

@@ -31,7 +31,7 @@ async def is_regular(place: Place, name: str) -> bool:
     return one is not None and role(one) == "regular"
 
 
-async def test_what_runs_runs_on_and_what_waits_becomes_regular(
+async def test_running_workloads_continue_and_waiting_ones_become_regular(
     bus: Bus, fleet: Fleet, tmp_path: Path
 ) -> None:
     place = Place(bus, fleet)

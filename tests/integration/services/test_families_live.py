@@ -181,7 +181,7 @@ async def place(bus: Bus, fleet: Fleet) -> AsyncIterator[Place]:
     yield found
 
 
-async def test_a_job_has_one_variant_per_flavor_and_tells_of_them(place: Place) -> None:
+async def test_a_job_has_one_variant_per_flavor_and_lists_them(place: Place) -> None:
     await place.start("variant-controller")
     await apply(place.bus, *objects())
     await place.submit("j", priority=3)
@@ -262,7 +262,7 @@ async def test_a_standby_takes_over_and_goes_on(place: Place) -> None:
     await place.rest()
 
 
-async def test_one_that_comes_back_from_a_pause_and_thinks_that_it_leads_does_no_harm(
+async def test_a_stale_variant_controller_does_no_harm_after_a_pause(
     place: Place,
 ) -> None:
     both = await place.start("variant-controller", "variant-controller")
@@ -289,7 +289,7 @@ async def test_one_that_comes_back_from_a_pause_and_thinks_that_it_leads_does_no
     assert {tuple(tags(found)) for found in families.values()} == {FLAVORS}
 
 
-async def test_a_name_that_somebody_else_has_is_left_to_them(place: Place) -> None:
+async def test_a_variant_does_not_take_a_name_in_use(place: Place) -> None:
     await apply(place.bus, *objects())
     await place.submit("j-variant-spot")
     await place.submit("j")
@@ -307,7 +307,7 @@ async def test_a_name_that_somebody_else_has_is_left_to_them(place: Place) -> No
     ]
 
 
-async def test_one_that_is_killed_in_the_middle_leaves_no_family_half_made(place: Place) -> None:
+async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place: Place) -> None:
     """kill -9 while hundreds of families are made: the next one makes what is lacking, once."""
     await apply(place.bus, *objects())
     names = [f"j{number}" for number in range(300)]
@@ -338,7 +338,9 @@ async def test_one_that_is_killed_in_the_middle_leaves_no_family_half_made(place
     assert before.sequence == after.sequence, "it goes on talking"
 
 
-async def test_it_outlives_the_server(place: Place, nats_server: TestServer) -> None:
+async def test_a_family_continues_after_a_restart_of_the_server(
+    place: Place, nats_server: TestServer
+) -> None:
     await place.start("variant-controller")
     await apply(place.bus, *objects())
     await place.submit("before")
@@ -350,7 +352,7 @@ async def test_it_outlives_the_server(place: Place, nats_server: TestServer) -> 
     await place.rest()
 
 
-async def test_a_variant_whose_time_comes_is_turned_on_then(place: Place) -> None:
+async def test_a_variant_is_activated_when_its_delay_ends(place: Place) -> None:
     explicit = [
         {"name": "first", "allowedResourceFlavors": ["reservation"]},
         {"name": "second", "allowedResourceFlavors": ["spot"], "createDelaySeconds": 2},
@@ -368,7 +370,7 @@ async def test_a_variant_whose_time_comes_is_turned_on_then(place: Place) -> Non
     assert parent.status.next_change_at is None
 
 
-async def test_a_job_moves_up_and_ends_and_then_nothing_is_left_to_say(place: Place) -> None:
+async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Place) -> None:
     """With all services: admitted on what is free, moved when the better flavor comes free. After
     each step everything that is told of the family is true."""
     port = a_free_port()

@@ -18,7 +18,7 @@ from processes import Fleet, apply, eventually, health, queues, submit, workload
 pytestmark = pytest.mark.bus
 
 
-async def test_what_a_deposed_scheduler_decides_from_its_old_picture_is_refused(
+async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
     fleet: Fleet, bus: Bus
 ) -> None:
     """It sees a new workload, but neither its successor nor the quota that one gave away."""

@@ -69,7 +69,7 @@ async def report(bus: Bus, name: str, state: str, *, cycle: int | None = None, *
     return reply.reason
 
 
-async def test_what_happens_is_counted_where_it_happens(fleet: Fleet, bus: Bus) -> None:
+async def test_metrics_count_each_event_in_its_service(fleet: Fleet, bus: Bus) -> None:
     port = a_free_port()
     await fleet.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
     await fleet.start("scheduler")
@@ -100,7 +100,7 @@ async def test_what_happens_is_counted_where_it_happens(fleet: Fleet, bus: Bus) 
     assert any('reason="AdmissionCheck"' in name for name in evicted)
 
 
-async def test_labels_are_no_door_for_whoever_floods(fleet: Fleet, bus: Bus) -> None:
+async def test_a_flood_of_messages_does_not_add_metric_labels(fleet: Fleet, bus: Bus) -> None:
     port = a_free_port()
     await fleet.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
     await apply(bus, CHECK, *queues("cq", admissionChecks=["budget"]))
@@ -136,7 +136,7 @@ async def test_labels_are_no_door_for_whoever_floods(fleet: Fleet, bus: Bus) -> 
     }
 
 
-async def test_an_address_that_cannot_be_had_is_one_line(nats_server: TestServer) -> None:
+async def test_an_unavailable_address_is_reported_in_one_line(nats_server: TestServer) -> None:
     for where, why, status in (
         ("nowhere", "HOST:PORT", 2),
         ("192.0.2.1:9464", "cannot serve metrics", 1),

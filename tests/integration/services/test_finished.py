@@ -17,9 +17,7 @@ from processes import Fleet, apply, queues, settled, submit, workload
 pytestmark = pytest.mark.bus
 
 
-async def test_a_name_is_free_again_though_something_was_said_of_it_after_its_end(
-    fleet: Fleet, bus: Bus
-) -> None:
+async def test_a_name_is_free_again_despite_a_fact_after_the_end(fleet: Fleet, bus: Bus) -> None:
     await fleet.start("workload-controller")
     await apply(bus, *queues("cq"))
     await submit(bus, [a_manifest("w", queue="lq-cq")])

@@ -70,7 +70,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-async def test_a_full_disk_is_told_and_services_go_on_after_it(
+async def test_a_full_disk_is_reported_and_services_continue_after_it(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "ASK_SECONDS", 1.0)
@@ -145,7 +145,7 @@ async def test_missing_streams_are_not_called_full(bare_bus: Bus) -> None:
     assert await writes_found(bare_bus, seconds=1.0) == []
 
 
-async def test_a_probe_of_writes_leaves_nothing_behind(bus: Bus, fleet: Fleet) -> None:
+async def test_a_probe_of_writes_leaves_no_message(bus: Bus, fleet: Fleet) -> None:
     await fleet.start("workload-controller")
     await apply(bus, *queues("cq"))
 

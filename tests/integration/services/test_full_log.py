@@ -16,7 +16,7 @@ from processes import Fleet, apply, eventually, queues, submit, workload
 pytestmark = pytest.mark.bus
 
 
-async def test_the_scheduler_asks_a_full_log_again_now_and_then(fleet: Fleet, bus: Bus) -> None:
+async def test_the_scheduler_retries_a_full_log_at_intervals(fleet: Fleet, bus: Bus) -> None:
     controller = await fleet.start("workload-controller")
     scheduler = await fleet.start("scheduler")
     await apply(bus, *queues("cq", cpu=4))

@@ -26,7 +26,7 @@ def a_put(name: str, expected: int, group: int) -> Put:
     return Put(key, expected, stored.encode(VALUE), 1, "", VALUE, group)
 
 
-async def test_a_stale_group_is_written_in_no_part_and_keeps_nobody_else_back(
+async def test_a_stale_group_is_refused_as_a_whole_without_blocking_others(
     bus: Bus,
 ) -> None:
     for name in "abcd":

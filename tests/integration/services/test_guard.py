@@ -27,7 +27,7 @@ pytestmark = pytest.mark.bus
 KEY = "flavor.f"
 
 
-async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -> None:
+async def test_a_write_of_a_predecessor_after_a_takeover_is_refused(bus: Bus) -> None:
     # An epoch is a place on the log.
     epochs = [await leases.take_epoch(bus, "d", "x", expected=n) for n in (0, 1)]
     first, second = (WriteGuard(bus, epoch) for epoch in epochs)
@@ -49,7 +49,7 @@ async def test_what_a_predecessor_writes_after_a_takeover_is_refused(bus: Bus) -
     assert await second.write([bucket.put_message(KEY, b"3", expected=last - 1)]) == last + 2
 
 
-async def test_what_was_given_up_does_not_come_later(bus: Bus) -> None:
+async def test_an_abandoned_write_does_not_arrive_later(bus: Bus) -> None:
     guard = WriteGuard(bus, 1)
     await guard.take()
     given_up = [guard._put(), bucket.put_message(KEY, b"slow", expected=0)]
@@ -59,7 +59,7 @@ async def test_what_was_given_up_does_not_come_later(bus: Bus) -> None:
     assert await bucket.get(bus, KEY) is None
 
 
-async def test_an_epoch_that_no_log_has_supersedes_nothing(bus: Bus) -> None:
+async def test_an_epoch_that_is_not_in_the_log_supersedes_no_leader(bus: Bus) -> None:
     await bus.publish(bucket.put_message("_admittance.manifests", b"9" * 30, expected=0))
     guard = WriteGuard(bus, 1)
     await guard.take()

@@ -162,7 +162,9 @@ async def test_a_second_check_of_one_controller_makes_the_queue_inactive(
     await eventually(lambda: is_reserved(bus, "w"))
 
 
-async def test_a_new_leader_waits_before_it_counts_anybody_as_lost(fleet: Fleet, bus: Bus) -> None:
+async def test_a_new_leader_waits_before_it_counts_a_controller_as_lost(
+    fleet: Fleet, bus: Bus
+) -> None:
     first = await fleet.start("workload-controller", **BEAT)
     await apply(bus, a_check("a"), a_check("silent", "never"))
     await beat(bus)
@@ -205,7 +207,7 @@ async def test_a_flood_of_heartbeats_is_one_write(fleet: Fleet, bus: Bus) -> Non
     assert found.metadata.generation == 1
 
 
-async def test_what_a_controller_said_of_itself_survives_an_edit(fleet: Fleet, bus: Bus) -> None:
+async def test_the_reported_state_of_a_controller_survives_an_edit(fleet: Fleet, bus: Bus) -> None:
     await fleet.start("workload-controller", ADMIT_BEAT_SECONDS="60")
     forged = {
         **a_check("a"),
@@ -226,7 +228,7 @@ async def test_what_a_controller_said_of_itself_survives_an_edit(fleet: Fleet, b
     assert (await check(bus, "a"))[0].metadata.generation == 2
 
 
-async def test_two_programs_under_one_name_are_told_of(fleet: Fleet, bus: Bus) -> None:
+async def test_two_programs_with_one_controller_name_are_reported(fleet: Fleet, bus: Bus) -> None:
     await fleet.start("workload-controller", ADMIT_BEAT_SECONDS="60")
     await apply(bus, a_check("a"))
     await beat(bus, instance="one", program="budget.py")

@@ -148,7 +148,7 @@ async def test_a_paused_controller_that_wakes_up_after_its_lease_does_no_harm(
     assert await most_ever_reserved(bus) <= CPU
 
 
-async def test_everything_goes_on_after_the_server_was_killed(
+async def test_all_services_continue_after_the_server_was_killed(
     fleet: Fleet, bus: Bus, nats_server: TestServer
 ) -> None:
     await fleet.start("workload-controller")
@@ -196,7 +196,7 @@ async def _led(bus: Bus, by: set[str], count: int) -> bool:
     return {one.instance for one in replies if one.leads} == by and len(led) == count
 
 
-async def test_no_manifest_is_written_before_what_a_predecessor_may_have_in_hand_is_dealt_with(
+async def test_manifests_are_written_after_the_predecessor_s_open_work(
     fleet: Fleet, bus: Bus
 ) -> None:
     """Paused between judging a decision by the old manifest and writing it, he would be late."""

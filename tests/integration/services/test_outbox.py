@@ -106,7 +106,7 @@ async def _echoed(bus: Bus) -> bool:
     return await get(bus, f"barrier.{DOMAIN}") is not None
 
 
-async def test_a_check_hears_that_its_workload_was_deleted_though_the_deleter_died(
+async def test_a_check_receives_a_deletion_although_the_controller_was_killed(
     fleet: Fleet, bus: Bus, nats_server: TestServer
 ) -> None:
     """A deleted object remembers nothing, so what its end means to others is said before."""

@@ -70,7 +70,7 @@ async def test_a_trace_header_with_line_breaks_goes_no_further(system: Bus) -> N
     assert await workload(system, "w") is not None
 
 
-async def test_a_subject_as_long_as_the_server_takes_is_buried(system: Bus) -> None:
+async def test_a_subject_of_the_maximal_length_becomes_a_dead_letter(system: Bus) -> None:
     """What would be said about it would be longer, and the server would close the connection."""
     subject = f"admit.workload.submitted.ns.{'n' * 4030}"
     await system.nc.send(b"PUB " + subject.encode() + b" 2\r\n{}\r\n")
@@ -94,7 +94,7 @@ async def test_a_submission_that_would_not_fit_with_its_status_is_rejected(
 
 
 @pytest.mark.parametrize("state", ["Ready", "Pending", "Retry", "Rejected"])
-async def test_a_verdict_that_would_not_fit_into_the_object_is_buried(
+async def test_a_verdict_too_large_for_the_workload_becomes_a_dead_letter(
     system: Bus, state: str
 ) -> None:
     manifest = a_manifest("w", queue="lq-checked")
@@ -114,7 +114,7 @@ async def test_a_verdict_that_would_not_fit_into_the_object_is_buried(
     await _goes_on(system)
 
 
-async def test_an_end_with_a_reason_that_would_not_fit_is_buried(system: Bus) -> None:
+async def test_an_end_with_a_reason_too_large_becomes_a_dead_letter(system: Bus) -> None:
     await _goes_on(system)
     done = facts.Finished(namespace="ns", name="next", reason="r" * 1_040_000)
     sequence = await system.publish(Outgoing(subject_of(done), encode(done)))
@@ -133,7 +133,7 @@ async def test_a_uid_as_long_as_a_message_is_no_uid(system: Bus) -> None:
     await _goes_on(system)
 
 
-async def test_a_manifest_that_could_not_be_told_is_not_written(fleet: Fleet, system: Bus) -> None:
+async def test_a_manifest_too_large_for_an_event_is_not_written(fleet: Fleet, system: Bus) -> None:
     """What the log is told of it is longer than itself."""
     for size in (401_000, 890_000):
         config = {

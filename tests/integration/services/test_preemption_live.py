@@ -166,7 +166,7 @@ async def _admit(url: str, *words: str) -> str:
     return await asyncio.to_thread(run)
 
 
-async def test_what_is_merely_reserved_changes_hands_in_one_write(fleet: Fleet, bus: Bus) -> None:
+async def test_reserved_quota_passes_to_the_preemptor_in_one_commit(fleet: Fleet, bus: Bus) -> None:
     for service in ("workload-controller", "scheduler"):
         await fleet.start(service)
     await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
@@ -192,7 +192,9 @@ async def test_what_is_merely_reserved_changes_hands_in_one_write(fleet: Fleet, 
         assert giver.status.preempted_by.by == "ns/high"
 
 
-async def test_it_is_refused_as_a_whole_when_one_of_them_moved(fleet: Fleet, bus: Bus) -> None:
+async def test_a_commit_is_refused_as_a_whole_when_one_workload_changed(
+    fleet: Fleet, bus: Bus
+) -> None:
     await fleet.start("workload-controller")
     await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b", "high")])
@@ -255,7 +257,7 @@ async def _there(bus: Bus, *names: str) -> bool:
     return all([await workload(bus, name) is not None for name in names])
 
 
-async def test_a_new_scheduler_neither_preempts_again_nor_forgets_for_whom(
+async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     fleet: Fleet, bus: Bus, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"
@@ -280,7 +282,7 @@ async def test_a_new_scheduler_neither_preempts_again_nor_forgets_for_whom(
     assert preempted.count("low") == 1
 
 
-async def test_fewer_pods_of_a_job_complete_as_often_as_it_wants(
+async def test_a_job_with_reduced_pods_completes_the_requested_number(
     fleet: Fleet, bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"

@@ -62,7 +62,7 @@ async def test_a_reservation_that_fits_no_longer_goes_back_and_says_why(
     await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
 
 
-async def test_a_cut_that_nobody_saw_is_found_by_whoever_decides_next(
+async def test_a_quota_cut_during_downtime_is_found_by_the_next_scheduler(
     fleet: Fleet, bus: Bus
 ) -> None:
     await fleet.start("workload-controller")
@@ -81,7 +81,7 @@ async def test_a_cut_that_nobody_saw_is_found_by_whoever_decides_next(
     await eventually(is_back)
 
 
-async def test_what_runs_goes_only_where_the_queue_says_so_and_its_job_first(
+async def test_a_quota_cut_stops_running_jobs_only_with_the_queue_s_consent(
     fleet: Fleet, bus: Bus, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"

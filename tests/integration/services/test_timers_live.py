@@ -170,7 +170,7 @@ def town(bus: Bus, fleet: Fleet) -> Town:
 
 
 @pytest.mark.scenario("L3")
-async def test_a_workload_that_is_put_off_competes_again_then_and_not_before(town: Town) -> None:
+async def test_a_delayed_workload_competes_when_its_delay_ends(town: Town) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
     await town.reserved()
@@ -203,7 +203,7 @@ async def _is(coming: Any, expected: datetime) -> bool:
 
 @pytest.mark.scenario("L26")
 @pytest.mark.scenario("L26")
-async def test_deleted_during_the_wait_no_timer_is_left(town: Town) -> None:
+async def test_a_workload_deleted_during_its_wait_leaves_no_timer(town: Town) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
     await town.reserved()
@@ -221,9 +221,7 @@ async def _empty(town: Town) -> bool:
 @pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
 @pytest.mark.parametrize("who", ["retry-timer", "workload-controller", "all of them"])
-async def test_who_is_killed_in_the_middle_of_a_wait_changes_nothing_about_its_end(
-    town: Town, who: str
-) -> None:
+async def test_a_kill_during_a_wait_does_not_change_its_end(town: Town, who: str) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
     await town.reserved()
@@ -261,7 +259,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end
 
 @pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
-async def test_what_came_due_while_nobody_was_there_is_dealt_with_once(town: Town) -> None:
+async def test_a_timer_due_during_downtime_fires_once(town: Town) -> None:
     await town.start()
     await submit(town.bus, [a_job()])
     await town.reserved()
@@ -280,7 +278,7 @@ async def _past(until: datetime) -> None:
     await asyncio.sleep(max(0.0, (until - clock.now()).total_seconds()) + 0.3)
 
 
-async def test_a_wait_that_began_while_no_retry_timer_was_there_ends_all_the_same(
+async def test_a_wait_ends_although_no_retry_timer_ran_at_its_start(
     town: Town,
 ) -> None:
     await town.start()
@@ -296,7 +294,7 @@ async def test_a_wait_that_began_while_no_retry_timer_was_there_ends_all_the_sam
     assert (await town.stories("requeued"))[0] >= until
 
 
-async def test_a_schedule_that_was_purged_is_mended(town: Town) -> None:
+async def test_a_purged_schedule_is_restored(town: Town) -> None:
     await town.start(compare=0.3)
     await submit(town.bus, [a_job()])
     await town.reserved()
@@ -309,7 +307,7 @@ async def test_a_schedule_that_was_purged_is_mended(town: Town) -> None:
     assert (await town.stories("requeued"))[0] >= until
 
 
-async def test_a_purged_schedule_whose_time_comes_is_missed_and_set_anew(town: Town) -> None:
+async def test_a_purged_schedule_is_written_again_when_it_is_due(town: Town) -> None:
     """Before any comparison: a time that came, and nothing followed."""
     await town.start()
     await submit(town.bus, [a_job()])
@@ -323,7 +321,7 @@ async def test_a_purged_schedule_whose_time_comes_is_missed_and_set_anew(town: T
     assert (await town.serving()).again == 1
 
 
-async def test_a_schedule_that_fires_too_early_wakes_nobody_and_is_set_anew(town: Town) -> None:
+async def test_a_schedule_that_fires_too_early_is_ignored_and_set_again(town: Town) -> None:
     """As an instance would leave it that slept through a takeover."""
     await town.start()
     await submit(town.bus, [a_job()])
@@ -342,7 +340,7 @@ async def test_a_schedule_that_fires_too_early_wakes_nobody_and_is_set_anew(town
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["by a comparison", "by a new leader"])
-async def test_a_schedule_of_nobody_is_taken_away_and_one_that_says_otherwise_is_put_right(
+async def test_an_orphaned_schedule_is_deleted_and_a_wrong_one_corrected(
     town: Town, replaced: bool
 ) -> None:
     await town.start(compare=60.0 if replaced else 0.3)
@@ -372,7 +370,7 @@ async def _stands_alone(town: Town, until: datetime) -> bool:
     return [(one.name, one.at) for one in found] == [("w", until)] and not strange
 
 
-async def test_of_two_instances_one_keeps_the_timers_and_the_other_takes_over(town: Town) -> None:
+async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(town: Town) -> None:
     await town.start("retry-timer")
     await submit(town.bus, [a_job()])
     await town.reserved()
@@ -398,7 +396,7 @@ async def test_of_two_instances_one_keeps_the_timers_and_the_other_takes_over(to
     assert (await town.stories("requeued"))[0] >= until
 
 
-async def test_a_check_that_may_judge_for_longer_moves_the_timers_of_whom_it_judges(
+async def test_a_longer_check_timeout_moves_the_timers_of_its_workloads(
     town: Town,
 ) -> None:
     await town.start(check=a_check(checkTimeoutSeconds=600))
@@ -411,7 +409,7 @@ async def test_a_check_that_may_judge_for_longer_moves_the_timers_of_whom_it_jud
     await eventually(lambda: _is(town.stands("checks"), since + timedelta(seconds=900)))
 
 
-async def test_a_thousand_that_are_due_at_once_all_come_back(town: Town) -> None:
+async def test_a_thousand_workloads_due_at_once_all_compete_again(town: Town) -> None:
     await town.start(cpu=5000)
     names = [f"w{number}" for number in range(1000)]
     await submit(town.bus, [a_job(name) for name in names])

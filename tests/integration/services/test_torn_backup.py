@@ -16,7 +16,7 @@ from processes import Fleet, apply, eventually, queues
 pytestmark = pytest.mark.bus
 
 
-async def test_a_log_that_is_older_than_the_bucket_is_told_and_stops_nothing(
+async def test_a_log_older_than_the_bucket_is_reported_and_services_run(
     fleet: Fleet, bus: Bus
 ) -> None:
     """One value could say so, from any hand."""

@@ -15,7 +15,9 @@ from processes import Fleet, apply, eventually, queues
 pytestmark = pytest.mark.bus
 
 
-async def test_whatever_follows_from_a_submission_carries_its_trace(fleet: Fleet, bus: Bus) -> None:
+async def test_every_message_that_follows_a_submission_has_its_trace(
+    fleet: Fleet, bus: Bus
+) -> None:
     for service in ("workload-controller", "scheduler", "runner"):
         await fleet.start(service)
     await apply(bus, *queues("cq"))

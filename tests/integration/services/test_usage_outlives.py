@@ -95,7 +95,7 @@ async def is_served_first(bus: Bus, name: str, other: str) -> bool:
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-async def test_the_next_scheduler_knows_who_used_more(
+async def test_the_next_scheduler_continues_with_the_usage_history(
     bus: Bus, fleet: Fleet, configuration: dict[str, str], how: str
 ) -> None:
     await fleet.start("workload-controller")
@@ -133,7 +133,7 @@ async def test_a_standby_takes_over_with_the_sums(
     await eventually(lambda: is_served_first(bus, "less", "more"))
 
 
-async def test_a_restarted_workload_controller_reads_past_what_was_consumed(
+async def test_a_restarted_workload_controller_skips_consumed_facts(
     bus: Bus, fleet: Fleet, configuration: dict[str, str]
 ) -> None:
     controller = await fleet.start("workload-controller")
