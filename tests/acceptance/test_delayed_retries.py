@@ -61,13 +61,15 @@ WAITS = [
 
 @scenario("L1")
 @pytest.mark.parametrize(("rows", "seconds"), WAITS)
-def test_the_wait_of_several_checks(rows: list[CheckState], seconds: float | None) -> None:
+def test_a_workload_with_several_checks_waits_for_the_longest_delay(
+    rows: list[CheckState], seconds: float | None
+) -> None:
     found = check_deadline(tuple(rows))
     assert found == (NOON + timedelta(seconds=seconds) if seconds is not None else None)
 
 
 @scenario("L2")
-def test_a_check_that_knows_no_delays_works_as_ever() -> None:
+def test_a_check_without_delays_works_as_before() -> None:
     life = a_reserved("c1", "c2")
     life.judge("w", "c2", "Ready")
     life.answer("w", "c1", "Retry", message="again")
@@ -84,7 +86,7 @@ def test_a_check_that_knows_no_delays_works_as_ever() -> None:
 
 
 @scenario("L3")
-def test_five_seconds_are_five_seconds() -> None:
+def test_a_delay_of_five_seconds_lasts_five_seconds() -> None:
     life = a_reserved("c1")
     life.answer("w", "c1", "Retry", after=5, message="full")
     assert life.phase("w") == "Backoff"
@@ -207,7 +209,7 @@ def test_another_check_answers_after_the_eviction(state: str, stops: bool) -> No
 
 
 @scenario("L6")
-def test_the_check_itself_may_take_its_retry_back() -> None:
+def test_a_check_may_withdraw_its_retry() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Retry", after=600)
     life.advance(10)
@@ -218,7 +220,7 @@ def test_the_check_itself_may_take_its_retry_back() -> None:
 
 
 @scenario("L8")
-def test_the_proposals_own_example() -> None:
+def test_the_example_of_the_proposal_gives_its_result() -> None:
     life = a_long_life("budget", "gpu", "license")
     day = datetime.fromisoformat("2026-02-06T10:00:00+00:00")
     life.now = day
@@ -245,7 +247,7 @@ def test_the_proposals_own_example() -> None:
 
 
 @scenario("L9")
-def test_who_is_turned_off_and_on_again_is_like_new() -> None:
+def test_a_reactivated_workload_has_no_delays_and_counts() -> None:
     life = a_reserved("c1", "c2")
     life.judge("w", "c1", "Retry")
     life.judge("w", "c1", "Retry", after=600)
@@ -327,7 +329,7 @@ def test_the_latest_end_wins_not_the_largest_delay() -> None:
 @scenario("L12")
 @pytest.mark.parametrize("reserved", [False, True], ids=["while pending", "while reserved again"])
 @pytest.mark.parametrize("rounds", [1, 2, 30])
-def test_a_slow_check_is_heard_however_often_a_fast_one_came_first(
+def test_a_verdict_of_a_slow_check_counts_after_retries_of_a_fast_one(
     rounds: int, reserved: bool
 ) -> None:
     life = a_reserved("fast", "slow")
@@ -353,7 +355,7 @@ def test_a_slow_check_is_heard_however_often_a_fast_one_came_first(
 
 
 @scenario("L12")
-def test_a_slow_check_that_spoke_in_the_new_cycle_is_not_overruled_by_its_older_word() -> None:
+def test_an_older_verdict_does_not_replace_one_of_the_new_cycle() -> None:
     life = a_reserved("fast", "slow")
     first = life.stored("w").status.admission_cycle
     life.judge("w", "fast", "Retry")
@@ -366,7 +368,7 @@ def test_a_slow_check_that_spoke_in_the_new_cycle_is_not_overruled_by_its_older_
 
 
 @scenario("L12")
-def test_what_was_said_before_another_kind_of_eviction_is_stale_once_it_is_reserved_again() -> None:
+def test_a_verdict_before_an_eviction_is_stale_after_a_new_reservation() -> None:
     life = a_reserved("fast", "slow", preemption=LOWER)
     first = life.stored("w").status.admission_cycle
     life.judge("w", "fast", "Retry")
@@ -382,7 +384,7 @@ def test_what_was_said_before_another_kind_of_eviction_is_stale_once_it_is_reser
 
 @scenario("L17")
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_a_delayed_one_lets_others_pass_and_the_others_keep_their_order(strategy: str) -> None:
+def test_a_delayed_workload_lets_others_pass_in_their_order(strategy: str) -> None:
     life = a_long_life("c1", nominal="8", queueingStrategy=strategy)
     for age, name in enumerate("dcba", 1):
         life.submit(name, "cq", "8", age=age)
@@ -407,7 +409,7 @@ def test_a_delayed_one_lets_others_pass_and_the_others_keep_their_order(strategy
 
 
 @scenario("L18")
-def test_flavor_checks_stay_listed_while_one_of_them_asks_for_a_delay() -> None:
+def test_flavor_checks_stay_listed_during_a_delay_of_one_of_them() -> None:
     life = LongLife()
     life.put("ResourceFlavor", "f")
     life.put("ResourceFlavor", "g")
@@ -434,7 +436,7 @@ def test_flavor_checks_stay_listed_while_one_of_them_asks_for_a_delay() -> None:
 
 
 @scenario("L19")
-def test_who_still_judges_when_another_check_evicts_is_not_cancelled() -> None:
+def test_a_check_still_judging_is_not_cancelled_by_another_s_eviction() -> None:
     life = a_reserved("c1", "c2")
     cycle = life.stored("w").status.admission_cycle
     life.judge("w", "c1", "Retry", after=60)
@@ -453,7 +455,7 @@ def test_who_still_judges_when_another_check_evicts_is_not_cancelled() -> None:
 
 
 @scenario("L21")
-def test_the_three_checks_of_story_three() -> None:
+def test_three_checks_with_delays_give_the_result_of_story_3() -> None:
     life = a_reserved("a", "b", "c")
     life.answer("w", "a", "Retry", after=300)
     life.answer("w", "b", "Retry", after=60)
@@ -475,9 +477,7 @@ def test_the_three_checks_of_story_three() -> None:
 
 @scenario("L22")
 @pytest.mark.parametrize(("after", "end"), [(60, 60), (90, 120)])
-def test_a_repeated_retry_moves_nothing_and_another_delay_counts_from_now(
-    after: int, end: int
-) -> None:
+def test_a_repeated_retry_keeps_the_wait_and_a_new_delay_restarts_it(after: int, end: int) -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Retry", after=60, message="full")
     since = life.rows("w")["c1"].last_transition_time
@@ -549,7 +549,7 @@ def test_a_queue_that_stays_stopped_longer_or_shorter_than_the_wait(opens: int) 
 
 
 @scenario("L26")
-def test_a_delay_beyond_the_limit_is_cut_and_people_are_told() -> None:
+def test_a_delay_beyond_the_limit_is_cut_with_a_warning() -> None:
     life = a_reserved("c1", limits=Limits(check_delay=timedelta(seconds=100)))
     life.judge("w", "c1", "Retry", after=1000)
     assert life.wait("w") == 100
@@ -560,7 +560,7 @@ def test_a_delay_beyond_the_limit_is_cut_and_people_are_told() -> None:
 
 
 @scenario("L26")
-def test_the_longest_delay_is_a_week_unless_said() -> None:
+def test_the_longest_delay_is_a_week_by_default() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Retry", after=10**9)
     assert life.wait("w") == 7 * 86_400
@@ -569,7 +569,7 @@ def test_the_longest_delay_is_a_week_unless_said() -> None:
 
 
 @scenario("L26")
-def test_who_is_deleted_during_the_wait_leaves_nothing_behind() -> None:
+def test_a_workload_deleted_during_its_wait_leaves_no_state() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Retry", after=1000)
     assert life.schedules("w") == {"requeue"}
@@ -585,7 +585,7 @@ def test_who_is_deleted_during_the_wait_leaves_nothing_behind() -> None:
 
 
 @scenario("L16")
-def test_a_restart_in_the_middle_of_a_delay_changes_nothing() -> None:
+def test_a_restart_during_a_delay_does_not_change_the_delay() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Retry", after=60)
     life.at(30)
@@ -600,7 +600,7 @@ def test_a_restart_in_the_middle_of_a_delay_changes_nothing() -> None:
 
 
 @scenario("L16")
-def test_a_wait_that_ended_while_nobody_lived_ends_at_once_and_counts_once() -> None:
+def test_a_wait_that_ended_during_downtime_ends_at_once_and_counts_once() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Retry", after=60)
     life.now += timedelta(seconds=600)

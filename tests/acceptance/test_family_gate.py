@@ -36,7 +36,7 @@ def runs_worse() -> FamilyLife:
     return life
 
 
-def test_what_runs_runs_on_and_moves_nowhere() -> None:
+def test_a_running_variant_continues_without_migration() -> None:
     life = runs_worse()
     switch(life)
     assert (role(life), list(life.variants())) == ("parent", ["on-demand"])
@@ -48,7 +48,7 @@ def test_what_runs_runs_on_and_moves_nowhere() -> None:
     assert life.used() == "0/0"
 
 
-def test_what_is_evicted_later_competes_by_itself() -> None:
+def test_a_job_evicted_later_competes_as_a_regular_workload() -> None:
     life = runs_worse()
     switch(life)
     life.foreigner("p", "on-demand", priority=1000)
@@ -59,7 +59,7 @@ def test_what_is_evicted_later_competes_by_itself() -> None:
     assert (life.on(), life.phases("j", "p")) == ("reservation", ["Admitted", "Admitted"])
 
 
-def test_what_waits_becomes_regular() -> None:
+def test_a_waiting_family_becomes_a_regular_workload() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
     life.job()
     switch(life)
@@ -69,7 +69,7 @@ def test_what_waits_becomes_regular() -> None:
 
 
 @pytest.mark.parametrize("checks", [False, True], ids=["promised", "reserved and judged"])
-def test_who_was_about_to_take_over_does_not_and_the_job_has_another_place(checks: bool) -> None:
+def test_a_swap_ends_when_the_gate_closes_and_the_job_gets_quota(checks: bool) -> None:
     life = a_family_life(TWO, checks={"reservation": ["slow"]} if checks else {})
     life.says(concurrentAdmission=None)
     life.job("r1", allowed=["reservation"])
@@ -94,7 +94,7 @@ def test_who_was_about_to_take_over_does_not_and_the_job_has_another_place(check
     assert (life.on(), life.used()) == ("reservation", "4/0")
 
 
-def test_turned_on_again_what_waits_has_variants_with_the_next_change_of_its_queue() -> None:
+def test_waiting_workloads_get_variants_after_the_gate_opens_again() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
     life.job()
     switch(life)

@@ -112,7 +112,7 @@ def test_a_parent_has_the_variants_that_its_queue_says(
 
 
 @scenario("D18")
-def test_the_parent_tells_of_all_of_its_variants() -> None:
+def test_the_parent_lists_all_of_its_variants() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"}, checks={"on-demand": ["slow"]})
     life.job()
     rows = {row.variant: row for row in life.stored("j").status.variants}
@@ -132,7 +132,7 @@ def test_the_parent_tells_of_all_of_its_variants() -> None:
 
 
 @scenario("D18")
-def test_who_waits_is_told_variant_by_variant() -> None:
+def test_a_waiting_parent_explains_each_variant() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
     life.job()
     life.advance(5)
@@ -159,7 +159,7 @@ def test_names_at_the_limit_are_cut_and_differ() -> None:
 
 
 @scenario("D19")
-def test_a_name_that_somebody_else_has_is_gone_round() -> None:
+def test_a_variant_gets_another_name_when_its_name_is_in_use() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.says(concurrentAdmission=None)
     life.job("j-variant-on-demand", 4, allowed=["on-demand"])
@@ -237,14 +237,16 @@ REFUSED = [
 
 @scenario("D30")
 @pytest.mark.parametrize(("concurrent", "field"), REFUSED)
-def test_what_makes_no_sense_is_refused_and_the_field_named(concurrent: Any, field: str) -> None:
+def test_an_invalid_policy_is_refused_with_the_name_of_the_field(
+    concurrent: Any, field: str
+) -> None:
     with pytest.raises(ManifestError) as refused:
         accept(a_queue(concurrent))
     assert field in str(refused.value)
 
 
 @scenario("D20")
-def test_a_queue_that_waits_for_its_first_has_no_families() -> None:
+def test_a_strict_fifo_queue_has_no_families() -> None:
     with pytest.raises(ManifestError) as refused:
         accept(a_queue(policy(), queueingStrategy="StrictFIFO"))
     assert "spec.queueingStrategy" in str(refused.value)
@@ -272,7 +274,7 @@ def test_a_parent_has_only_the_variants_that_it_may_have() -> None:
 
 
 @scenario("D32")
-def test_a_parent_to_whom_no_variant_is_left_says_so() -> None:
+def test_a_parent_without_variants_says_so() -> None:
     life = a_family_life(ONE)
     life.job(allowed=["gold"])
     life.advance(3600)
@@ -297,7 +299,7 @@ def test_a_queue_without_the_field_has_regular_workloads() -> None:
 
 
 @scenario("D33")
-def test_with_the_gate_off_workloads_are_regular_everywhere_and_who_applies_it_is_warned() -> None:
+def test_with_the_gate_off_workloads_are_regular_and_apply_warns() -> None:
     configuration = Configuration(feature_gates={"ConcurrentAdmission": False})
     limits = limits_of(configuration)
     life = a_family_life(TWO, config=config_of(configuration), limits=limits)
@@ -315,7 +317,7 @@ def test_with_the_gate_off_workloads_are_regular_everywhere_and_who_applies_it_i
 
 
 @scenario("D34")
-def test_a_variant_that_can_never_fit_says_so_and_disturbs_nobody() -> None:
+def test_a_variant_that_can_never_fit_says_so_and_blocks_no_sibling() -> None:
     life = a_family_life({"small": 1, "reservation": 4}, foreign={"r1": "reservation"})
     life.job()
     life.advance(5)
@@ -334,7 +336,7 @@ def test_a_variant_that_can_never_fit_says_so_and_disturbs_nobody() -> None:
 
 
 @scenario("D5")
-def test_a_new_flavor_is_a_new_variant_of_everybody() -> None:
+def test_a_new_flavor_is_a_new_variant_of_each_family() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
     life.job()
     assert list(life.variants()) == ["reservation", "on-demand"]
@@ -356,7 +358,7 @@ def test_a_new_flavor_that_policy_does_not_want_is_an_inactive_variant() -> None
 
 
 @scenario("D5")
-def test_a_flavor_that_is_taken_away_takes_its_variant_along() -> None:
+def test_a_removed_flavor_removes_its_variant() -> None:
     life = a_family_life(ONE, foreign={"r1": "reservation"})
     life.job()
     assert life.on() == "on-demand"
@@ -368,7 +370,7 @@ def test_a_flavor_that_is_taken_away_takes_its_variant_along() -> None:
 
 
 @scenario("D5")
-def test_the_admitted_flavor_is_taken_away_and_the_job_goes_elsewhere() -> None:
+def test_the_job_moves_when_its_admitted_flavor_is_removed() -> None:
     life = a_family_life(ONE, foreign={"r1": "reservation"})
     life.job()
     life.at(60)
@@ -379,7 +381,7 @@ def test_the_admitted_flavor_is_taken_away_and_the_job_goes_elsewhere() -> None:
 
 
 @scenario("D5")
-def test_another_order_of_flavors_is_another_order_of_variants_and_stops_nobody() -> None:
+def test_a_new_order_of_flavors_reorders_variants_and_stops_no_job() -> None:
     life = a_family_life(ONE, foreign={"r1": "reservation"})
     life.job()
     assert life.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4/0")
@@ -394,7 +396,7 @@ def test_another_order_of_flavors_is_another_order_of_variants_and_stops_nobody(
 
 
 @scenario("D5")
-def test_an_explicit_variant_that_may_have_less_gives_up_what_it_may_not_have() -> None:
+def test_an_explicit_variant_releases_a_flavor_it_may_no_longer_use() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["slow"]}
     explicit = [variant("fast", "reservation", "on-demand"), variant("cheap", "spot")]
     life = a_family_life(ONE, explicit=explicit, checks=checks)
@@ -408,7 +410,7 @@ def test_an_explicit_variant_that_may_have_less_gives_up_what_it_may_not_have() 
 
 @scenario("D5")
 @pytest.mark.parametrize("still", [True, False], ids=["it still may", "it may not any more"])
-def test_an_admitted_one_goes_only_when_it_may_not_have_its_flavor(still: bool) -> None:
+def test_an_admitted_variant_stops_only_if_its_flavor_is_not_allowed(still: bool) -> None:
     explicit = [variant("fast", "reservation", "on-demand"), variant("cheap", "spot")]
     life = a_family_life(ONE, explicit=explicit, foreign={"r1": "reservation"})
     life.job()
@@ -424,7 +426,7 @@ def test_an_admitted_one_goes_only_when_it_may_not_have_its_flavor(still: bool) 
 
 
 @scenario("D5")
-def test_another_floor_counts_at_once() -> None:
+def test_a_changed_floor_counts_at_once() -> None:
     life = a_family_life(ONE, foreign={"r1": "reservation", "o1": "on-demand"})
     life.job()
     life.policy(floor="reservation")
@@ -439,7 +441,7 @@ def test_another_floor_counts_at_once() -> None:
 
 
 @scenario("D5")
-def test_who_waits_when_the_queue_begins_to_know_families_becomes_one() -> None:
+def test_a_waiting_workload_becomes_a_family_when_its_queue_allows_it() -> None:
     life = FamilyLife()
     life.offer(TWO)
     life.job("r1", allowed=["reservation"])
@@ -457,7 +459,7 @@ def test_who_waits_when_the_queue_begins_to_know_families_becomes_one() -> None:
 
 
 @scenario("D5")
-def test_who_ran_when_the_queue_began_to_know_families_becomes_one_when_it_has_to_wait() -> None:
+def test_a_running_workload_becomes_a_family_when_it_waits_again() -> None:
     life = FamilyLife()
     life.offer(TWO, preemption=LOWER)
     life.job("r1", allowed=["reservation"])
@@ -472,7 +474,7 @@ def test_who_ran_when_the_queue_began_to_know_families_becomes_one_when_it_has_t
 
 
 @scenario("D5")
-def test_without_the_policy_who_waits_is_regular_again_and_who_runs_runs_on() -> None:
+def test_without_the_policy_a_waiting_family_is_regular_and_a_job_runs_on() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job("j")
     life.job("k")
@@ -496,7 +498,7 @@ def test_without_the_policy_who_waits_is_regular_again_and_who_runs_runs_on() ->
 
 
 @scenario("D22")
-def test_a_parent_that_is_turned_off_turns_everybody_off() -> None:
+def test_a_deactivated_parent_deactivates_its_variants() -> None:
     life = a_family_life(TWO, explicit=[variant("reservation"), variant("on-demand")])
     life.job()
     life.at(60)
@@ -513,7 +515,7 @@ def test_a_parent_that_is_turned_off_turns_everybody_off() -> None:
 
 
 @scenario("D22")
-def test_turned_on_again_the_delays_begin_anew() -> None:
+def test_a_reactivated_parent_restarts_the_delays() -> None:
     explicit = [variant("reservation"), variant("on-demand", createDelaySeconds=100)]
     life = a_family_life(TWO, explicit=explicit, foreign={"r1": "reservation"})
     life.job()
@@ -529,7 +531,7 @@ def test_turned_on_again_the_delays_begin_anew() -> None:
 
 
 @scenario("D22")
-def test_what_the_parent_is_told_its_variants_are_too() -> None:
+def test_a_change_of_the_parent_reaches_its_variants() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     life.say(facts.Reprioritized, "j", priority=42)
@@ -538,7 +540,7 @@ def test_what_the_parent_is_told_its_variants_are_too() -> None:
 
 
 @scenario("D22")
-def test_a_parent_that_has_finished_ends_everybody() -> None:
+def test_a_finished_parent_finishes_its_variants() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"}, checks={"reservation": ["slow"]})
     life.judge("r1", "slow", "Ready")
     life.job()
@@ -552,7 +554,7 @@ def test_a_parent_that_has_finished_ends_everybody() -> None:
 
 @scenario("D22")
 @pytest.mark.parametrize("stopping", [0, 30], ids=["stops at once", "takes its time to stop"])
-def test_a_parent_that_is_deleted_takes_everybody_along(stopping: int) -> None:
+def test_a_deleted_parent_deletes_its_variants(stopping: int) -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     if stopping:
@@ -574,7 +576,7 @@ def test_a_parent_that_is_deleted_takes_everybody_along(stopping: int) -> None:
 
 
 @scenario("D22")
-def test_whether_its_pods_are_ready_is_told_of_the_admitted_one_too() -> None:
+def test_the_admitted_variant_shows_whether_its_pods_are_ready() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     life.ready("j")
@@ -591,7 +593,7 @@ def test_whether_its_pods_are_ready_is_told_of_the_admitted_one_too() -> None:
 
 @scenario("D22")
 @pytest.mark.parametrize("judged", [False, True], ids=["waiting", "holding reservations"])
-def test_a_parent_that_is_held_is_tried_by_nobody_until_it_is_released(judged: bool) -> None:
+def test_a_held_parent_has_no_competing_variant_until_its_release(judged: bool) -> None:
     checks = {"reservation": ["slow"], "on-demand": ["quick"]} if judged else {}
     foreign = {} if judged else {"r1": "reservation", "o1": "on-demand"}
     life = a_family_life(TWO, foreign=foreign, checks=checks)
@@ -623,7 +625,7 @@ def test_a_parent_that_runs_cannot_be_held() -> None:
 
 
 @scenario("D18", "D22")
-def test_the_job_starts_with_what_the_checks_of_the_admitted_variant_say() -> None:
+def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["quick"]}
     life = a_family_life(TWO, checks=checks)
     life.put("ResourceFlavor", "on-demand", {"nodeLabels": {"kind": "on-demand"}})
@@ -639,7 +641,7 @@ def test_the_job_starts_with_what_the_checks_of_the_admitted_variant_say() -> No
 
 
 @scenario("D22")
-def test_a_variant_deleted_by_hand_comes_back() -> None:
+def test_a_variant_deleted_by_a_user_is_created_again() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     life.say(facts.Deleted, "j-variant-reservation")
@@ -651,7 +653,7 @@ def test_a_variant_deleted_by_hand_comes_back() -> None:
 
 
 @scenario("D22")
-def test_the_admitted_variant_deleted_by_hand_stops_the_job_and_it_starts_over() -> None:
+def test_deleting_the_admitted_variant_stops_and_restarts_the_job() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     life.at(60)
@@ -673,7 +675,7 @@ def test_the_admitted_variant_deleted_by_hand_stops_the_job_and_it_starts_over()
     ],
 )
 @pytest.mark.parametrize("tag", ["reservation", "on-demand"])
-def test_what_only_parents_may_be_told_does_a_variant_no_harm(fact: Any, tag: str) -> None:
+def test_facts_for_parents_do_not_affect_a_variant(fact: Any, tag: str) -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     more = {"priority": 99} if fact is facts.Reprioritized else {}
@@ -686,7 +688,7 @@ def test_what_only_parents_may_be_told_does_a_variant_no_harm(fact: Any, tag: st
 
 
 @scenario("D22")
-def test_variants_whose_parent_was_taken_away_past_everybody_go_too() -> None:
+def test_variants_without_a_stored_parent_are_deleted() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
     life.job()
     life.by_hand("j", None)
@@ -711,9 +713,7 @@ def test_variants_whose_parent_was_taken_away_past_everybody_go_too() -> None:
         ),
     ],
 )
-def test_what_is_written_into_a_variant_past_everybody_heals(
-    edit: dict[str, Any], tag: str
-) -> None:
+def test_a_foreign_write_into_a_variant_is_corrected(edit: dict[str, Any], tag: str) -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     one = life.variants()[tag]
@@ -725,7 +725,7 @@ def test_what_is_written_into_a_variant_past_everybody_heals(
 
 
 @scenario("D22")
-def test_nobody_makes_a_variant_of_a_parent_that_is_not_there() -> None:
+def test_no_variant_is_created_for_a_missing_parent() -> None:
     life = a_family_life(TWO)
     life.job("v", role="variant", variant="reservation")
     assert not life.has("v")
@@ -756,7 +756,7 @@ def test_a_family_counts_as_one() -> None:
 
 
 @scenario("D24")
-def test_a_family_of_which_several_hold_reservations_counts_as_one_that_waits() -> None:
+def test_a_family_with_several_reservations_counts_as_one_pending_job() -> None:
     checks = {name: [f"check-{name}"] for name in ONE}
     life = a_family_life(ONE, checks=checks)
     life.job()
@@ -772,7 +772,7 @@ def test_a_family_of_which_several_hold_reservations_counts_as_one_that_waits() 
 
 
 @scenario("D26")
-def test_siblings_stand_side_by_side_the_best_first() -> None:
+def test_siblings_are_listed_together_the_best_first() -> None:
     life = FamilyLife()
     life.offer(ONE)
     for name, flavor in FULL.items():

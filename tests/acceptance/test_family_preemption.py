@@ -67,7 +67,7 @@ def test_where_the_better_one_finds_no_victims_the_worse_one_may_look() -> None:
 
 
 @scenario("D4", "D17")
-def test_who_is_evicted_has_to_wait_for_its_gate_again() -> None:
+def test_an_evicted_variant_waits_for_its_preemption_gate_again() -> None:
     life = a_family_life(TWO, foreign=FULL, preemption=LOWER)
     life.job(priority=100)
     assert life.on() == "reservation"
@@ -121,7 +121,7 @@ def judged_slowly(life: FamilyLife, policy: str = "Anytime") -> FamilyLife:
 
 @scenario("D27")
 @pytest.mark.parametrize("ends", ["Rejected", "Ready"])
-def test_who_has_preempted_and_is_judged_keeps_the_others_from_it(ends: str) -> None:
+def test_a_preempting_variant_in_checks_keeps_siblings_from_preempting(ends: str) -> None:
     life = judged_slowly(FamilyLife())
     assert life.preempted() == [("r1", BETTER)]
     assert life.reserved() == "reservation"
@@ -141,7 +141,7 @@ def test_who_has_preempted_and_is_judged_keeps_the_others_from_it(ends: str) -> 
 
 
 @scenario("D21")
-def test_who_holds_the_gate_and_has_taken_nothing_holds_it_for_five_minutes() -> None:
+def test_a_variant_without_victims_holds_the_gate_for_five_minutes() -> None:
     life = a_family_life(TWO, foreign=FULL, preemption=LOWER)
     life.job(priority=100, step_by_step=True)
     while not life.has(BETTER) or not life.says_of(BETTER, "BlockedOnPreemptionGates"):
@@ -235,7 +235,7 @@ def test_inside_one_variant_the_queue_says_what_comes_before_what(
 
 @scenario("D29")
 @pytest.mark.parametrize("when", ["TryNextFlavor", "Preempt"])
-def test_between_variants_the_better_one_is_taken_whatever_the_queue_says(when: str) -> None:
+def test_the_better_variant_preempts_first_despite_the_queue_s_policy(when: str) -> None:
     life = a_family_life(
         {"a": 4, "b": 4},
         foreign={"x": "a"},

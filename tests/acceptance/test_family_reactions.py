@@ -61,7 +61,7 @@ def test_it_does_not_move_to_less_than_the_floor() -> None:
 
 
 @scenario("D6")
-def test_what_is_promised_to_who_moves_up_goes_to_nobody_else() -> None:
+def test_quota_for_a_migrating_variant_goes_to_no_other_workload() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     life.stubborn.add("j")
@@ -80,7 +80,7 @@ def test_what_is_promised_to_who_moves_up_goes_to_nobody_else() -> None:
 
 
 @scenario("D6")
-def test_a_job_that_never_says_it_stopped_moves_after_the_drain_timeout() -> None:
+def test_a_job_that_never_reports_its_stop_moves_after_the_drain_timeout() -> None:
     life = a_family_life(
         TWO, foreign={"r1": "reservation"}, limits=Limits(drain=timedelta(seconds=60))
     )
@@ -96,7 +96,7 @@ def test_a_job_that_never_says_it_stopped_moves_after_the_drain_timeout() -> Non
 
 
 @scenario("D6", "D17")
-def test_who_was_to_take_over_lost_its_place_and_the_family_starts_over() -> None:
+def test_a_family_starts_over_when_the_next_variant_loses_its_quota() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     life.stubborn.add("j")
@@ -112,7 +112,7 @@ def test_who_was_to_take_over_lost_its_place_and_the_family_starts_over() -> Non
 
 @scenario("D6", "D17")
 @pytest.mark.parametrize("checked", [True, False], ids=["reserved", "promised"])
-def test_who_was_to_take_over_was_turned_off_and_the_family_starts_over(checked: bool) -> None:
+def test_a_family_starts_over_when_the_next_variant_is_deactivated(checked: bool) -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"}, checks=SLOW if checked else {})
     if checked:
         life.judge("r1", "slow", "Ready")
@@ -152,7 +152,7 @@ def stopped(life: FamilyLife) -> None:
 
 @scenario("D6", "D17")
 @pytest.mark.parametrize("stop", ["Hold", "HoldAndDrain"])
-def test_a_queue_that_is_stopped_in_the_middle_of_a_swap_lets_nobody_begin(stop: str) -> None:
+def test_a_queue_stopped_during_a_swap_starts_no_variant(stop: str) -> None:
     life = in_the_middle()
     life.says(stopPolicy=stop)
     life.go()
@@ -166,7 +166,7 @@ def test_a_queue_that_is_stopped_in_the_middle_of_a_swap_lets_nobody_begin(stop:
 
 
 @scenario("D5", "D6")
-def test_who_was_to_take_over_may_no_longer_have_what_was_promised() -> None:
+def test_a_swap_is_undone_when_its_target_is_no_longer_allowed() -> None:
     life = in_the_middle(explicit=True)
     life.offer({"reservation": 4, "on-demand": 4, "spot": 4})
     life.policy(explicit=[variant("reservation", "spot"), variant("on-demand")])
@@ -177,7 +177,7 @@ def test_who_was_to_take_over_may_no_longer_have_what_was_promised() -> None:
 
 
 @scenario("D5", "D6")
-def test_the_policy_goes_in_the_middle_of_a_swap() -> None:
+def test_the_policy_can_be_removed_during_a_swap() -> None:
     life = in_the_middle()
     life.says(concurrentAdmission=None)
     life.go()
@@ -192,7 +192,7 @@ def test_the_policy_goes_in_the_middle_of_a_swap() -> None:
 
 
 @scenario("D5", "D6")
-def test_another_mode_in_the_middle_of_a_swap_leaves_nobody_without_a_place() -> None:
+def test_a_changed_mode_during_a_swap_leaves_the_job_with_quota() -> None:
     life = in_the_middle()
     life.policy("NoMigration")
     life.go()
@@ -202,7 +202,7 @@ def test_another_mode_in_the_middle_of_a_swap_leaves_nobody_without_a_place() ->
 
 @scenario("D5", "D6")
 @pytest.mark.parametrize("gone", ["reservation", "on-demand"])
-def test_a_flavor_goes_in_the_middle_of_a_swap(gone: str) -> None:
+def test_a_flavor_can_be_removed_during_a_swap(gone: str) -> None:
     life = in_the_middle()
     left = {flavor: much for flavor, much in TWO.items() if flavor != gone}
     life.offer(left)
@@ -214,7 +214,7 @@ def test_a_flavor_goes_in_the_middle_of_a_swap(gone: str) -> None:
 
 
 @scenario("D6", "D22")
-def test_the_job_ends_by_itself_in_the_middle_of_a_swap() -> None:
+def test_the_job_can_finish_during_a_swap() -> None:
     life = in_the_middle()
     life.done("j")
     assert life.phase("j") == "Finished"
@@ -224,7 +224,7 @@ def test_the_job_ends_by_itself_in_the_middle_of_a_swap() -> None:
 
 
 @scenario("D6", "D17")
-def test_who_was_to_take_over_by_a_reservation_is_preempted_and_the_family_starts_over() -> None:
+def test_a_family_starts_over_when_the_reserved_variant_is_preempted() -> None:
     life = a_family_life(TWO, checks=SLOW, preemption=LOWER)
     life.job()
     life.stubborn.add("j")
@@ -239,7 +239,7 @@ def test_who_was_to_take_over_by_a_reservation_is_preempted_and_the_family_start
 
 
 @scenario("D6", "D22")
-def test_a_parent_deleted_in_the_middle_of_a_swap_leaves_nobody() -> None:
+def test_a_parent_deleted_during_a_swap_leaves_no_variant() -> None:
     life = a_family_life(TWO, foreign={"r1": "reservation"})
     life.job()
     life.stubborn.add("j")
@@ -324,7 +324,7 @@ def test_two_that_are_ready_at_once_are_not_both_admitted() -> None:
 
 
 @scenario("D16")
-def test_a_better_one_that_is_rejected_disturbs_nobody() -> None:
+def test_a_rejected_better_variant_does_not_affect_its_siblings() -> None:
     life = a_family_life(TWO, checks=SLOW)
     life.job()
     life.at(100)
@@ -355,7 +355,7 @@ def test_a_better_one_that_is_put_off_tries_again_after_its_delay() -> None:
 
 
 @scenario("D16")
-def test_a_sibling_that_waits_out_its_delay_keeps_nobody_waiting() -> None:
+def test_a_delayed_variant_does_not_delay_its_siblings() -> None:
     life = a_family_life(TWO, checks={**SLOW, "on-demand": ["quick"]}, foreign={"x": "on-demand"})
     life.judge("x", "quick", "Ready")
     life.job()
@@ -369,7 +369,7 @@ def test_a_sibling_that_waits_out_its_delay_keeps_nobody_waiting() -> None:
 
 @scenario("D6", "D15")
 @pytest.mark.parametrize("policy", ["Anytime", "AfterCheckPassedOrOnDemand"])
-def test_a_better_place_that_others_had_to_leave_is_moved_to_once(policy: str) -> None:
+def test_a_family_migrates_once_to_a_flavor_freed_by_preemption(policy: str) -> None:
     life = FamilyLife()
     life.check("slow", preemptionPolicy=policy)
     life.offer(TWO, checks=SLOW, preemption=LOWER)
@@ -391,7 +391,7 @@ def test_a_better_place_that_others_had_to_leave_is_moved_to_once(policy: str) -
 
 
 @scenario("D17")
-def test_preempted_everything_begins_anew() -> None:
+def test_a_preempted_family_starts_over_with_all_variants() -> None:
     explicit = [
         variant("reservation"), variant("on-demand"), variant("spot", createDelaySeconds=300),
     ]  # fmt: skip
@@ -418,7 +418,7 @@ def test_preempted_everything_begins_anew() -> None:
 
 
 @scenario("D17")
-def test_who_merely_held_a_reservation_loses_only_that() -> None:
+def test_a_preempted_reservation_of_a_variant_leaves_the_job_running() -> None:
     explicit = [variant("reservation"), variant("on-demand", createDelaySeconds=300)]
     life = a_family_life(TWO, explicit=explicit, checks=SLOW, preemption=LOWER)
     life.job()
@@ -434,7 +434,7 @@ def test_who_merely_held_a_reservation_loses_only_that() -> None:
 
 
 @scenario("D31")
-def test_preempted_those_that_were_rejected_have_another_chance() -> None:
+def test_rejected_variants_compete_again_after_a_preemption() -> None:
     life = a_family_life(TWO, checks=SLOW, preemption=LOWER)
     life.job()
     life.judge(BETTER, "slow", "Rejected")
@@ -465,7 +465,7 @@ def test_a_users_stop_outlasts_a_preemption() -> None:
 
 
 @scenario("D31")
-def test_put_off_by_its_check_the_family_races_and_those_that_were_rejected_stay_out() -> None:
+def test_rejected_variants_stay_inactive_after_a_check_s_retry() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["quick"]}
     life = a_family_life(THREE, checks=checks, foreign={"s1": "spot"})
     life.job()
@@ -486,7 +486,7 @@ def test_put_off_by_its_check_the_family_races_and_those_that_were_rejected_stay
 
 
 @scenario("D31")
-def test_put_off_by_its_check_its_siblings_race_at_once() -> None:
+def test_siblings_compete_at_once_when_a_check_delays_a_variant() -> None:
     life = a_family_life(TWO, checks=SLOW, foreign={"x": "on-demand"})
     life.job()
     life.judge(BETTER, "slow", "Ready")
@@ -499,7 +499,7 @@ def test_put_off_by_its_check_its_siblings_race_at_once() -> None:
 
 
 @scenario("D31")
-def test_rejected_after_its_admission_its_siblings_race_and_it_stays_out() -> None:
+def test_siblings_of_a_variant_rejected_after_admission_compete() -> None:
     life = a_family_life(TWO, checks=SLOW)
     life.job()
     life.judge(BETTER, "slow", "Ready")
@@ -512,7 +512,7 @@ def test_rejected_after_its_admission_its_siblings_race_and_it_stays_out() -> No
 
 
 @scenario("D31")
-def test_only_when_all_are_rejected_the_parent_is() -> None:
+def test_a_parent_is_rejected_only_when_all_variants_are() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["quick"]}
     life = a_family_life(TWO, checks=checks)
     life.job()
@@ -563,7 +563,7 @@ def test_a_lost_node_starts_the_family_over() -> None:
 
 
 @scenario("D23")
-def test_who_was_left_for_a_better_one_can_be_had_again() -> None:
+def test_a_variant_left_for_a_better_one_can_be_admitted_again() -> None:
     foreign = {"r1": "reservation", "o1": "on-demand"}
     life = a_family_life(THREE, foreign=foreign, preemption=LOWER)
     life.job()
@@ -578,7 +578,7 @@ def test_who_was_left_for_a_better_one_can_be_had_again() -> None:
 
 
 @scenario("D23")
-def test_with_nothing_admitted_who_was_rejected_is_not_turned_on() -> None:
+def test_a_rejected_variant_stays_inactive_while_none_is_admitted() -> None:
     life = a_family_life(TWO, checks=SLOW, foreign={"x": "on-demand"})
     life.job()
     life.judge(BETTER, "slow", "Rejected")
@@ -613,7 +613,7 @@ def ready(life: FamilyLife, *names: str) -> None:
 
 
 @scenario("D23")
-def test_pods_that_are_never_ready_stop_the_variant_too_and_the_family_backs_off() -> None:
+def test_pods_that_are_never_ready_stop_the_variant_with_a_delay() -> None:
     life = patient()
     ready(life, "r1")
     life.job()

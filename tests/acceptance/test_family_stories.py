@@ -98,7 +98,7 @@ def test_it_starts_where_it_can_and_moves_up_place_by_place(begin: Begin) -> Non
 
 
 @scenario("D9")
-def test_nobody_moves_to_less_than_the_floor(begin: Begin) -> None:
+def test_a_family_does_not_migrate_below_the_floor(begin: Begin) -> None:
     life = begin(ONE, floor="reservation", foreign=BOTH_FULL)
     life.job()
     assert life.row() == Row("spot", "reservation spot", 0, 1, "4/4/4")
@@ -212,7 +212,7 @@ def test_all_of_them_wait_for_their_checks_until_one_is_through(begin: Begin) ->
 
 
 @scenario("D11")
-def test_preempted_it_starts_over(begin: Begin) -> None:
+def test_a_preempted_family_starts_over(begin: Begin) -> None:
     life = begin(FOUR, "NoMigration", foreign={"f": "1a"}, preemption=LOWER)
     life.job()
     life.at(100)
@@ -267,7 +267,7 @@ def test_the_fallback_is_not_needed_where_the_better_place_came_free(begin: Begi
 
 
 @scenario("D12")
-def test_preempted_it_waits_the_whole_delay_again(begin: Begin) -> None:
+def test_a_preempted_family_waits_the_whole_delay_again(begin: Begin) -> None:
     life = begin(TWO, explicit=FALLBACK, foreign={"r1": "reservation"}, preemption=LOWER)
     life.job()
     life.at(10_000)
@@ -320,7 +320,7 @@ def test_after_its_time_the_better_place_is_given_up(begin: Begin) -> None:
 
 
 @scenario("D13")
-def test_preempted_the_better_place_is_tried_again_and_had_if_it_is_free(begin: Begin) -> None:
+def test_a_preempted_family_tries_the_better_flavor_again(begin: Begin) -> None:
     life = waiting_for_better(begin)
     life.at(90_000)
     life.done("r1")
@@ -331,7 +331,7 @@ def test_preempted_the_better_place_is_tried_again_and_had_if_it_is_free(begin: 
 
 
 @scenario("D13")
-def test_preempted_its_time_starts_anew_with_the_next_admission(begin: Begin) -> None:
+def test_the_migration_time_restarts_with_the_admission_after_preemption(begin: Begin) -> None:
     life = waiting_for_better(begin)
     life.at(100_000)
     preempted_by(life, "on-demand")
@@ -346,7 +346,7 @@ def test_preempted_its_time_starts_anew_with_the_next_admission(begin: Begin) ->
 
 
 @scenario("D13")
-def test_a_move_between_others_gives_the_better_place_no_more_time(begin: Begin) -> None:
+def test_a_move_between_lower_variants_does_not_extend_the_time_limit(begin: Begin) -> None:
     flavors = {**TWO, "spot": 4}
     explicit = [*PATIENT, variant("spot")]
     life = begin(flavors, explicit=explicit, foreign={"r1": "reservation", "o1": "on-demand"})

@@ -55,7 +55,7 @@ def test_a_family_waits_until_the_first_of_its_variants_competes() -> None:
     assert life.phase(BETTER) == "Backoff"
 
 
-def test_explain_describe_and_the_stored_parent_tell_the_same_wait() -> None:
+def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
     life = asked_twice()
     life.judge(BETTER, "quick", "Retry", after=600, message="no capacity")
     life.judge(WORSE, "slow", "Retry", after=300, message="busy")
@@ -85,7 +85,7 @@ def test_a_shorter_delay_of_one_variant_shortens_the_familys_wait() -> None:
     assert requeue_at(life) == noon(1)
 
 
-def test_a_variant_that_was_rejected_is_not_waited_for_and_says_why() -> None:
+def test_a_family_does_not_wait_for_a_rejected_variant_and_says_why() -> None:
     life = asked_twice()
     life.judge(BETTER, "quick", "Rejected", message="over budget")
     life.judge(WORSE, "slow", "Retry", after=300)
@@ -94,7 +94,7 @@ def test_a_variant_that_was_rejected_is_not_waited_for_and_says_why() -> None:
     assert said.startswith('reservation: inactive (Rejected): "quick" (over budget); on-demand: ')
 
 
-def test_a_rejected_family_names_each_check_and_what_it_said() -> None:
+def test_a_rejected_family_names_each_check_and_its_message() -> None:
     life = asked_twice()
     life.judge(WORSE, "slow", "Rejected", message="no such image")
     life.judge(BETTER, "quick", "Rejected", message="over budget")
@@ -107,7 +107,7 @@ def test_a_rejected_family_names_each_check_and_what_it_said() -> None:
     assert tables.reason_of(life.stored("j"), life.now)[1] == life.message("j", "Evicted")
 
 
-def test_a_family_whose_variants_all_begin_later_waits_for_the_first() -> None:
+def test_a_family_with_delayed_variants_waits_for_the_first() -> None:
     late = [
         {"name": tag, "allowedResourceFlavors": [tag], "createDelaySeconds": seconds}
         for tag, seconds in (("reservation", 120), ("on-demand", 60))
@@ -133,7 +133,7 @@ def test_a_parent_that_becomes_regular_waits_for_no_variant() -> None:
     assert life.phase("j") != "Backoff"
 
 
-def test_a_family_that_is_turned_off_waits_for_no_time() -> None:
+def test_a_deactivated_family_has_no_timer() -> None:
     life = asked_twice()
     life.judge(BETTER, "quick", "Retry", after=600)
     life.judge(WORSE, "slow", "Retry", after=300)

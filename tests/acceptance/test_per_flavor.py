@@ -113,7 +113,7 @@ ASSIGNED = [
 @scenario("B0")
 @pytest.mark.parametrize("pods", ["each its pod set", "one pod set for all"])
 @pytest.mark.parametrize(("wide", "of_flavors", "used", "expected"), ASSIGNED)
-def test_the_checks_of_an_assignment(
+def test_an_assignment_lists_the_checks_of_its_flavors(
     wide: list[str],
     of_flavors: dict[str, list[str]],
     used: list[str],
@@ -158,7 +158,7 @@ def test_each_flavor_has_its_own_check() -> None:
 
 
 @scenario("B2")
-def test_the_flavors_check_stands_beside_a_queue_wide_one_of_another_controller() -> None:
+def test_a_flavor_check_is_listed_beside_a_queue_check_of_another_controller() -> None:
     life = a_life(offered({"f": ["x"]}), checks=["x", "y"], admissionChecks=["y"])
     life.submit("w", "cq", "8")
     assert life.states("w") == {"x": "Pending", "y": "Pending"}
@@ -186,7 +186,7 @@ def test_the_flavors_check_replaces_a_queue_wide_one_of_its_controller() -> None
 
 
 @scenario("B4")
-def test_only_what_goes_to_spot_asks_for_provisioning() -> None:
+def test_only_workloads_on_spot_request_provisioning() -> None:
     life = a_life(offered({"reservation": [], "spot": ["provisioning"]}), checks=["provisioning"])
     life.submit("kept", "cq", "8")
     life.go()
@@ -229,7 +229,7 @@ def evicted_from_spot(verdict: str, *, reservation: Sequence[str] = ()) -> LongL
 
 @scenario("B5")
 @pytest.mark.parametrize("verdict", ["Pending", "Ready"], ids=["left Pending", "left Ready"])
-def test_leftover_rows_of_another_flavor_block_nobody(verdict: str) -> None:
+def test_check_states_of_another_flavor_do_not_block_admission(verdict: str) -> None:
     life = evicted_from_spot(verdict)
     assert (life.phase("w"), life.flavor("w")) == ("Admitted", "reservation")
     assert life.states("w") == {}
@@ -237,7 +237,7 @@ def test_leftover_rows_of_another_flavor_block_nobody(verdict: str) -> None:
 
 @scenario("B5")
 @pytest.mark.parametrize("verdict", ["Pending", "Ready"], ids=["left Pending", "left Ready"])
-def test_leftover_rows_of_another_flavor_admit_nobody(verdict: str) -> None:
+def test_check_states_of_another_flavor_do_not_admit_a_workload(verdict: str) -> None:
     life = evicted_from_spot(verdict, reservation=["y"])
     assert (life.phase("w"), life.flavor("w")) == ("QuotaReserved", "reservation")
     assert life.states("w") == {"y": "Pending"}
@@ -310,7 +310,7 @@ def test_where_no_combination_is_left_both_checks_are_named(pods: list[dict[str,
 
 
 @scenario("B7")
-def test_before_any_flavor_is_assigned_only_what_will_be_asked_in_any_case_is_listed() -> None:
+def test_only_checks_of_all_flavors_are_listed_before_an_assignment() -> None:
     life = a_life(
         offered({"f": ["x", "z"], "g": ["y", "z"]}),
         checks=["x", "y", "z", "wide"],
@@ -360,7 +360,7 @@ ONE = offered({"f": []})
         ),
     ],
 )
-def test_a_list_that_cannot_be_meant_is_refused(spec: dict[str, Any], word: str) -> None:
+def test_an_invalid_list_of_checks_is_refused(spec: dict[str, Any], word: str) -> None:
     assert word in refusal(spec)
 
 
@@ -431,7 +431,7 @@ def test_two_forms_in_one_queue_are_refused(list_of: str) -> None:
 
 
 @scenario("B10")
-def test_a_check_of_spot_never_hears_of_what_stays_on_the_reservation() -> None:
+def test_a_check_of_spot_gets_no_request_for_other_flavors() -> None:
     life = a_life(offered({"reservation": [], "spot": ["x"]}, quota="100"), checks=["x"])
     for number in range(100):
         life.submit(f"w-{number}", "cq", "1")

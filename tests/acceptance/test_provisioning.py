@@ -50,7 +50,7 @@ def gone(life: ProvidedLife) -> bool:
 
 
 @scenario("E1")
-def test_nothing_is_asked_for_what_waits_for_quota() -> None:
+def test_no_capacity_is_requested_for_a_workload_that_waits_for_quota() -> None:
     life = a_provided_life(nominal="4")
     life.submit("w", "cq", "8")
     life.advance(3600)
@@ -60,7 +60,7 @@ def test_nothing_is_asked_for_what_waits_for_quota() -> None:
 
 
 @scenario("E1")
-def test_nothing_is_asked_for_pods_that_use_no_managed_resource() -> None:
+def test_no_capacity_is_requested_for_pods_without_managed_resources() -> None:
     life = a_provided_life(managedResources=["example.com/gpu"])
     life.submit("w", "cq", "8")
     life.go()
@@ -71,7 +71,7 @@ def test_nothing_is_asked_for_pods_that_use_no_managed_resource() -> None:
 
 
 @scenario("E1")
-def test_nothing_is_asked_for_no_pods_at_all() -> None:
+def test_no_capacity_is_requested_for_zero_pods() -> None:
     life = a_provided_life()
     life.work("w", [a_pod_set(count=0)])
     assert life.phase("w") == "Admitted"
@@ -167,7 +167,7 @@ def test_delays_double_from_the_base_and_end_in_a_rejection() -> None:
 
 
 @scenario("E5")
-def test_a_provider_may_say_when_to_come_back_or_never_to() -> None:
+def test_a_provider_may_set_the_retry_delay_or_forbid_retries() -> None:
     life = a_reserved(limit=9)
     life.fails(retry_after=7)
     assert life.wait("w") == 7
@@ -195,7 +195,7 @@ def test_a_booking_that_ends_before_the_start_counts_as_a_failure() -> None:
 
 
 @scenario("E6")
-def test_a_booking_that_ends_while_a_ready_one_waits_for_its_victims_counts_as_a_failure() -> None:
+def test_a_booking_that_ends_during_a_preemption_counts_as_a_failure() -> None:
     life = a_provided_life(limit=1)
     life.queue(
         "cq",
@@ -219,7 +219,7 @@ def test_a_booking_that_ends_while_a_ready_one_waits_for_its_victims_counts_as_a
 
 
 @scenario("E6")
-def test_a_booking_that_ends_under_a_running_job_is_nothing() -> None:
+def test_a_booking_that_ends_under_a_running_job_is_ignored() -> None:
     life = a_running()
     before = life.rows("w")
     life.provider(BookingExpired)
@@ -250,7 +250,7 @@ def test_revoked_capacity_rejects(admitted: bool, restless: bool) -> None:
 
 
 @scenario("E7")
-def test_revoked_capacity_counts_although_a_failure_was_said_of_the_running_job() -> None:
+def test_revoked_capacity_counts_after_a_failure_of_the_running_job() -> None:
     life = a_running()
     life.fails()
     assert life.phase("w") == "Admitted"
@@ -259,7 +259,7 @@ def test_revoked_capacity_counts_although_a_failure_was_said_of_the_running_job(
 
 
 @scenario("E7")
-def test_revoked_capacity_of_a_finished_job_is_nothing() -> None:
+def test_revoked_capacity_of_a_finished_job_is_ignored() -> None:
     life = a_running()
     life.finish("w")
     life.go()
@@ -322,7 +322,7 @@ def test_another_configuration_replaces_the_request_at_the_same_attempt(
 
 @scenario("E8")
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_configuration_leaves_alone_what_is_ready(change: Any) -> None:
+def test_another_configuration_leaves_ready_requests_alone(change: Any) -> None:
     life = a_running()
     before = life.rows("w")
     change(life)
@@ -334,7 +334,7 @@ def test_another_configuration_leaves_alone_what_is_ready(change: Any) -> None:
 @scenario("E8")
 @MISHAPS
 @pytest.mark.parametrize("what", ["ProvisioningRequestConfig", "AdmissionCheck"])
-def test_without_a_configuration_the_request_is_taken_back(what: str, restless: bool) -> None:
+def test_without_a_configuration_the_request_is_cancelled(what: str, restless: bool) -> None:
     life = a_reserved(restless=restless)
     if what == "AdmissionCheck":
         life.capacity_check(CHECK, "nowhere")
@@ -353,7 +353,7 @@ def test_without_a_configuration_the_request_is_taken_back(what: str, restless: 
 
 
 @scenario("E8")
-def test_a_request_that_is_not_needed_any_more_is_taken_back() -> None:
+def test_a_request_that_is_no_longer_needed_is_cancelled() -> None:
     life = a_reserved()
     life.configure(managedResources=["example.com/gpu"])
     life.go()
@@ -362,7 +362,7 @@ def test_a_request_that_is_not_needed_any_more_is_taken_back() -> None:
 
 
 @scenario("E8")
-def test_a_check_that_is_listed_again_is_asked_for_by_another_id() -> None:
+def test_a_check_that_is_listed_again_gets_a_request_with_a_new_id() -> None:
     life = a_reserved()
     life.queue("cq", resourceGroups=groups(default="10"), admissionChecks=[CHECK, "other"])
     life.check("other")
@@ -411,7 +411,7 @@ def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again() -> 
 @MISHAPS
 @pytest.mark.parametrize("ready", [False, True], ids=["waiting", "running"])
 @pytest.mark.parametrize("end", ["finished", "deleted", "deactivated", "evicted"])
-def test_whatever_ends_the_reservation_frees_what_was_booked(
+def test_each_end_of_the_reservation_frees_the_booking(
     end: str, ready: bool, restless: bool
 ) -> None:
     life = a_running(restless=restless) if ready else a_reserved(restless=restless)
@@ -449,7 +449,7 @@ def test_the_next_name_uses_the_count_of_retries() -> None:
 
 
 @scenario("E10")
-def test_a_namesake_has_a_request_of_its_own() -> None:
+def test_a_workload_with_a_reused_name_has_its_own_request() -> None:
     life = a_running()
     (first,) = life.ids()
     life.say(facts.Deleted, "w")
@@ -464,7 +464,7 @@ def test_a_namesake_has_a_request_of_its_own() -> None:
 
 
 @scenario("E10")
-def test_another_checks_retry_takes_the_request_back_at_once() -> None:
+def test_a_retry_of_another_check_cancels_the_request_at_once() -> None:
     life = a_provided_life(limit=5)
     life.check("other")
     life.queue("cq", resourceGroups=groups(default="10"), admissionChecks=[CHECK, "other"])
@@ -513,7 +513,7 @@ MERGED, APART = [(5, ("a", "b"))], [(2, ("a",)), (3, ("b",))]
         pytest.param(UNLIKE, SCHEDULING, APART, id="different by scheduling"),
     ],
 )
-def test_pod_sets_are_asked_for_together_as_the_policy_says(
+def test_pod_sets_are_merged_in_a_request_by_the_policy(
     pod_sets: list[dict[str, Any]], policy: str | None, wanted: list[Any]
 ) -> None:
     more = {"podSetMergePolicy": policy} if policy else {}
@@ -556,7 +556,7 @@ def a_preempted_off_spot(second: str) -> ProvidedLife:
 
 
 @scenario("E13")
-def test_on_a_flavor_without_the_check_it_starts_and_nothing_is_left_behind() -> None:
+def test_a_job_on_a_flavor_without_the_check_leaves_no_request() -> None:
     life = a_preempted_off_spot("")
     assert life.phase("w") == "Admitted"
     assert set(life.freed) == set(life.ids())
@@ -579,7 +579,7 @@ def test_a_flavor_with_another_check_uses_only_that_check() -> None:
 
 
 @scenario("E14")
-def test_an_answer_that_is_said_twice_counts_once() -> None:
+def test_a_repeated_answer_counts_once() -> None:
     life = a_reserved(limit=5)
     life.provider(Accepted, seq=1)
     life.provisioned(seq=2)
@@ -614,7 +614,7 @@ def test_a_provider_that_never_answers_counts_as_failed_at_the_deadline() -> Non
 
 
 @scenario("E14")
-def test_a_provider_that_died_between_booking_and_answering_is_asked_by_the_same_id() -> None:
+def test_a_provider_killed_before_its_answer_gets_the_same_request_id() -> None:
     life = a_reserved()
     (asked,) = life.ids()
     life.booked.add(asked)
@@ -672,7 +672,7 @@ def test_an_answer_to_a_request_of_another_class_changes_nothing() -> None:
 
 
 @MISHAPS
-def test_reserved_machines_come_first_and_spot_is_provisioned_only_where_it_is_used(
+def test_spot_is_provisioned_only_when_reserved_machines_are_full(
     restless: bool,
 ) -> None:
     life = a_provided_life(per_flavor={"reserved": "8", "spot": "8"}, limit=3, restless=restless)
@@ -698,7 +698,7 @@ def test_reserved_machines_come_first_and_spot_is_provisioned_only_where_it_is_u
     assert gone(life)
 
 
-def test_what_waits_for_spot_and_finds_reserved_machines_meanwhile_has_nothing_booked() -> None:
+def test_a_workload_that_leaves_spot_for_reserved_has_no_booking() -> None:
     life = a_provided_life(per_flavor={"reserved": "8", "spot": "8"}, limit=3)
     life.submit("first", "cq", "8")
     life.submit("second", "cq", "8")

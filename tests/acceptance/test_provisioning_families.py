@@ -32,7 +32,7 @@ def life() -> HousedLife:
     return life
 
 
-def test_capacity_is_asked_for_the_variant_on_spot_alone(life: HousedLife) -> None:
+def test_capacity_is_requested_only_for_the_variant_on_spot(life: HousedLife) -> None:
     assert [one.name for one in life.wanted] == ["j-variant-spot"]
     assert life.on() == ""
     life.provisioned()
@@ -40,7 +40,7 @@ def test_capacity_is_asked_for_the_variant_on_spot_alone(life: HousedLife) -> No
     assert life.booked == set(life.ids())
 
 
-def test_it_moves_up_to_the_reservation_and_nothing_stays_booked(life: HousedLife) -> None:
+def test_a_migration_to_the_reservation_frees_all_bookings(life: HousedLife) -> None:
     life.provisioned()
     life.done("r1")
     assert (life.on(), life.starts("j")) == ("reservation", 2)
@@ -57,7 +57,7 @@ def test_it_takes_the_reservation_that_comes_before_its_capacity(life: HousedLif
     assert (life.on(), life.booked) == ("reservation", set())
 
 
-def test_a_failure_is_tried_again_after_its_delay_while_the_reservation_is_awaited(
+def test_a_failed_request_is_retried_while_the_reservation_is_awaited(
     life: HousedLife,
 ) -> None:
     life.fails()
@@ -68,7 +68,7 @@ def test_a_failure_is_tried_again_after_its_delay_while_the_reservation_is_await
     assert (life.on(), life.starts("j")) == ("spot", 1)
 
 
-def test_revoked_capacity_ends_the_variant_and_frees_what_was_booked(life: HousedLife) -> None:
+def test_revoked_capacity_ends_the_variant_and_its_booking(life: HousedLife) -> None:
     life.provisioned()
     life.provider(CapacityRevoked, message="sold")
     assert life.on() == ""

@@ -65,7 +65,7 @@ def test_victims_run_on_until_the_deferring_check_has_passed() -> None:
 
 
 @scenario("A9")
-def test_nobody_else_gets_what_a_deferred_reservation_counts_on() -> None:
+def test_quota_of_a_deferred_reservation_goes_to_no_other_workload() -> None:
     life = a_town({"c1": AFTER})
     life.submit("other", "cq", "2", priority=5)
     life.go()
@@ -92,7 +92,7 @@ def test_a_pending_verdict_can_evict_the_victims_at_once() -> None:
 
 @scenario("A10")
 @pytest.mark.parametrize("check", ["c1", "c2"], ids=["the Anytime one", "the deferring one"])
-def test_any_check_may_ask_for_it(check: str) -> None:
+def test_any_check_may_ask_for_early_preemption(check: str) -> None:
     life = a_town({"c1": {}, "c2": AFTER})
     assert not life.preempted()
     life.judge("j", check, "Pending", reason="PreemptionRequired")
@@ -102,7 +102,7 @@ def test_any_check_may_ask_for_it(check: str) -> None:
 
 @scenario("A10")
 @pytest.mark.parametrize("state", ["Ready", "Retry"])
-def test_with_another_state_than_pending_the_reason_says_nothing(state: str) -> None:
+def test_the_reason_for_early_preemption_counts_only_while_pending(state: str) -> None:
     life = a_town({"c1": AFTER, "c2": AFTER})
     life.judge("j", "c1", state, reason="PreemptionRequired")
     assert life.rows("j")["c1"].reason == ""
@@ -121,7 +121,7 @@ def test_a_rejection_touches_no_victim() -> None:
 
 
 @scenario("A11")
-def test_neither_does_a_retry() -> None:
+def test_a_retry_touches_no_victim() -> None:
     life = a_town({"c1": AFTER})
     life.judge("j", "c1", "Retry", after=60)
     assert life.phases("j", "v1", "v2") == ["Backoff", "Admitted", "Admitted"]
@@ -182,7 +182,7 @@ def test_where_all_are_anytime_victims_go_at_once_and_checks_judge_meanwhile(slo
 
 
 @scenario("A15")
-def test_a_planned_victim_that_finishes_by_itself_is_one_eviction_less() -> None:
+def test_a_planned_victim_that_finishes_is_not_evicted() -> None:
     life = a_town({"c1": AFTER})
     life.finish("v1")
     life.go()
@@ -193,7 +193,7 @@ def test_a_planned_victim_that_finishes_by_itself_is_one_eviction_less() -> None
 
 
 @scenario("A15")
-def test_when_all_planned_victims_are_gone_by_themselves_nobody_is_evicted() -> None:
+def test_no_workload_is_evicted_when_all_planned_victims_finished() -> None:
     life = a_town({"c1": AFTER})
     life.finish("v1")
     life.finish("v2")
@@ -205,7 +205,7 @@ def test_when_all_planned_victims_are_gone_by_themselves_nobody_is_evicted() -> 
 
 @scenario("A15")
 @pytest.mark.parametrize("when", ["before Ready", "with Ready"])
-def test_a_plan_that_cannot_succeed_any_more_gives_the_reservation_back(when: str) -> None:
+def test_a_plan_that_cannot_succeed_releases_the_reservation(when: str) -> None:
     life = a_town({"c1": AFTER})
     life.say(facts.Reprioritized, "v1", priority=20)
     if when == "before Ready":
@@ -225,7 +225,7 @@ def test_a_plan_that_cannot_succeed_any_more_gives_the_reservation_back(when: st
 
 @scenario("A25")
 @pytest.mark.parametrize("policy", [{}, AFTER], ids=["Anytime", "deferring"])
-def test_a_reservation_without_victims_invents_none(policy: dict[str, Any]) -> None:
+def test_a_reservation_without_victims_evicts_no_workload(policy: dict[str, Any]) -> None:
     life = a_long_life(nominal="4", preemption=LOWER)
     life.submit("low", "cq", "2")
     life.go()
@@ -287,7 +287,7 @@ def test_two_deferred_reservations_with_room_for_both_plan_different_victims() -
 
 
 @scenario("A13")
-def test_who_plans_to_preempt_is_preempted_like_anybody_and_its_plan_goes_with_it() -> None:
+def test_a_preempted_workload_loses_its_planned_preemption() -> None:
     life = a_town({"c1": AFTER})
     life.submit("top", "cq", "4", priority=20)
     life.go()
@@ -299,7 +299,7 @@ def test_who_plans_to_preempt_is_preempted_like_anybody_and_its_plan_goes_with_i
 
 
 @scenario("A12")
-def test_a_check_that_was_ready_and_asks_again_stops_no_preemption_under_way() -> None:
+def test_a_check_pending_again_does_not_stop_a_started_preemption() -> None:
     life = a_town({"c1": AFTER})
     life.stubborn |= {"v1", "v2"}
     life.judge("j", "c1", "Ready")
@@ -313,7 +313,7 @@ def test_a_check_that_was_ready_and_asks_again_stops_no_preemption_under_way() -
 
 
 @scenario("A11")
-def test_who_has_a_plan_and_loses_its_reservation_to_a_cut_leaves_its_victims_alone() -> None:
+def test_a_plan_that_loses_its_reservation_to_a_cut_evicts_no_victim() -> None:
     life = a_town({"c1": AFTER})
     spec = life.spec("ClusterQueue", "cq")
     life.put("ClusterQueue", "cq", {**spec, "stopPolicy": "Hold"})

@@ -25,7 +25,7 @@ def with_retry(nominal: str = "10", limits: Limits | None = None, **retry: Any) 
 
 
 @scenario("L13")
-def test_a_herd_is_spread_by_jitter() -> None:
+def test_jitter_spreads_simultaneous_retries() -> None:
     life = with_retry("100", strategy="static", baseDelay="60s", jitter=0.5)
     names = [f"w-{number}" for number in range(100)]
     for name in names:
@@ -52,7 +52,7 @@ def test_a_herd_is_spread_by_jitter() -> None:
 
 
 @scenario("L13")
-def test_chance_is_the_same_at_every_look() -> None:
+def test_jitter_is_the_same_in_every_computation() -> None:
     waits = []
     for _ in range(2):
         life = with_retry(strategy="static", baseDelay="60s", jitter=0.5)
@@ -139,7 +139,7 @@ BAD = [
 
 @scenario("L14")
 @pytest.mark.parametrize(("retry", "field"), BAD)
-def test_a_strategy_that_cannot_be_meant_is_refused(retry: dict[str, Any], field: str) -> None:
+def test_an_invalid_strategy_is_refused(retry: dict[str, Any], field: str) -> None:
     written = (
         "{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: c}, "
         f"spec: {{controllerName: k, retry: {retry!r}}}}}"
@@ -150,7 +150,7 @@ def test_a_strategy_that_cannot_be_meant_is_refused(retry: dict[str, Any], field
 
 
 @scenario("L15")
-def test_people_read_when_it_goes_on_and_who_decides_that() -> None:
+def test_the_message_names_the_next_try_and_the_delaying_check() -> None:
     life = a_long_life("budget", "gpu")
     life.submit("w", "cq", "8")
     life.go()
@@ -174,7 +174,7 @@ def test_people_read_when_it_goes_on_and_who_decides_that() -> None:
 
 
 @scenario("L15")
-def test_several_checks_in_retry_are_told_sorted_and_in_the_plural() -> None:
+def test_several_checks_in_retry_are_listed_sorted_and_in_the_plural() -> None:
     life = a_long_life("b", "a")
     life.submit("w", "cq", "8")
     life.go()
@@ -209,7 +209,7 @@ def test_with_the_gate_closed_every_retry_is_one_without_delay(by: str) -> None:
 
 
 @scenario("L25")
-def test_a_check_that_reckons_by_the_count_that_it_is_told() -> None:
+def test_a_check_can_compute_its_delay_from_the_retry_count() -> None:
     life = a_long_life("c1")
     life.submit("w", "cq", "8")
     life.go()

@@ -96,14 +96,14 @@ def test_the_third_timeout_of_two_allowed_is_the_last() -> None:
 
 @scenario("F1")
 @pytest.mark.parametrize(("limit", "starts"), [(0, 1), (1, 2), (3, 4)])
-def test_the_limit_is_how_often_it_is_tried_again(limit: int, starts: int) -> None:
+def test_the_limit_is_the_number_of_retries(limit: int, starts: int) -> None:
     life = submitted(patient(limit=limit))
     life.advance(86_400)
     assert (life.phase("w"), life.starts("w")) == ("Deactivated", starts)
 
 
 @scenario("F1")
-def test_without_a_limit_it_is_tried_for_ever_and_waits_an_hour_at_most() -> None:
+def test_without_a_limit_retries_continue_with_delays_up_to_an_hour() -> None:
     life = submitted(patient())
     waits = []
     for _ in range(9):
@@ -127,7 +127,7 @@ def test_ready_pods_start_the_count_over() -> None:
 
 
 @scenario("F2")
-def test_who_is_turned_on_again_starts_to_count_anew() -> None:
+def test_a_reactivated_workload_starts_with_a_count_of_zero() -> None:
     life = timed_out_for_good()
     life.say(facts.Activated, "w")
     life.go()
@@ -158,7 +158,7 @@ def test_pods_that_do_not_come_back_in_time_evict(recovery: str | None) -> None:
 
 
 @scenario("F3")
-def test_pods_may_be_gone_for_ever_where_no_time_is_set_for_that() -> None:
+def test_without_a_recovery_timeout_pods_may_stay_unready() -> None:
     life = submitted(patient(recovery="0s"))
     life.ready("w")
     life.not_ready("w")
@@ -201,7 +201,7 @@ ENDS: list[Callable[[LongLife], None]] = [is_ready, is_evicted, is_deleted, time
 @scenario("F4")
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__.replace("_", " "))
-def test_nobody_is_reserved_afresh_while_pods_are_not_ready(
+def test_no_quota_is_reserved_while_admitted_pods_are_not_ready(
     end: Callable[[LongLife], None], strategy: str
 ) -> None:
     life = submitted(patient(block=True, queueingStrategy=strategy), "a", "2")
@@ -248,7 +248,7 @@ def test_of_many_that_fit_one_starts_at_a_time_over_all_queues() -> None:
 
 
 @scenario("F4")
-def test_a_decision_that_is_void_blocks_nobody() -> None:
+def test_a_void_decision_does_not_block_other_workloads() -> None:
     life = patient(block=True)
     life.submit("a", "cq", "2", age=1)
     life.submit("b", "cq", "2")
@@ -261,7 +261,7 @@ def test_a_decision_that_is_void_blocks_nobody() -> None:
 
 
 @scenario("F4")
-def test_who_holds_a_reservation_already_is_not_held_up() -> None:
+def test_an_existing_reservation_is_not_blocked_by_unready_pods() -> None:
     life = patient("c1", block=True)
     submitted(life, "a", "2")
     submitted(life, "b", "2")
@@ -410,7 +410,7 @@ def test_a_stopped_queue_gives_back_reservations_and_a_drained_one_evicts(
 
 @scenario("F7")
 @pytest.mark.parametrize("where", ["ClusterQueue", "LocalQueue"])
-def test_a_check_that_passes_in_a_stopped_queue_admits_nobody(where: str) -> None:
+def test_a_ready_check_in_a_stopped_queue_admits_no_workload(where: str) -> None:
     life = submitted(a_long_life("c1"))
     life.deaf = True
     stop(life, where, "Hold")
@@ -426,7 +426,7 @@ def test_a_check_that_passes_in_a_stopped_queue_admits_nobody(where: str) -> Non
 
 
 @scenario("F8")
-def test_who_is_turned_off_waits_for_no_time() -> None:
+def test_a_deactivated_workload_has_no_timer() -> None:
     life = submitted(patient())
     life.advance(30 + 60 + 30)
     assert (life.phase("w"), life.count("w")) == ("Backoff", 2)
@@ -459,7 +459,7 @@ def test_an_eviction_keeps_its_reason_when_the_user_turns_it_off_then(stopped: b
 
 @scenario("F10")
 @pytest.mark.parametrize(("priority", "phase"), [(4, "Pending"), (6, "Admitted")])
-def test_a_lowered_priority_makes_a_victim_only_of_who_is_then_lower(
+def test_a_lowered_priority_makes_a_victim_only_if_it_is_then_lower(
     priority: int, phase: str
 ) -> None:
     life = submitted(a_long_life(preemption=LOWER), priority=10)
@@ -474,7 +474,7 @@ def test_a_lowered_priority_makes_a_victim_only_of_who_is_then_lower(
 
 @scenario("F11")
 @pytest.mark.parametrize("ended", ["deactivated", "finished"])
-def test_who_is_off_or_at_its_end_stays_so_over_a_restart(ended: str) -> None:
+def test_deactivated_and_finished_workloads_stay_so_after_a_restart(ended: str) -> None:
     life = submitted(a_long_life())
     life.say(facts.Deactivated if ended == "deactivated" else facts.Finished, "w")
     life.go()
@@ -491,7 +491,7 @@ def test_who_is_off_or_at_its_end_stays_so_over_a_restart(ended: str) -> None:
 
 
 @scenario("F13")
-def test_quota_comes_back_also_from_a_runner_that_never_says_a_word() -> None:
+def test_quota_is_freed_although_the_runner_never_answers() -> None:
     life = submitted(a_long_life(preemption=LOWER))
     old = life.stored("w").status.admitted_revision
     life.stubborn.add("w")
@@ -660,7 +660,7 @@ def gives_way(life: LongLife) -> None:
 @pytest.mark.parametrize(
     ("evicted", "reason"), [*EVICTIONS, pytest.param(is_lost, "NodeFailures", id="NodeFailures")]
 )
-def test_from_any_eviction_there_is_a_way_back(
+def test_any_evicted_workload_can_get_quota_again(
     evicted: Callable[[LongLife], None], reason: str, stops: str
 ) -> None:
     life = admitted()
@@ -682,7 +682,7 @@ def test_from_any_eviction_there_is_a_way_back(
 
 @scenario("L24")
 @pytest.mark.parametrize(("evicted", "reason"), EVICTIONS)
-def test_who_is_turned_off_and_on_while_its_job_still_stops_comes_back(
+def test_a_workload_reactivated_while_its_job_stops_competes_again(
     evicted: Callable[[LongLife], None], reason: str
 ) -> None:
     life = admitted()
@@ -708,7 +708,7 @@ def test_who_is_turned_off_and_on_while_its_job_still_stops_comes_back(
 
 @scenario("L24")
 @pytest.mark.parametrize(("evicted", "reason"), EVICTIONS)
-def test_also_when_its_queue_is_stopped_as_its_job_ends(
+def test_a_workload_recovers_when_its_queue_stops_while_its_job_ends(
     evicted: Callable[[LongLife], None], reason: str
 ) -> None:
     life = admitted()

@@ -27,7 +27,7 @@ def revisions_of(life: LongLife, name: str) -> list[StoredWorkload]:
 
 
 @scenario("A1")
-def test_what_fits_is_reserved_and_waits_for_all_of_its_checks() -> None:
+def test_a_workload_that_fits_is_reserved_and_waits_for_all_its_checks() -> None:
     life = a_long_life(*BOTH)
     life.submit("w", "cq", "8")
     assert life.phase("w") == "Pending"
@@ -273,7 +273,7 @@ def test_a_check_that_changes_its_mind_suspends_at_once_and_the_job_stops_first(
 
 
 @scenario("A8")
-def test_a_check_that_is_pending_again_evicts_nobody() -> None:
+def test_a_check_that_is_pending_again_evicts_no_workload() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Ready")
     life.judge("w", "c1", "Pending", message="looking again")
@@ -283,7 +283,7 @@ def test_a_check_that_is_pending_again_evicts_nobody() -> None:
 
 
 @scenario("A13")
-def test_who_merely_waits_for_checks_is_preempted_like_anybody() -> None:
+def test_a_workload_that_waits_for_checks_can_be_preempted() -> None:
     life = a_long_life("c1", preemption={"withinClusterQueue": "LowerPriority"})
     life.submit("w", "cq", "8")
     life.go()
@@ -304,7 +304,7 @@ def test_who_merely_waits_for_checks_is_preempted_like_anybody() -> None:
 
 
 @scenario("A14")
-def test_reservations_count_so_the_thousand_and_first_waits() -> None:
+def test_workload_1001_waits_because_reservations_use_quota() -> None:
     life = a_long_life("c1", nominal="1000", queueingStrategy="BestEffortFIFO")
     for number in range(1000):
         life.submit(f"w-{number}", "cq", "1", age=2000 - number)
@@ -323,7 +323,7 @@ def test_reservations_count_so_the_thousand_and_first_waits() -> None:
 
 @scenario("A16")
 @pytest.mark.parametrize("messages", [1, 3])
-def test_a_ready_before_the_flavor_is_known_proves_nothing(messages: int) -> None:
+def test_a_ready_verdict_before_the_flavor_is_assigned_does_not_count(messages: int) -> None:
     life = a_long_life("c1")
     life.submit("first", "cq", "8")
     life.go()
@@ -344,7 +344,7 @@ def test_a_ready_before_the_flavor_is_known_proves_nothing(messages: int) -> Non
 
 
 @scenario("A18")
-def test_a_check_that_is_added_leaves_who_is_admitted_alone() -> None:
+def test_an_added_check_leaves_admitted_workloads_alone() -> None:
     life = a_reserved("c1")
     life.judge("w", "c1", "Ready")
     life.check("c2")
@@ -373,7 +373,7 @@ def test_a_retry_of_a_check_that_was_added_later_evicts_all_the_same() -> None:
 
 
 @scenario("A30")
-def test_all_checks_of_a_thousand_are_asked_at_once_and_each_may_be_turned_over() -> None:
+def test_all_checks_of_a_thousand_workloads_are_requested_at_once() -> None:
     life = a_long_life(*BOTH, nominal="1000")
     for number in range(1000):
         life.submit(f"w-{number}", "cq", "1")

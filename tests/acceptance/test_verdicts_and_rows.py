@@ -51,7 +51,7 @@ def test_an_edit_of_the_list_during_the_wait_leaves_what_stays_as_it_is() -> Non
 
 
 @scenario("A19")
-def test_a_queue_whose_check_is_missing_takes_nobody_until_it_comes() -> None:
+def test_a_queue_with_a_missing_check_admits_nothing_until_it_exists() -> None:
     life = a_long_life()
     with_checks(life, "c1")
     life.submit("w", "cq", "8")
@@ -76,7 +76,7 @@ def active(life: LongLife, name: str, status: str, reason: str) -> None:
 
 @scenario("A19")
 @pytest.mark.parametrize("of_flavor", [False, True], ids=["queue-wide", "of a flavor"])
-def test_a_queue_whose_check_is_inactive_takes_nobody_until_it_is_active(of_flavor: bool) -> None:
+def test_a_queue_with_an_inactive_check_admits_nothing_until_it_is_active(of_flavor: bool) -> None:
     life = a_long_life()
     life.check("c1")
     if of_flavor:
@@ -104,7 +104,7 @@ def label(**labels: str) -> tuple[PodSetUpdate, ...]:
 
 @scenario("A21")
 @pytest.mark.parametrize("last", ["c1", "c2"])
-def test_two_checks_that_set_one_label_differently_are_told_before_anything_starts(
+def test_conflicting_labels_of_two_checks_reject_before_the_start(
     last: str,
 ) -> None:
     life = a_long_life("c1", "c2")
@@ -173,7 +173,7 @@ def test_a_check_may_not_change_what_the_template_says(
 
 
 @scenario("A21")
-def test_nor_what_the_flavor_says() -> None:
+def test_a_check_may_not_change_what_the_flavor_says() -> None:
     life = LongLife()
     life.put("ResourceFlavor", "f", {"nodeLabels": {"pool": "spot"}})
     life.check("c1")
@@ -188,7 +188,7 @@ def test_nor_what_the_flavor_says() -> None:
 
 
 @scenario("A21")
-def test_what_agrees_is_no_conflict_and_tolerations_are_united() -> None:
+def test_equal_updates_do_not_conflict_and_tolerations_are_merged() -> None:
     life = a_long_life("c1", "c2")
     life.submit("w", "cq", "8")
     life.go()
@@ -206,7 +206,7 @@ def test_what_agrees_is_no_conflict_and_tolerations_are_united() -> None:
 
 
 @scenario("A21")
-def test_what_only_the_runner_can_see_is_the_end_and_is_not_tried_again() -> None:
+def test_a_conflict_found_by_the_runner_ends_the_job_without_a_retry() -> None:
     life = a_long_life("c1")
     life.submit("w", "cq", "8")
     life.go()
@@ -249,7 +249,7 @@ def test_a_rejection_during_an_eviction_is_not_lost() -> None:
 
 
 @scenario("A22")
-def test_nor_after_the_job_has_stopped_while_nothing_is_reserved_anew() -> None:
+def test_a_rejection_counts_after_the_stop_until_the_next_reservation() -> None:
     life = a_long_life("c1", preemption={"withinClusterQueue": "LowerPriority"})
     life.submit("w", "cq", "8")
     life.go()
@@ -276,7 +276,7 @@ STALE = [
 
 @scenario("A23")
 @pytest.mark.parametrize("said", STALE)
-def test_what_is_stale_or_foreign_changes_nothing(said: dict[str, Any]) -> None:
+def test_a_stale_or_foreign_verdict_changes_nothing(said: dict[str, Any]) -> None:
     life = a_long_life("c1", "c2")
     life.submit("w", "cq", "8")
     life.go()
@@ -325,7 +325,7 @@ def test_the_old_delay_is_read_with_a_warning_and_has_no_effect() -> None:
 
 
 @scenario("A28")
-def test_today_the_old_delay_is_refused_by_its_name() -> None:
+def test_the_old_delay_field_is_refused_by_its_name() -> None:
     with pytest.raises(ManifestError, match="retryDelayMinutes"):
         read(MINUTES.format(version="v1beta2"), "check.yaml")
 
@@ -362,7 +362,7 @@ class Budget:
 
 
 @scenario("A29")
-def test_a_budget_by_namespace_needs_nothing_of_ours_changed() -> None:
+def test_a_budget_check_by_namespace_works_on_the_public_protocol() -> None:
     life = a_long_life()
     life.put("Budget", "team", {"weekly": 100}, apiVersion="example.com/v1")
     named = {"apiGroup": "example.com", "kind": "Budget", "name": "team"}
@@ -430,7 +430,7 @@ def test_a_deleted_check_stays_until_the_last_queue_that_names_it_is_gone() -> N
 
 
 @scenario("A27")
-def test_rows_in_any_state_are_conditions_under_the_names_of_their_checks() -> None:
+def test_check_states_are_shown_as_conditions_named_like_their_checks() -> None:
     checks = ["pending", "ready", "rejected", "required", "retry"]
     life = a_long_life(*checks)
     life.submit("w", "cq", "8")

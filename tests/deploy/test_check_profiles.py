@@ -37,7 +37,7 @@ def await_word(container: str, word: str) -> None:
         threading.Event().wait(0.5)
 
 
-def test_what_bash_lets_through_runs(deployment: Deployment) -> None:
+def test_a_workload_that_the_bash_check_accepts_runs(deployment: Deployment) -> None:
     admit = deployment.admit
     freezer = deployment.container("freeze-check")
     # It hears what is asked while it listens.
@@ -50,7 +50,7 @@ def test_what_bash_lets_through_runs(deployment: Deployment) -> None:
     admit("wait", "workload", "free", "--for", "Finished", "--timeout", "60")
 
 
-def test_what_a_person_approves_runs(deployment: Deployment) -> None:
+def test_an_approved_workload_runs(deployment: Deployment) -> None:
     admit = deployment.admit
     admit("submit", "-q", "approved", "--name", "careful", "--", "true")
     admit("wait", "workload", "careful", "--for", "QuotaReserved", "--timeout", "60")
@@ -69,7 +69,7 @@ def test_a_namespace_that_spends_too_much_is_stopped(deployment: Deployment) -> 
     admit("wait", "workload", "spender", "--for", "Backoff", "--timeout", "60")
 
 
-def test_what_has_no_capacity_is_put_off_and_runs_where_there_is_some(
+def test_a_workload_without_capacity_is_delayed_until_there_is_some(
     deployment: Deployment,
 ) -> None:
     admit = deployment.admit

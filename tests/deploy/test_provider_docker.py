@@ -106,7 +106,7 @@ async def world(
         docker("rm", "--force", container)
 
 
-async def test_workers_are_there_with_their_limits_while_the_job_is_and_not_afterwards(
+async def test_workers_exist_with_their_limits_only_while_the_job_runs(
     world: World,
 ) -> None:
     await world.provider()
@@ -130,7 +130,9 @@ async def test_workers_are_there_with_their_limits_while_the_job_is_and_not_afte
         pytest.param(("kill",), id="killed"),
     ],
 )
-async def test_a_job_stops_when_one_of_its_workers_is(world: World, end: tuple[str, ...]) -> None:
+async def test_a_job_stops_when_one_of_its_workers_stops(
+    world: World, end: tuple[str, ...]
+) -> None:
     await world.provider()
     await world.begin()
     await world.until_phase(Phase.ADMITTED)
@@ -141,7 +143,7 @@ async def test_a_job_stops_when_one_of_its_workers_is(world: World, end: tuple[s
     await world.until_workers(0)
 
 
-async def test_workers_that_went_while_nobody_looked_are_told_afterwards(world: World) -> None:
+async def test_workers_lost_while_the_provider_was_down_are_reported_later(world: World) -> None:
     provider = await world.provider()
     await world.begin()
     await world.until_phase(Phase.ADMITTED)
@@ -194,7 +196,7 @@ async def test_a_job_waits_for_room_and_one_that_no_machine_holds_is_rejected(
     await world.until_phase(Phase.ADMITTED, "b")
 
 
-async def test_workers_that_end_at_once_are_a_failure_with_their_last_words(
+async def test_workers_that_end_at_once_fail_with_their_last_output(
     world: World,
 ) -> None:
     await world.provider(ADMIT_DOCKER_COMMAND="'echo no licence >&2; exit 3'")
@@ -206,7 +208,7 @@ async def test_workers_that_end_at_once_are_a_failure_with_their_last_words(
     assert any("no licence" in one.log for one in world.fleet.processes)
 
 
-async def test_a_container_that_nobody_asks_for_is_removed_and_strange_ones_are_not(
+async def test_orphaned_workers_are_removed_and_foreign_containers_stay(
     world: World, image: str
 ) -> None:
     await world.provider()
@@ -276,7 +278,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-async def test_an_engine_that_is_away_takes_nothing_from_anybody_and_makes_the_check_inactive(
+async def test_an_unreachable_engine_revokes_nothing_and_makes_the_check_inactive(
     world: World, tmp_path: Path, engine_socket: str
 ) -> None:
     wire = Wire(engine_socket, tmp_path / "docker.sock")

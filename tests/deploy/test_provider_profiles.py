@@ -108,7 +108,7 @@ def test_a_provider_is_not_root_and_writes_nowhere(deployment: Deployment, profi
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-async def test_a_provider_that_works_is_well(deployment: Deployment, profile: str) -> None:
+async def test_a_running_provider_is_healthy(deployment: Deployment, profile: str) -> None:
     await until(lambda: ill(deployment, f"provider-{profile}") == "", 60.0)
 
 
@@ -145,7 +145,7 @@ async def test_a_pool_books_its_machines_and_their_loss_stops_the_job(
     assert "machines of pool spot-rack were taken away" in stops(deployment, "burst")
 
 
-def test_workers_of_the_engine_run_and_whose_worker_is_removed_is_stopped(
+def test_a_job_with_docker_workers_stops_when_a_worker_is_removed(
     deployment: Deployment,
 ) -> None:
     deployment.admit("submit", "-q", "docker", "--name", "worked", "--", "sleep", "600")
@@ -155,7 +155,7 @@ def test_workers_of_the_engine_run_and_whose_worker_is_removed_is_stopped(
     assert worker in stops(deployment, "worked")
 
 
-async def test_ec2_reserves_and_whose_reservation_expires_is_stopped(
+async def test_a_job_with_an_ec2_reservation_stops_when_it_expires(
     deployment: Deployment, ec2: Ec2Server
 ) -> None:
     admit = deployment.admit
@@ -172,7 +172,7 @@ async def test_ec2_reserves_and_whose_reservation_expires_is_stopped(
     await until(lambda: not ec2.alive(), 60.0)
 
 
-async def test_keys_that_ec2_does_not_take_make_the_container_unwell_with_a_sentence(
+async def test_keys_that_ec2_refuses_make_the_container_unhealthy_with_a_reason(
     deployment: Deployment, ec2: Ec2Server
 ) -> None:
     await until(lambda: ill(deployment, "provider-aws") == "", 60.0)
@@ -191,7 +191,7 @@ async def test_keys_that_ec2_does_not_take_make_the_container_unwell_with_a_sent
     await until(lambda: ill(deployment, "provider-aws") == "", 60.0)
 
 
-def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
+def test_a_job_on_kubernetes_capacity_stops_when_it_is_revoked(
     deployment: Deployment, cluster: Kubernetes
 ) -> None:
     deployment.admit(
@@ -228,7 +228,7 @@ def test_a_cluster_provisions_and_whose_capacity_it_revokes_is_stopped(
         ),
     ],
 )
-def test_what_is_missing_is_one_sentence(
+def test_a_missing_setting_is_reported_in_one_sentence(
     deployment: Deployment, service: str, env: dict[str, str], said: str
 ) -> None:
     given = {"ADMIT_NATS_URL": "nats://nats:4222", **env}

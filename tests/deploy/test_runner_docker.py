@@ -125,7 +125,7 @@ async def test_a_container_that_exits_0_because_it_is_stopped_has_stopped(
         assert await world.said("finished", "train") is None
 
 
-def test_the_engine_tells_whether_a_container_has_ended(tmp_path: Path, image: str) -> None:
+def test_the_engine_reports_whether_a_container_has_ended(tmp_path: Path, image: str) -> None:
     def ended(name: str) -> bool:
         probe = probe_docker(DOCKER, f"{name}.cid")
         return subprocess.run(probe, check=False, cwd=tmp_path, timeout=60).returncode == 0
@@ -144,7 +144,7 @@ def test_the_engine_tells_whether_a_container_has_ended(tmp_path: Path, image: s
         docker("rm", "--force", runs)
 
 
-async def test_a_dead_shim_leaves_no_container(world: World, image: str) -> None:
+async def test_a_killed_shim_leaves_no_container(world: World, image: str) -> None:
     async with world.runner(executor="docker"):
         script = "while :; do sleep 0.1; done"
         await world.admit("train", "", containers=a_container(image, script))

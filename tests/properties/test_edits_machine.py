@@ -187,7 +187,7 @@ def check(life: Life) -> None:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=5, max_size=40), st.booleans())
-def test_nothing_fails_and_nobody_is_left_waiting(
+def test_random_edits_raise_no_error_and_leave_no_workload_stuck(
     played: list[tuple[Any, ...]], fair: bool
 ) -> None:
     life = Life(Config(fair_sharing=FairSharing() if fair else None))

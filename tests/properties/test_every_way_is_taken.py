@@ -149,7 +149,7 @@ def rare() -> None:
 
 
 @pytest.mark.scenario("A24")
-def test_random_lives_take_the_ways_of_the_table_and_no_others() -> None:
+def test_random_lives_use_exactly_the_transitions_of_the_table() -> None:
     for seed in range(LIVES):
         chance = Random(seed)
         life = a_life(chance)

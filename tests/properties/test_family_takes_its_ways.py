@@ -93,7 +93,7 @@ class Watch:
         patch.setattr(fold, "family_transition", watched)
 
 
-def test_families_take_the_ways_of_the_tables_and_no_others(
+def test_families_use_exactly_the_transitions_of_the_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watch = Watch(monkeypatch)

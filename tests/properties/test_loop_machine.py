@@ -86,7 +86,7 @@ RING = [
     st.booleans(),
 )
 @example(RING, [("c", 4, 0), ("c", 3, -1), ("a", 5, 1)], None, False)
-def test_it_comes_to_rest(
+def test_the_scheduler_reaches_a_stable_state(
     specs: list[dict[str, Any]],
     asked: list[tuple[str, int, int]],
     strategies: tuple[str, ...] | None,

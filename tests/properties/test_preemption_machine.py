@@ -95,7 +95,7 @@ def is_given_up(story: Story, one: Preempted) -> bool:
     st.lists(workloads, min_size=1, max_size=14),
     st.booleans(),
 )
-def test_preemption_keeps_its_promises(
+def test_preemption_keeps_its_invariants(
     specs: list[dict[str, Any]], asked: list[tuple[str, int, int, bool]], fair: bool
 ) -> None:
     story = a_story(specs, fair=fair)

@@ -439,11 +439,11 @@ def played(seed: int, turns: int = 250) -> World:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32 - 1))
-def test_there_is_one_booking_for_each_reservation_and_none_for_nobody(seed: int) -> None:
+def test_each_reservation_has_one_booking_and_no_booking_is_orphaned(seed: int) -> None:
     played(seed)
 
 
-def test_the_stories_are_about_something() -> None:
+def test_generated_scenarios_reach_the_main_cases() -> None:
     worlds = [played(seed) for seed in range(60)]
     states = {tell.verdict.state for world in worlds for _, _, tell in world.tells}
     assert states == {"Pending", "Ready", "Retry", "Rejected"}
@@ -451,7 +451,7 @@ def test_the_stories_are_about_something() -> None:
     assert sum(len(world.booth.asked) for world in worlds) > 200
 
 
-def test_in_the_end_nothing_is_booked_once_everybody_has_gone() -> None:
+def test_no_booking_remains_when_all_workloads_are_gone() -> None:
     for seed in range(100):
         world = played(seed)
         for name in list(world.works):

@@ -103,7 +103,7 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_reader_takes_what_services_write(case: Case) -> None:
+def test_a_reader_accepts_values_that_services_write(case: Case) -> None:
     reading, value = case
     assert reading(value) is not None
 
@@ -132,7 +132,7 @@ def test_a_reader_raises_nothing_but_unreadable(case: Case, seed: int, raw: byte
 
 
 @given(seed=SEEDS, stage=st.sampled_from(sorted(STAGES)))
-def test_a_leader_goes_on_whatever_stands_at_a_workload_key(seed: int, stage: str) -> None:
+def test_a_leader_continues_with_any_value_at_a_workload_key(seed: int, stage: str) -> None:
     data = mutated(random.Random(seed), STAGES[stage][1])
     leader = Leader(**_queue(stage))
     leader.controller.load(KEY, data, 50, {})
@@ -146,7 +146,7 @@ def test_a_leader_goes_on_whatever_stands_at_a_workload_key(seed: int, stage: st
 
 
 @given(seed=SEEDS, key=st.sampled_from(sorted(VALUES)))
-def test_a_leader_goes_on_whatever_stands_at_a_manifest_key(seed: int, key: str) -> None:
+def test_a_leader_continues_with_any_value_at_a_manifest_key(seed: int, key: str) -> None:
     if key == KEY:
         return
     leader = Leader(**CHECKED)
@@ -160,7 +160,7 @@ def test_a_leader_goes_on_whatever_stands_at_a_manifest_key(seed: int, key: str)
 
 
 @given(seed=SEEDS, stage=st.sampled_from(sorted(STAGES)))
-def test_every_watcher_goes_on_with_a_workload_that_can_be_read(seed: int, stage: str) -> None:
+def test_every_watcher_continues_with_a_readable_workload(seed: int, stage: str) -> None:
     data = mutated(random.Random(seed), STAGES[stage][1])
     try:
         found = read(KEY, data)
@@ -184,7 +184,7 @@ def test_every_watcher_goes_on_with_a_workload_that_can_be_read(seed: int, stage
 
 
 @given(seed=SEEDS, key=st.sampled_from(sorted(VALUES)))
-def test_a_scheduler_goes_on_with_a_manifest_that_can_be_read(seed: int, key: str) -> None:
+def test_a_scheduler_continues_with_a_readable_manifest(seed: int, key: str) -> None:
     try:
         found: Any = read_manifest(key, mutated(random.Random(seed), VALUES[key]))
     except Unreadable:
@@ -197,7 +197,7 @@ def test_a_scheduler_goes_on_with_a_manifest_that_can_be_read(seed: int, key: st
         _decides(scheduler)
 
 
-def test_a_fact_behind_the_end_of_the_log_is_taken_back_to_what_was_read() -> None:
+def test_a_fact_number_beyond_the_log_is_reset_to_the_last_read_one() -> None:
     """The workload would skip every fact until the log gets there."""
     value = msgspec.json.decode(STAGES["running"][1])
     value["status"]["log"]["fact"] = 10**15
@@ -210,12 +210,12 @@ def test_a_fact_behind_the_end_of_the_log_is_taken_back_to_what_was_read() -> No
     assert b'"Evicted"' in leader.values[KEY]
 
 
-def test_a_claim_that_cannot_be_read_is_one_of_a_dead_runner() -> None:
+def test_an_unreadable_claim_counts_as_one_of_a_lost_runner() -> None:
     claim = read_claim(Entry("ns.w.7", b"junk", 3))
     assert (claim.state.value, claim.runner) == ("expired", "")
 
 
-def test_an_instance_that_never_expires_is_none() -> None:
+def test_an_instance_key_without_expiry_is_unreadable() -> None:
     with pytest.raises(Unreadable, match="no time to live"):
         instance_of(
             Entry("_alive.scheduler.a", encode(Alive(service="scheduler", instance="a")), 1)
@@ -225,7 +225,7 @@ def test_an_instance_that_never_expires_is_none() -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "-1", "1" * 20, "9" * 5000, "²", "1.0", None, b"\xff", str(2**63)]
 )
-def test_a_number_that_no_sequence_can_be_is_none(text: str | bytes | None) -> None:
+def test_an_impossible_sequence_number_gives_none(text: str | bytes | None) -> None:
     assert number(text) is None
 
 

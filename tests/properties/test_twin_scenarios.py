@@ -12,7 +12,7 @@ from twin.draw import FAMILIES, scenario
 
 @pytest.mark.parametrize("wild", [False, True], ids=["as recorded", "wilder"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_drawn_scenarios_come_out_as_the_twin_has_them(family: str, wild: bool) -> None:
+def test_random_scenarios_match_the_reference_scheduler(family: str, wild: bool) -> None:
     for seed in range(5):
         name = f"{family}-{seed}"
         assert not difference(scenario(family, Random(name), wild=wild)), name

@@ -25,7 +25,7 @@ minutes = st.integers(1, 90)
 
 
 @given(seconds=st.floats(0, 1e6), more=st.floats(0, 1e6))
-def test_what_was_consumed_only_ever_fades(seconds: float, more: float) -> None:
+def test_consumed_usage_only_decays(seconds: float, more: float) -> None:
     assert 0 <= left(SHARING, seconds + more) <= left(SHARING, seconds) <= 1
     assert 0 <= gained(SHARING, seconds) <= gained(SHARING, seconds + more) <= 1
 
@@ -35,7 +35,7 @@ def test_what_was_consumed_only_ever_fades(seconds: float, more: float) -> None:
     weight=st.floats(0.1, 100),
     heavier=st.floats(0.1, 100),
 )
-def test_a_heavier_local_queue_never_stands_worse(
+def test_a_heavier_local_queue_never_has_a_worse_place(
     amount: int, weight: float, heavier: float
 ) -> None:
     used = {"cpu": amount}
@@ -47,7 +47,9 @@ def test_a_heavier_local_queue_never_stands_worse(
     steps=st.lists(st.tuples(minutes, amounts, st.booleans()), max_size=12),
     looks=st.lists(st.integers(0, 600), max_size=12),
 )
-def test_looking_changes_nothing(steps: list[tuple[int, int, bool]], looks: list[int]) -> None:
+def test_reading_usage_does_not_change_it(
+    steps: list[tuple[int, int, bool]], looks: list[int]
+) -> None:
     """An account that was settled at other moments as well comes to the same sum."""
     quiet, watched = (Account(SHARING, 1.0, NOON) for _ in range(2))
     moments: list[tuple[datetime, int | None, bool]] = [

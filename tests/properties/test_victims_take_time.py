@@ -102,6 +102,6 @@ def lives_alike(drawn: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_both_decide_alike_while_victims_take_their_time(family: str) -> None:
+def test_both_schedulers_decide_alike_while_victims_stop(family: str) -> None:
     for seed in range(6):
         lives_alike(scenario(family, Random(f"slow-{family}-{seed}")))

@@ -71,7 +71,7 @@ def held(workload: StoredWorkload | None) -> Any:
     jobs("old", 8),
     changes(),
 )
-def test_what_is_foretold_is_what_happens(
+def test_a_simulated_change_gives_the_real_result(
     configured: tuple[dict[str, Any], ...], old: list[dict[str, Any]], change: list[dict[str, Any]]
 ) -> None:
     town = Town(CHECK, *configured, *(a_local(name) for name in QUEUES))

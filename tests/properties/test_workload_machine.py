@@ -262,7 +262,7 @@ VERDICTS = {
 @pytest.mark.scenario("A5", "A6")
 @given(said=st.lists(st.sampled_from(sorted(VERDICTS)), min_size=2, max_size=4))
 @settings(max_examples=60, deadline=None)
-def test_in_whatever_order_verdicts_of_one_batch_come_the_gravest_wins(said: list[str]) -> None:
+def test_the_gravest_verdict_of_a_batch_wins_in_any_order(said: list[str]) -> None:
     found = set()
     for order in permutations(range(len(said))):
         life = Life(Around([f"c{index}" for index in range(len(said))])).assigned()

@@ -254,7 +254,7 @@ async def stopped_by_a_user(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "story", [preempted, migrated, drained, suspended_by_a_check, stopped_by_a_user]
 )
-async def test_a_job_that_saved_its_state_goes_on_after_it_was(
+async def test_a_job_continues_from_its_saved_state_after_it_was(
     stage: Stage, story: Callable[[Stage], Awaitable[None]]
 ) -> None:
     name = story.__name__.replace("_", "-")

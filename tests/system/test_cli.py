@@ -155,7 +155,7 @@ def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
             up.process.wait()
 
 
-def test_applying_twice_changes_nothing(admit: Up) -> None:
+def test_applying_a_manifest_twice_changes_no_object(admit: Up) -> None:
     assert admit.ok("apply", "-f", "-", stdin=QUEUES).lines == [
         "resourceflavor.kueue.x-k8s.io/spot unchanged",
         "clusterqueue.kueue.x-k8s.io/cq unchanged",
@@ -163,7 +163,7 @@ def test_applying_twice_changes_nothing(admit: Up) -> None:
     ]
 
 
-def test_get_sees_what_apply_has_reported(admit: Up) -> None:
+def test_get_returns_objects_that_apply_has_reported(admit: Up) -> None:
     manifest = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-x, labels: {a: b}}\n"
     assert admit.ok("apply", "-f", "-", stdin=manifest).lines == ["namespace/team-x created"]
     assert admit.ok("get", "ns", "team-x", "-o", "json").json()["metadata"]["labels"] == {"a": "b"}
@@ -311,7 +311,7 @@ def test_pending_workloads_are_listed_in_order_and_explained(admit: Up) -> None:
     assert admit("get", "wl", "huge").status == 1
 
 
-def test_events_of_a_recreated_workload_begin_anew(admit: Up) -> None:
+def test_events_of_a_recreated_workload_exclude_those_of_its_predecessor(admit: Up) -> None:
     for priority in ("1", "2"):
         admit.ok(*("submit", "--name", "twice", "--anyway", "--cpu", "100"), *("--", "true"))
         admit.ok("priority", "workload", "twice", priority)
@@ -499,7 +499,7 @@ def test_a_repeated_decision_is_the_same(admit: Up) -> None:
     assert len(wrong.err.splitlines()) == 1
 
 
-def test_the_doctor_finds_nothing_wrong(admit: Up) -> None:
+def test_the_doctor_reports_a_healthy_system(admit: Up) -> None:
     found = admit("doctor", "-o", "json").json()
     wrong = [one for one in found["checks"] if one["state"] == "wrong"]
     assert wrong == []

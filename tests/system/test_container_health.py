@@ -34,7 +34,7 @@ async def test_a_ready_service_of_this_host_is_well_and_a_missing_one_is_not() -
         assert elsewhere == "scheduler does not answer"
 
 
-async def test_what_keeps_a_service_from_its_work_is_told() -> None:
+async def test_the_health_check_reports_why_a_service_is_not_ready() -> None:
     def told() -> HealthReply:
         return HealthReply(
             service="digger",
@@ -86,7 +86,7 @@ def checked(file: Path) -> tuple[int, str]:
         pytest.param(None, "", "the service has not said yet how it is", id="not begun"),
     ],
 )
-def test_the_check_of_a_container_tells_a_service_that_is(
+def test_the_container_check_reports_the_state_of_the_service(
     tmp_path: Path, seconds_left: int | None, reason: str, said: str
 ) -> None:
     file = tmp_path / "health"

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.bus
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_demo_ends_by_itself_with_everything_finished() -> None:
+def test_the_demo_ends_with_all_workloads_finished() -> None:
     told = subprocess.run(
         [sys.executable, "-m", "tools.demo", "deploy/samples"],
         cwd=ROOT,

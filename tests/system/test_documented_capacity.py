@@ -41,7 +41,7 @@ def test_every_manifest_is_one(text: str) -> None:
             assert pool_of(one.metadata.name, one.parameters).machines
 
 
-def test_what_is_taken_away_are_the_same_machines() -> None:
+def test_the_removed_machines_are_the_same_on_page_and_in_sample() -> None:
     there, gone = (
         yaml.safe_load((SAMPLES / name).read_text()) for name in ("machines.yaml", "gone.yaml")
     )
@@ -52,7 +52,7 @@ def test_what_is_taken_away_are_the_same_machines() -> None:
     assert there == gone
 
 
-def test_numbers_and_names_of_the_page_are_those_of_the_program() -> None:
+def test_numbers_and_names_of_the_page_match_the_program() -> None:
     page = " ".join(PAGE.read_text().split())
     assert f"at most {PARAMETERS_MAX} of {PARAMETER_MAX} characters" in page
     assert f"more than {DETAILS_MAX} details" in page
@@ -70,5 +70,5 @@ def test_numbers_and_names_of_the_page_are_those_of_the_program() -> None:
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)", PAGE.read_text()))))
-def test_links_lead_somewhere(link: str) -> None:
+def test_links_have_a_target(link: str) -> None:
     assert (PAGE.parent / link).exists()

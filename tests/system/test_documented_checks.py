@@ -218,7 +218,7 @@ def test_with_acrequeueafter_off_a_retry_is_one_without_a_delay() -> None:
     assert life.noted("w") == ["RequeueAfterDisabled"] * 2
 
 
-def test_who_waits_when_acrequeueafter_is_turned_off_goes_on_waiting() -> None:
+def test_a_wait_continues_when_acrequeueafter_is_turned_off() -> None:
     life = a_long_life("c")
     life.submit("w", "cq", "8")
     life.go()
@@ -302,7 +302,7 @@ def test_manifests_of_a_page_are_accepted(page: Path) -> None:
 
 
 @pytest.mark.bus
-async def test_manifests_of_the_pages_are_applied_as_they_stand() -> None:
+async def test_manifests_of_the_pages_are_applied_unchanged() -> None:
     async with embedded() as system:
         for page in (FLOW, MIGRATING):
             for text in blocks(page, "yaml"):
@@ -333,7 +333,7 @@ def test_programs_of_a_page_are_python_and_use_what_there_is(page: Path) -> None
                 assert {name.name for name in node.names} <= set(dir(module))
 
 
-async def test_the_right_pattern_of_the_page_judges_as_it_says() -> None:
+async def test_the_recommended_pattern_of_the_page_judges_as_documented() -> None:
     from admittance.checks import Ready, Request, Retry
 
     [code] = [one for one in blocks(FLOW, "python") if "@licenses.check" in one]
@@ -361,7 +361,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", sorted({*PAGES, *DOCS.glob("*.md")}), ids=named)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if link.startswith(("http://", "https://")):
             continue

@@ -42,12 +42,12 @@ def lines_of(mark: str) -> list[Any]:
 # Words, fields, spellings. ------------------------------------------------------------------
 
 
-def test_every_reason_that_is_shown_is_told() -> None:
+def test_every_reason_shown_is_documented() -> None:
     told = {word for row in table("why") for word in re.findall(r"`(\w+)`", row[2])}
     assert told == {str(why) for why in ActivityReason}
 
 
-def test_every_field_is_told() -> None:
+def test_every_field_is_documented() -> None:
     text = PAGE.read_text().partition("## Fields")[2].partition("## ")[0]
     told = {
         word.rpartition(".")[2]

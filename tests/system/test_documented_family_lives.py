@@ -147,7 +147,7 @@ ENDS: dict[str, Callable[[], None]] = {
 
 
 @pytest.mark.parametrize("what", first_cells("ends"))
-def test_what_ends_a_run_has_the_consequence_that_the_page_tells(what: str) -> None:
+def test_each_end_of_a_run_has_its_documented_consequence(what: str) -> None:
     ENDS[what]()
 
 
@@ -267,6 +267,6 @@ SURPRISING: dict[str, Callable[[], None]] = {
 
 
 @pytest.mark.parametrize("wrote", first_cells("surprising"))
-def test_what_is_legal_and_perhaps_not_meant_does_what_the_page_says(wrote: str) -> None:
+def test_surprising_but_legal_settings_work_as_documented(wrote: str) -> None:
     [play] = [play for name, play in SURPRISING.items() if wrote.startswith(name)]
     play()

@@ -104,7 +104,7 @@ def test_one_line_for_each_family_with_its_variants_beneath(admit: Up) -> None:
     assert list(rows(admit, "get", "workload", "job")) == ["job", BEST, WORST]
 
 
-def test_queues_and_who_waits_count_families(admit: Up) -> None:
+def test_queues_and_pending_lists_count_families(admit: Up) -> None:
     found = json.loads(admit.ok("get", "clusterqueue", "team", "-o", "json").out)["status"]
     assert found["pendingWorkloads"] == 1
     assert found["admittedWorkloads"] == 1
@@ -158,7 +158,7 @@ def test_what_concerns_the_job_is_for_its_parent(admit: Up, words: tuple[str, ..
     assert f"`admit {words[0]} workload job" in answer.err
 
 
-def test_a_variant_that_is_edited_by_hand_is_refused(admit: Up) -> None:
+def test_an_edit_of_a_variant_is_refused(admit: Up) -> None:
     kept = admit.ok("get", "workload", BEST, "-o", "yaml").out
     assert "unchanged" in admit.ok("apply", "-f", "-", stdin=kept).out
     answer = admit("apply", "-f", "-", stdin=kept.replace("cpu: '1'", "cpu: '2'"))
@@ -167,7 +167,7 @@ def test_a_variant_that_is_edited_by_hand_is_refused(admit: Up) -> None:
     assert "unchanged" not in answer.out
 
 
-def test_what_would_follow_is_told_of_families(admit: Up) -> None:
+def test_the_what_if_command_reports_families(admit: Up) -> None:
     reply = json.loads(admit.ok("simulate", "-f", "-", "-o", "json", stdin=BIGGER).out)
     assert [one["name"] for one in reply["starts"]] == ["job"]
     assert reply["starts"][0]["admission"]["podSetAssignments"][0]["flavors"] == {
@@ -176,7 +176,7 @@ def test_what_would_follow_is_told_of_families(admit: Up) -> None:
     assert reply["counts"].get("run") == 1
 
 
-def test_the_life_of_a_family_as_its_user_moves_it(admit: Up) -> None:
+def test_a_family_is_stopped_approved_and_activated_by_its_user(admit: Up) -> None:
     stopped = admit.ok("stop", "workload", BEST)
     assert "continues with the others" in stopped.err
     until(lambda: rows(admit, "get", "workload", "job")[BEST], lambda row: "User" in row)
@@ -213,7 +213,7 @@ def test_every_decision_about_a_family_comes_out_the_same_from_the_log(admit: Up
         assert answer.out.splitlines()[-1] == "same", (sequence, kind, whose, answer.out)
 
 
-def test_fewer_pods_and_no_flavor_are_told_of_at_once(admit: Up) -> None:
+def test_fewer_pods_and_a_missing_flavor_are_reported_at_once(admit: Up) -> None:
     pods = [
         {
             "name": "main",

@@ -58,7 +58,7 @@ def _with_time_to_move(folder: Path, number: int) -> str:
     return str(file)
 
 
-async def test_every_story_is_applied_and_those_that_take_seconds_come_true(
+async def test_every_sample_is_accepted_and_the_short_ones_run_as_described(
     tmp_path: Path,
 ) -> None:
     async with embedded() as system:

@@ -10,7 +10,7 @@ from benchmarks import provisioning
 pytestmark = pytest.mark.bus
 
 
-async def test_capacity_is_measured_until_the_job_may_start_and_until_it_is_free_again() -> None:
+async def test_the_bench_measures_the_time_to_obtain_and_to_free_capacity() -> None:
     flight, rest, freed, killed = await provisioning.measured(10, 20.0, 6)
     assert re.match(r"10 requests in flight .* p50 [\d.]+ ms, p99 [\d.]+ ms", flight)
     assert rest.startswith("the other 5 provisioned at once: all admitted after ")

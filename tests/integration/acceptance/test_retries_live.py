@@ -99,7 +99,7 @@ async def test_a_flavor_with_another_check_uses_only_that_check(stage: Stage) ->
 
 
 @scenario("L3")
-async def test_five_seconds_are_five_seconds(stage: Stage) -> None:
+async def test_a_delay_of_five_seconds_lasts_five_seconds(stage: Stage) -> None:
     await reserved(stage, "l3", "l3-x")
     began = clock.now()
     await stage.answer("l3", "l3-x", "Retry", after=5)
