@@ -121,7 +121,7 @@ class Refusal(Shape, frozen=True, kw_only=True):
 class Taken(Shape, frozen=True, kw_only=True):
     """The amount taken or requested of one flavor and resource, in accounting units. ``available``:
     the amount that was available just before. ``borrowed``: how much the ClusterQueue uses above
-    its nominal quota afterwards.
+    its nominal quota once the amount is taken.
     """
 
     flavor: str

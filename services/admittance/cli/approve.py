@@ -97,7 +97,8 @@ async def give_verdict(
         )
         reply = await outcome_of(bus, fact)
         if reply.outcome == "ignored":
-            # Another verdict, an eviction or a requeue took effect before this verdict.
+            # Another verdict, an eviction or a requeue took effect before the verdict of `admit
+            # approve`.
             why = sentence(reply.reason, reply.message)
             raise AnswerIsNo(f'workload "{name}" was not {word}: it changed meanwhile ({why})')
         output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", f"{word} (check {row.name})")

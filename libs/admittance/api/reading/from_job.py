@@ -77,8 +77,8 @@ def _template(job: Job, count: int) -> PodTemplate:
     completions = job.spec.completions
     fewer = MIN_PARALLELISM in job.metadata.annotations
     if completions is not None and (completions != count or fewer):
-        # Set even if completions equals the count: with minCount fewer pods may start, but as many
-        # must succeed.
+        # The annotation is set even if completions equals the count: with minCount fewer pods may
+        # start, but as many must succeed.
         annotations[COMPLETIONS] = str(completions)
     if job.spec.backoff_limit is not None:
         annotations[BACKOFF_LIMIT] = str(job.spec.backoff_limit)

@@ -58,7 +58,7 @@ class _Conversion:
                     return number
             if not ctx.resilient_parsing:
                 raise BadInput(_range_error(param, value, whole=self._annotation is int))
-        # Typer converts values of all other types, and reports their errors.
+        # Typer converts values of types that `_Conversion` does not know, and reports their errors.
         param._runtime_param = None
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 

@@ -182,7 +182,7 @@ def shown_object(found: Found) -> dict[str, Any]:
     try:
         manifest = decode_object(value).manifest
     except ManifestError:
-        return value  # Written by another program or version.
+        return value  # The object was written by another program or version, and is shown as it is.
     if hasattr(manifest, "spec") and manifest.spec is not None:
         value["spec"] = complete(manifest.spec)
     return value

@@ -278,7 +278,7 @@ def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Runs work on an event loop and exits with its status."""
     with closing(work):  # After Ctrl-C before work starts, Python would warn that it never ran.
-        import asyncio  # late: it would take half of the time of help and completion
+        import asyncio  # late: asyncio takes half of the time of help and completion
 
         raise_on_interrupt()
         status = asyncio.run(work)
