@@ -334,13 +334,15 @@ class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the kit for checks and the kit for providers. ``timeout``: how many seconds an
     answer may take. ``command``: starts the program, with ADMIT_NATS_URL set; if empty, the program
     runs already, or starts within ``first_timeout`` seconds. ``only``: the names of the test cases
-    to run; empty means all.
+    to run; empty means all. ``own_server``: the server was started for the test, so the program
+    gets no login and no TLS of the environment.
     """
 
     timeout: float
     first_timeout: float
     command: Sequence[str] = ()
     only: Collection[str] = ()
+    own_server: bool = False
 
 
 class KitResult(NamedTuple):
@@ -372,7 +374,9 @@ async def run_kit(
     outcomes: list[CaseResult] = []
     try:
         on_ready()
-        process = ProgramProcess(options.command, url) if options.command else None
+        process = None
+        if options.command:
+            process = ProgramProcess(options.command, url, is_ours=options.own_server)
         if process is not None:
             await process.start()
         try:

@@ -12,6 +12,7 @@ from typing import Final
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
 
@@ -23,14 +24,18 @@ END_SECONDS: Final = 12.0
 class ProgramProcess:
     """The tested program, started with ADMIT_NATS_URL and NATS_URL set."""
 
-    def __init__(self, command: Sequence[str], url: str) -> None:
+    def __init__(self, command: Sequence[str], url: str, *, is_ours: bool = False) -> None:
+        """``is_ours``: the server at ``url`` was started for the test, so that no login and no TLS
+        of the environment is for it."""
         self._command = command
         self._url = url
+        self._is_ours = is_ours
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         """Raises SetupError if the command cannot be run."""
-        environment = {**os.environ, "ADMIT_NATS_URL": self._url, "NATS_URL": self._url}
+        base = NO_OPTIONS.environment(os.environ) if self._is_ours else os.environ
+        environment = {**base, "ADMIT_NATS_URL": self._url, "NATS_URL": self._url}
         try:
             # The program's output goes to standard error: standard output is for the report.
             self._process = await asyncio.create_subprocess_exec(

@@ -68,6 +68,7 @@ class TestOptions(NamedTuple):
             "first_timeout": first_timeout if self.wait is None else self.wait,
             "command": self.command,
             "only": self.cases,
+            "own_server": self.port is not None,
         }
 
 

@@ -385,6 +385,8 @@ async def test_revoked_credentials_are_named_and_a_new_file_is_used(
     bus = await Bus.connect(url, name="test", access=ConnectionOptions(creds=str(file)))
     server.reload(before, operator.config((key,)))
     await until(lambda: any("(user carl): they were revoked" in line for line in told))
+    file.unlink()
+    await until(lambda: any(f"credentials file {file} not found" in line for line in told))
     operator.credentials(file, "carl")
     await until(lambda: any(line.startswith("bus_reconnected") for line in told))
     await bus.close()
