@@ -157,8 +157,8 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
                 message = f"a pod of {one.name} needs {much} {resource}, {type_} has {has}"
                 return TooLarge(message + (" (thousandths)" if resource == "cpu" else ""))
     groups.sort(key=lambda group: _share(group[1], machine), reverse=True)
-    # Each element: free resources, and the number of instances that have them, in the order in
-    # which these were opened.
+    # One element for each group of instances: the free resources of each instance, and how many
+    # instances have them, in the order in which the groups were opened.
     left: list[tuple[dict[str, int], int]] = []
     for one, needs in groups:
         waiting = one.pods

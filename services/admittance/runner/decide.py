@@ -254,7 +254,8 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
     if run.stage is not Stage.CLAIMING:
         return run, ()
     if run.claim_lost:
-        # It was lost while the bucket was read: another runner may have reported the job's end.
+        # The claim was lost while the bucket was read: another runner may have reported the job's
+        # end.
         lost = _stopped(run, reason=NODE_FAILURES, message="the claim was lost before the start")
         return _at(run, Stage.ENDED), (MarkOver(then=lost), Close())
     if run.evicted:

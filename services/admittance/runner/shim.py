@@ -366,7 +366,7 @@ class Shim:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         deadline = self.lease_deadline()
-        if os.path.exists(os.path.join(self.folder, "stop")):  # requested before this started
+        if os.path.exists(os.path.join(self.folder, "stop")):  # the stop came before this start
             self.end_all("stopped", "stopped before it started")
         elif boot_seconds() >= deadline:  # the runner paused: the job may run elsewhere by now
             self.end_all("lost", "the runner's lease ran out")

@@ -304,5 +304,6 @@ class HistoryRecorder:
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        # Facts are more important: the leader continues without the failed task.
+        # Applying facts is more important than history: the leader continues without the failed
+        # task.
         log.error("memory_lost", what=task.get_name(), error=repr(task.exception()))

@@ -27,8 +27,8 @@ from admittance.runtime.tasks import set_within, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 
 ANSWER_SECONDS: Final = 1.0
-"""Longest wait for an answer of another process with the same instance name. The request is only
-sent at the start and after a sign of another process.
+"""Longest wait for an answer of another process with the same instance name. A process asks other
+processes only at its start and after a sign of another process.
 """
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
