@@ -142,7 +142,7 @@ def unpack(made: CheckpointMade, parts: Sequence[bytes]) -> Iterator[CheckpointR
         digest.update(part)
     if len(parts) != made.parts or digest.hexdigest() != made.digest:
         raise BadCheckpoint(
-            f"checkpoint {made.id} has {len(parts)} of {made.parts} parts, or other ones"
+            f"checkpoint {made.id} has {len(parts)} of {made.parts} parts, or changed parts"
         )
     return _rows(made, parts)
 

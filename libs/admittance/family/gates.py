@@ -16,9 +16,9 @@ variant of that gate."""
 
 
 class Sibling(NamedTuple):
-    """An active variant of a family. ``place``: its place in the order of preference, 0 is the
-    best. ``evaluated``: in the present attempt the scheduler reserved quota for the variant or
-    refused it. ``blocked``: the variant needs preemption and its gate is closed. ``took``:
+    """An active variant of a family. ``place``: the variant's place in the order of preference, 0
+    is the best. ``evaluated``: in the present attempt the scheduler reserved quota for the variant
+    or refused it. ``blocked``: the variant needs preemption and its gate is closed. ``took``:
     workloads were preempted for the variant's reservation."""
 
     name: str

@@ -80,8 +80,8 @@ does."""
 
 
 class Variant(NamedTuple):
-    """A variant as policy sees it. ``place``: its place in the order of preference, 0 is the best.
-    ``stopped_by``: one of the reasons in `STOPPED`, or "". Delays are in seconds; a
+    """A variant as policy sees it. ``place``: the variant's place in the order of preference, 0 is
+    the best. ``stopped_by``: one of the reasons in `STOPPED`, or "". Delays are in seconds; a
     ``delete_delay`` of None: the variant is never deleted for a delay."""
 
     name: str

@@ -83,9 +83,9 @@ class Catalog:
         """Applies an object (None: the object was deleted). Returns the domains that the object
         touches.
 
-        ``kind`` as in the manifests. Kinds that concern no domain, and unknown kinds, touch no
-        domain. The result depends only on the objects, never on whether the applied object differs
-        from the former one, so that all readers of the bucket agree on the result.
+        ``kind``: the kind in the manifest of the object. Kinds that concern no domain, and unknown
+        kinds, touch no domain. The result depends only on the objects, never on whether the applied
+        object differs from the former one, so that all readers of the bucket agree on the result.
         """
         self.affected = set()
         match kind:

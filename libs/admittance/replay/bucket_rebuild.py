@@ -57,8 +57,8 @@ class RebuildStart(NamedTuple):
 class BucketRebuild:
     """Rebuilds the bucket from the start up to the revision ``seen``.
 
-    `hear` adds the facts after the start. `perform` folds the recorded commits in order, each
-    commit after all facts up to the commit's ``through``.
+    `BucketRebuild.hear` adds the facts after the start. `perform` folds the recorded commits in
+    order, each commit after all facts up to the commit's ``through``.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ def with_named_revision(
             field, present = "admitted_revision", workload.status.admitted_revision
         case _:
             return known
-    # A known revision outside the span was not guessed, so it stays.
+    # Only a revision inside the span is a guess, so a revision outside the span stays.
     if not span.after < revision <= span.upto or not span.after <= present <= span.upto:
         return known
     return known._replace(workload=with_status(workload, **{field: revision}))

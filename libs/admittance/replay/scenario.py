@@ -82,7 +82,7 @@ def _unpacked(data: bytes) -> bytes:
     except zlib.error as error:
         raise BadScenario(f"broken gzip: {error}") from None
     if unpacking.unconsumed_tail:
-        raise BadScenario(f"it unpacks to more than {SIZE_MAX:,} bytes")
+        raise BadScenario(f"the scenario unpacks to more than {SIZE_MAX:,} bytes")
     if not unpacking.eof:
         raise BadScenario("broken gzip: the data is cut off")
     if unpacking.unused_data:

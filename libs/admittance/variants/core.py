@@ -302,8 +302,8 @@ class Families:
 
     def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
         """Returns the acts to publish now, in order. The returned acts count as published unless
-        `failed` is called. All acts of a family are returned together, so there may be more than
-        ``limit``."""
+        `Families.failed` is called. All acts of a family are returned together, so there may be
+        more than ``limit``."""
         self._changed.update(dict.fromkeys(self._times.due(now)))
         found: list[Act] = []
         while self._changed and len(found) < limit:
@@ -322,8 +322,8 @@ class Families:
             self._sent.stated(family, fact, sequence)
 
     def failed(self, fact: Fact, now: datetime) -> None:
-        """Records that publishing the act failed, or that the outcome is unknown. The act is
-        returned again after `AGAIN` if it is still required."""
+        """Records that publishing the act failed, or that the outcome is unknown. A failed act is
+        returned again after the time `AGAIN` if it is still required."""
         family = self.family_of(fact)
         if family is not None and self._sent.has(family, fact):
             self._times.sooner(family, self._sent.failed(family, fact, now))

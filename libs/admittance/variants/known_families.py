@@ -61,9 +61,10 @@ class KnownParent(NamedTuple):
 
 
 class KnownVariant(NamedTuple):
-    """The kept data of a variant. ``place``: its stored position among its siblings. ``mark``: see
-    `RowMark`. ``quota_queue``: the ClusterQueue of the variant's quota; "": the variant holds no
-    quota. ``competes``: the scheduler may try the variant, or the variant holds quota."""
+    """The kept data of a variant. ``place``: the variant's stored position among its siblings.
+    ``mark``: see `RowMark`. ``quota_queue``: the ClusterQueue of the variant's quota; "": the
+    variant holds no quota. ``competes``: the scheduler may try the variant, or the variant holds
+    quota."""
 
     state: VariantState
     uid: str

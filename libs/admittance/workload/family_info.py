@@ -76,7 +76,7 @@ Gates = tuple[GatePosition, ...]
 
 
 def is_used(gate: GatePosition) -> bool:
-    """Whether workloads were preempted for a reservation that was made while the gate was open."""
+    """Whether workloads were preempted for the reservation of the variant that has the gate."""
     return gate.used_at is not None
 
 

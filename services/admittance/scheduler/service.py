@@ -386,7 +386,7 @@ def read_echo(key: str, value: bytes) -> BarrierEcho:
     value."""
     echo = _echo(value)
     if not echo.domain or key != f"barrier.{token(echo.domain)}":
-        raise Unreadable(f"it is about the domain {echo.domain}")
+        raise Unreadable(f"the echo is about the domain {echo.domain}")
     return echo
 
 

@@ -240,9 +240,9 @@ def _scan(
     oracle: Oracle | None,
     only: str | None,
 ) -> tuple[Option, int, int, list[tuple[int, int]], int] | None:
-    """Returns the flavor of the group for these amounts: the option, its mode and borrowing level,
-    mode and level for each amount, and the index where the scan stopped. None: no flavor serves the
-    amounts, and ``result.obstacles`` says why."""
+    """Returns the flavor of the group for the requested amounts: the option, its mode and borrowing
+    level, mode and level for each amount, and the index where the scan stopped. None: no flavor
+    serves the amounts, and ``result.obstacles`` says why."""
     best: tuple[Option, int, int, list[tuple[int, int]]] | None = None
     best_mode, best_level = _NO_FIT, 0
     options = group.options

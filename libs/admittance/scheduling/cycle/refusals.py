@@ -3,8 +3,8 @@ published.
 
 A workload is refused after it has been parked, or has blocked its queue as the head, for
 `Config.refusal_delay` without interruption. In a busy queue parked workloads are woken often, and a
-refusal without this delay would be outdated before it is stored. If the workload's status already
-has the reason of a refusal, the refusal is not published.
+refusal without `Config.refusal_delay` would be outdated before it is stored. If the workload's
+status already has the reason of a refusal, the refusal is not published.
 """
 
 from __future__ import annotations

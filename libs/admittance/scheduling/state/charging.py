@@ -340,8 +340,8 @@ def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
 
 
 def _counted_variant(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> WorkloadInfo | None:
-    """Returns the variant that counts in shares: an admitted one, or without one the variant that
-    the family policy likes best."""
+    """Returns the variant that counts in shares: an admitted one, or without one the one with the
+    best place in the order of preference."""
     workloads = list(held.members)
     if len(workloads) < 2:
         return workloads[0] if workloads else None
@@ -422,8 +422,8 @@ def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
 
 
 def _concerns_a_plan(state: SchedulerState, workload: WorkloadInfo) -> bool:
-    """Returns whether a plan of preemption depends on what the workload holds. For a variant, plans
-    of its siblings count too, because the quota of a variant depends on its siblings' quota."""
+    """Returns whether a plan of preemption depends on what the workload holds. The answer is True
+    for a variant with family quota, because plans of its siblings may depend on that quota."""
     return (
         workload.pending_preemption is not None
         or workload.key in state.planners_by_victim

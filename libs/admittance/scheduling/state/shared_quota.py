@@ -306,9 +306,9 @@ class PlanQuota(Generic[Member]):
     """The quota of a planner and its victims for one flavor and resource.
 
     ``levels``: the cells from the node where the paths of planner and victims to the root meet, up
-    to the root. An excluded workload does not count. If victims share quota with each other, the
-    subtracted amount is exact when all victims are excluded, and otherwise too small, never too
-    large.
+    to the root. An excluded workload does not count in the shared quota. If victims share quota
+    with each other, the subtracted amount is exact when all victims are excluded, and otherwise too
+    small, never too large.
     """
 
     __slots__ = ("_offs", "_out", "levels", "planner", "victims")

@@ -410,7 +410,7 @@ class Domain:
     domain."""
 
     name: str
-    owned: bool = False  # the scheduler leads the domain
+    owned: bool = False  # this scheduler leads the domain
     queues: dict[Queue, None] = field(default_factory=dict)
     ready: dict[Queue, None] = field(default_factory=dict)  # queues of the domain with a head
     # Queues of the domain with parked workloads.

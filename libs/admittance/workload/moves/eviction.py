@@ -1,9 +1,9 @@
 """The loss of a reservation: evictions, and the release that ends them. docs/spec/lifecycle.md#T09
 to #T19.
 
-An eviction has two steps. First Evicted=True is written, and the quota stays booked while the
-runner stops the job. The runner's report that the job has stopped releases the quota. A workload
-without a job is evicted and released in one write.
+The eviction of a workload has two steps. First Evicted=True is written, and the quota stays booked
+while the runner stops the job. The runner's report that the job has stopped releases the quota. A
+workload without a job is evicted and released in one write.
 """
 
 from __future__ import annotations
