@@ -95,7 +95,7 @@ def test_a_queue_is_active_with_its_checks_as_kueue_has_it(case: dict[str, Any])
 
 @needs_data
 @pytest.mark.parametrize("case", _cases("TestClusterQueueUpdate"))
-def test_searches_begin_anew_when_quotas_change_and_only_then(case: dict[str, Any]) -> None:
+def test_searches_restart_when_quotas_change_and_only_then(case: dict[str, Any]) -> None:
     given = Given({**case["given"], "clusterQueues": [case["given"]["cq"]]}, Config())
     domain = given.queue(case["given"]["cq"]["metadata"]["name"]).domain
     assert domain is not None
@@ -121,7 +121,7 @@ def _wanted(rows: list[dict[str, Any]], what: str = "total") -> dict[tuple[str, 
 
 @needs_data
 @pytest.mark.parametrize("case", _cases("TestClusterQueueUsage"))
-def test_a_queue_tells_its_usage_as_kueue_does(case: dict[str, Any]) -> None:
+def test_a_queue_reports_usage_as_kueue_does(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
     given = Given({**table, "clusterQueues": [table["clusterQueue"]]}, Config())
     query = Queues(cluster_queue=table["clusterQueue"]["metadata"]["name"])
@@ -135,7 +135,7 @@ def test_a_queue_tells_its_usage_as_kueue_does(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", _cases("TestLocalQueueUsage"))
-def test_a_local_queue_tells_its_usage_as_kueue_does(case: dict[str, Any]) -> None:
+def test_a_local_queue_reports_usage_as_kueue_does(case: dict[str, Any]) -> None:
     table = case["given"]
     known = [table["cq"]] if "cq" in table else []
     queues = {"clusterQueues": known, "localQueues": [table["localQueue"]]}

@@ -189,7 +189,7 @@ def test_how_long_pods_may_still_take(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("workload/TestIsOnHold"))
-def test_who_is_on_hold(case: dict[str, Any]) -> None:
+def test_a_workload_with_the_hold_gate_is_on_hold(case: dict[str, Any]) -> None:
     assert is_held(a_workload(case["given"]["wl"])) == case["want"]["result"]
 
 

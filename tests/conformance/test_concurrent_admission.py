@@ -59,7 +59,7 @@ def test_a_family_becomes_what_it_becomes_in_kueue(case: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("case", [one for one in cases(TABLE) if one.id in FAMILIES])
-def test_what_is_told_to_differ_does(case: dict[str, Any]) -> None:
+def test_listed_differences_do_differ(case: dict[str, Any]) -> None:
     assert differences(case)
 
 
@@ -70,7 +70,7 @@ def test_nearly_all_cases_are_answered_as_in_kueue() -> None:
 
 
 @pytest.mark.parametrize("case", cases("concurrentadmission/TestFirstCandidateVariant"))
-def test_whose_gate_may_open(case: dict[str, Any]) -> None:
+def test_the_gate_opens_for_the_sibling_that_kueue_picks(case: dict[str, Any]) -> None:
     given = case["given"]
     siblings = [
         sibling(refused(as_stored(given[which])), place)
@@ -100,7 +100,7 @@ def test_which_changes_of_a_queue_concern_its_families(case: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("case", cases("concurrentadmission/TestParentsForClusterQueue"))
-def test_whose_families_a_queue_concerns(case: dict[str, Any]) -> None:
+def test_a_queue_concerns_the_families_that_kueue_finds(case: dict[str, Any]) -> None:
     given = case["given"]
     queues = Queues()
     for raw in given.get("localQueues") or ():

@@ -43,7 +43,7 @@ def a_head() -> tuple[Story, Queue, CycleEntry]:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestLastAssignmentOutdated", ENTRIES))
-def test_a_search_goes_on_unless_kueue_begins_anew(case: dict[str, Any]) -> None:
+def test_a_search_continues_unless_kueue_restarts_it(case: dict[str, Any]) -> None:
     args = case["given"]["args"]
     story, queue, entry = a_head()
     member, domain = entry.workload, queue.domain
@@ -60,7 +60,7 @@ def test_a_search_goes_on_unless_kueue_begins_anew(case: dict[str, Any]) -> None
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestEntryMarkSkipped", ENTRIES))
-def test_who_loses_to_another_goes_on_with_its_search(case: dict[str, Any]) -> None:
+def test_a_skipped_entry_continues_its_search(case: dict[str, Any]) -> None:
     story, queue, entry = a_head()
     assert queue.domain is not None
     story.core._cycle.requeue(queue.domain, entry, EntryStatus.SKIPPED, story.now)
@@ -69,7 +69,7 @@ def test_who_loses_to_another_goes_on_with_its_search(case: dict[str, Any]) -> N
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestEntryMarkPreemptionOutcome", ENTRIES))
-def test_who_preempts_keeps_its_place_and_begins_its_search_anew(case: dict[str, Any]) -> None:
+def test_a_preempting_entry_keeps_its_place_and_restarts_its_search(case: dict[str, Any]) -> None:
     assert case["want"]["requeueReason"] == "PendingPreemption"
     story, queue, entry = a_head()
     assert queue.domain is not None
@@ -134,7 +134,7 @@ def test_two_entries_compare_by_shares_as_in_kueue(
 
 @needs_data
 @pytest.mark.parametrize("case", cases("preemption/TestIssuePreemptionsSkipsDuplicate"))
-def test_nobody_is_told_to_go_twice(case: dict[str, Any]) -> None:
+def test_an_evicted_workload_is_not_preempted_again(case: dict[str, Any]) -> None:
     """The incoming workload asks for all that is left, so that it has to preempt."""
     table = dict(case["given"])
     (queue,) = table["clusterQueues"]
@@ -196,7 +196,7 @@ def test_a_boost_counts_as_in_kueue(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("flavorassigner/TestAssignment_TotalRequestsFor"))
-def test_as_much_is_asked_for_as_in_kueue(case: dict[str, Any]) -> None:
+def test_a_workload_requests_as_much_as_in_kueue(case: dict[str, Any]) -> None:
     places = case["given"]["fields"]["podSets"]
     obj = case["given"]["args"]["wl"]["obj"]
     facts = view_of(stored.decode(msgspec.json.encode(obj)), Shapes(), Config())

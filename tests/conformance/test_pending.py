@@ -71,7 +71,7 @@ def flush_all(given: Given, queues: Iterable[str]) -> int:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestClusterQueueImpl", PENDING))
-def test_who_competes_after_what_happened(case: dict[str, Any]) -> None:
+def test_active_workloads_after_an_event_are_those_of_kueue(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
     selector = {"matchExpressions": [{"key": "dep", "operator": "In", "values": ["eng", "sales"]}]}
     queue = manifest("ClusterQueue", "cq", {**EVERYWHERE, "namespaceSelector": selector})
@@ -175,7 +175,7 @@ def test_what_comes_back_waits_once_if_it_may(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestHeads", PENDING))
-def test_each_active_queue_gives_its_head(case: dict[str, Any]) -> None:
+def test_each_active_queue_yields_its_head(case: dict[str, Any]) -> None:
     table = dict(case["given"])
     stopped = table["inactiveClusterQueues"]
     table["clusterQueues"] = [
@@ -239,7 +239,7 @@ def test_a_class_is_parked_as_one(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestPushOrUpdateRespectsInadmissibleHashes"))
-def test_who_comes_to_a_parked_class_is_parked(case: dict[str, Any]) -> None:
+def test_a_workload_of_a_parked_class_is_parked(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
     story = a_story({cls: cls for cls in table["inadmissibleHashes"]})
     for cls in table["inadmissibleHashes"]:

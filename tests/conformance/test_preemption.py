@@ -47,7 +47,7 @@ CASES = [
 
 @needs_data
 @pytest.mark.parametrize("case", CASES)
-def test_victims_are_those_that_kueue_takes(case: dict[str, Any]) -> None:
+def test_victims_are_those_that_kueue_selects(case: dict[str, Any]) -> None:
     given = Given(case["given"], Config(as_kueue=True, preemption=True))
     member = given.workload(case["given"]["incoming"])
     need, contested = asked(given, case, member)
@@ -98,7 +98,7 @@ def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("preemption/TestSatisfiesPreemptionPolicy", POLICIES))
-def test_a_policy_gives_up_whom_kueue_gives_up(case: dict[str, Any]) -> None:
+def test_a_policy_allows_the_victims_that_kueue_allows(case: dict[str, Any]) -> None:
     given = Given({"now": case["given"]["now"]}, Config(as_kueue=True, preemption=True))
     preemptor, other = (given.workload(case["given"][one]) for one in ("preemptor", "candidate"))
     assert allows(case["given"]["policy"], preemptor, other) is case["want"].get("result", False)
@@ -106,7 +106,7 @@ def test_a_policy_gives_up_whom_kueue_gives_up(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("preemption/TestFairPreemptions"))
-def test_shares_give_up_whom_kueue_takes(case: dict[str, Any]) -> None:
+def test_fair_sharing_selects_the_victims_that_kueue_selects(case: dict[str, Any]) -> None:
     table = case["given"]
     sharing = FairSharing(strategies=tuple(table["strategies"])) if "strategies" in table else None
     config = Config(as_kueue=True, preemption=True, fair_sharing=sharing or FairSharing())

@@ -268,7 +268,7 @@ def test_the_last_attempt_counts(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases("provisioning/TestUpdateCheckMessage"))
-def test_a_message_is_told_where_it_differs(case: dict[str, Any]) -> None:
+def test_a_message_is_published_only_when_it_differs(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"]
     shown, new = given.get("message", ""), given.get("newMessage", "")
     config = {

@@ -51,7 +51,7 @@ def test_the_head_of_a_queue_is_the_one_that_kueue_takes(case: dict[str, Any]) -
 
 @pytest.mark.skipif(not QUEUE.is_dir(), reason=MISSING)
 @pytest.mark.parametrize("case", _cases("TestBackoffWaitingTimeExpired"))
-def test_a_backoff_is_over_when_kueue_says_so(case: dict[str, Any]) -> None:
+def test_a_backoff_ends_when_it_ends_in_kueue(case: dict[str, Any]) -> None:
     given = case["given"]
     obj = given["workloadInfo"]
     obj = obj.get("obj", obj.get("workload", obj))

@@ -27,13 +27,13 @@ def test_a_call_comes_out_as_in_kueue(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "case", [one for table in CALLS for one in cases(table) if one.id in RECONCILE]
 )
-def test_what_is_told_to_differ_does(case: dict[str, Any]) -> None:
+def test_listed_differences_do_differ(case: dict[str, Any]) -> None:
     played = Reconciled(case)
     assert played.ours() != played.theirs()
 
 
 @needs_data
-def test_every_case_told_apart_is_there_and_nearly_all_are_played() -> None:
+def test_listed_cases_exist_and_nearly_all_are_played() -> None:
     names = [case["name"] for table in CALLS for case in read(table)]
     assert set(names) >= set(OUT)
     assert len(names) == 92
@@ -41,6 +41,6 @@ def test_every_case_told_apart_is_there_and_nearly_all_are_played() -> None:
 
 
 @needs_data
-def test_the_other_tables_are_there() -> None:
+def test_tables_that_are_not_played_exist() -> None:
     for table in (*TABLES, *TABLES_UNPLAYED):
         assert read(table), table

@@ -15,7 +15,7 @@ SCENARIOS = Path(__file__).parents[3] / "shared" / "differential" / "scenarios"
 
 @pytest.mark.skipif(not SCENARIOS.is_dir(), reason="the scenarios are not beside this tree")
 @pytest.mark.parametrize("part", range(4))
-def test_the_twin_has_every_outcome_and_every_number_of_cycles(part: int) -> None:
+def test_the_reference_shows_every_outcome_and_cycle_count(part: int) -> None:
     paths = sorted(SCENARIOS.glob("*.json.gz"))
     assert paths
     for path in paths[part::4]:

@@ -134,7 +134,7 @@ def test_the_head_is_of_the_local_queue_that_kueue_takes_it_from(case: dict[str,
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestScheduleForAFS"))
-def test_cycles_admit_whom_kueue_admits_by_usage(case: dict[str, Any]) -> None:
+def test_cycles_by_usage_admit_the_workloads_that_kueue_admits(case: dict[str, Any]) -> None:
     given = case["given"]
     counts = given["featureGates"]["AdmissionFairSharing"]
     config = Config(

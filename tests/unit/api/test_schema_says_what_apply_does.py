@@ -69,7 +69,7 @@ VERDICT = {"namespace": "ns", "name": "w", "check": "c", "cycle": 1, "state": "R
         pytest.param({"requeueAfterSeconds": 2**31}, False, id="with a delay beyond 32 bits"),
     ],
 )
-def test_the_schema_of_a_verdict_knows_states_and_delays(
+def test_the_schema_of_a_verdict_checks_states_and_delays(
     more: dict[str, object], fits: bool
 ) -> None:
     schemas = document()["components"]["schemas"]

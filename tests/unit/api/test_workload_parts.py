@@ -435,5 +435,5 @@ def test_the_json_of_a_check_row_has_its_state(state: str) -> None:
 
 @given(text=st.text("$()AB x", max_size=12))
 @example(text="echo $$ $(A) $$(B)")
-def test_words_of_a_command_reach_the_process_unchanged(text: str) -> None:
+def test_arguments_of_a_command_reach_the_process_unchanged(text: str) -> None:
     assert expand(literal(text), {"A": "no", "B": "no"}) == text

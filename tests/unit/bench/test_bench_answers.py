@@ -16,7 +16,7 @@ from admittance.runtime.bus.bus import Bus
 pytestmark = pytest.mark.bus
 
 
-async def test_whoever_is_asked_says_ready_of_that_cycle(bus: Bus) -> None:
+async def test_a_bench_check_answers_ready_for_the_requested_cycle(bus: Bus) -> None:
     publisher = Publisher(bus)
     publishing = asyncio.create_task(publisher.run())
     answered: asyncio.Queue[facts.CheckReported] = asyncio.Queue()

@@ -43,7 +43,7 @@ def test_the_queues_of_families(
     assert [quota != "0" for quota in quotas(queue)] == free
 
 
-def test_who_is_in_the_way_of_an_upgrade_may_have_the_best_flavor_only() -> None:
+def test_workloads_that_block_upgrades_use_only_the_best_flavor() -> None:
     plan = upgrade.plan(4)
     rules = rules_of(queue_of(plan).spec)
     assert rules is not None
@@ -70,7 +70,7 @@ class Silent:
         self.said.append(subject)
 
 
-def test_a_job_that_moves_is_counted_twice_and_a_fact_told_twice_once() -> None:
+def test_a_moved_job_is_counted_twice_and_a_repeated_fact_once() -> None:
     publisher = Silent()
     jobs = Jobs(publisher)  # type: ignore[arg-type]
     for what, revision in (("admitted", 3), ("admitted", 3), ("evicted", 5), ("evicted", 5)):

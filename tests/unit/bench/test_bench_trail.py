@@ -77,7 +77,7 @@ def test_replay_finds_what_is_over_quota(told: list[Fact], over: int) -> None:
         pytest.param([], Trail(2, frozenset("ab"), (), 2), ("c",), "over quota", id="over quota"),
     ],
 )
-def test_every_broken_promise_is_told(
+def test_every_broken_guarantee_is_reported(
     unfinished: list[str], trail: Trail, over: tuple[str, ...], want: str
 ) -> None:
     broken = judged(2, unfinished, trail, Replay(over, {}, 2))

@@ -10,7 +10,7 @@ RUNS = [JobRun(4, "stopped"), JobRun(6, "succeeded")]
 TOLD = JobTold(finished=1, started=2, stopped=1, succeeded=True)
 
 
-def test_a_job_that_was_stopped_and_went_on_keeps_every_promise() -> None:
+def test_a_stopped_and_resumed_job_keeps_every_guarantee() -> None:
     found = judged("j", 2, TRACE, RUNS, TOLD)
     assert found.broken == ()
     assert (found.runs, found.saves, found.steps, found.lost) == (2, 1, 2, 0)
@@ -36,7 +36,7 @@ def test_steps_that_nothing_had_saved_are_counted() -> None:
         ),
     ],
 )
-def test_a_broken_promise_is_a_sentence(
+def test_a_broken_guarantee_is_reported_as_a_sentence(
     trace: list[str], runs: list[JobRun], told: JobTold, sentence: str
 ) -> None:
     assert judged("j", 2, trace, runs, told).broken == (sentence,)

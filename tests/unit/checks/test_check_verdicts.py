@@ -165,7 +165,7 @@ async def test_any_exception_of_a_parameter_struct_means_bad_parameters() -> Non
         await budget.judge(Request(parameters={"limit": 6}))
 
 
-async def test_plain_functions_share_a_few_threads_and_see_the_context_of_their_caller() -> None:
+async def test_plain_functions_share_threads_and_see_their_callers_context() -> None:
     threads = Threads(3)
     name: ContextVar[int] = ContextVar("name")
     seen: set[int] = set()

@@ -241,7 +241,7 @@ def test_a_bug_is_one_line_too(
 # Global options. ------------------------------------------------------------------------
 
 
-def test_words_after_two_hyphens_belong_to_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_after_two_hyphens_belong_to_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["submit", "-q", "x", "--", "true", "--nats", "no url at all"]) == 1
     assert "nothing listens at nats://127.0.0.1:1" in capsys.readouterr().err
 

@@ -134,7 +134,7 @@ COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_
         pytest.param(facts.Provisioned(**COMMON, message="here"), "here", id="what is there"),
     ],
 )
-def test_events_show_capacity_facts_in_words(fact: facts.ProvisioningFact, words: str) -> None:
+def test_events_describe_capacity_facts_in_text(fact: facts.ProvisioningFact, words: str) -> None:
     assert reason_of(fact) == ("rack", words)
 
 

@@ -81,7 +81,9 @@ def test_kind_and_name_come(
         pytest.param(("hello", None), "type: workload hello", id="a name without its kind"),
     ],
 )
-def test_words_that_name_no_workload_are_refused(words: tuple[str, str | None], why: str) -> None:
+def test_arguments_that_name_no_workload_are_refused(
+    words: tuple[str, str | None], why: str
+) -> None:
     with pytest.raises(BadInput, match=why):
         kinds.workload_target(*words)
 

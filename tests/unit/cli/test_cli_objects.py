@@ -59,7 +59,7 @@ def test_a_check_is_shown_as_a_condition(row: dict[str, str], want: tuple[str, s
     assert (condition["status"], condition["reason"]) == want
 
 
-def test_a_workload_is_shown_as_stored_with_defaults_and_the_checks_conditions() -> None:
+def test_a_workload_is_shown_with_defaults_and_conditions_of_checks() -> None:
     rows = [{"name": "budget", "state": "Ready", "message": "within", "lastTransitionTime": "t"}]
     workload = a_workload(admissionChecks=rows)
     shown = shown_workload(workload)
@@ -147,7 +147,7 @@ def test_unreadable_bytes_are_an_error_and_no_traceback(data: bytes) -> None:
         pytest.param(a_workload(), "Pending", "-", id="one that was never evaluated says nothing"),
     ],
 )
-def test_the_table_tells_phase_and_reason(workload: Found, phase: str, reason: str) -> None:
+def test_the_table_shows_phase_and_reason(workload: Found, phase: str, reason: str) -> None:
     table = tables.table(WORKLOAD, [workload], NOON, {})
     titles = [column.title for column in table.columns]
     [row] = table.rows

@@ -120,7 +120,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
         ),
     ],
 )
-def test_a_fact_is_shown_in_words(fact: Fact, want: tuple[str, str, str]) -> None:
+def test_a_fact_is_shown_as_text(fact: Fact, want: tuple[str, str, str]) -> None:
     found = line_of(entry(subject_of(fact), encode(fact)))
     assert (found.what, found.reason, found.message) == want
     assert found.subject == "team-a/train.7"

@@ -164,7 +164,7 @@ def test_a_share_with_weight_zero_is_shown_as_without_weight() -> None:
     assert explain.shares(shares) == "LessThanInitialShare: share 5 against without weight"
 
 
-def test_a_tree_is_shown_level_by_level_with_what_is_borrowed_and_may_be_lent() -> None:
+def test_a_tree_is_shown_level_by_level_with_borrowed_and_lendable_quota() -> None:
     def usage(nominal: int, subtree: int, used: int, borrowed: int = 0) -> NodeUsage:
         return NodeUsage(
             flavor="spot", resource="cpu", nominal=nominal, subtree=subtree, usage=used,

@@ -16,7 +16,7 @@ def test_a_name_that_fits_is_parent_and_tag() -> None:
 
 
 @pytest.mark.scenario("D19")
-def test_a_long_parent_and_two_long_flavors_get_distinct_names_that_tell_the_variant() -> None:
+def test_long_parent_and_flavor_names_give_distinct_variant_names() -> None:
     parent = "p" * 250
     flavors = ["flavor-" + "a" * 55 + letter for letter in "xy"]
     names = [variant_name(parent, "u1", flavor) for flavor in flavors]

@@ -89,7 +89,7 @@ def test_story_5_a_worse_delayed_variant_stays_inactive() -> None:
     assert why(family, LATER, 7200)["on-demand"] == ActivityReason.LOWER_THAN_ADMITTED
 
 
-def test_an_admitted_variant_is_not_stopped_by_a_delay_that_was_given_later() -> None:
+def test_an_admitted_variant_is_not_stopped_by_a_later_delay() -> None:
     family = FamilyState(True, NOON, admitted="on-demand", first_admitted=after(10))
     assert why(family, LATER, 20)["on-demand"] == ActivityReason.ADMITTED
 

@@ -51,7 +51,7 @@ def test_a_newer_epoch_ends_the_tenure() -> None:
     assert me.leads() == []
 
 
-def test_a_domain_is_led_while_the_owner_of_its_newest_epoch_is_alive() -> None:
+def test_a_domain_is_led_while_the_owner_of_its_newest_epoch_beats() -> None:
     me = LeaseState("me")
     assert not me.led(D)
     me.epoch_seen(D, 7, "you")
@@ -73,7 +73,7 @@ def test_an_older_epoch_changes_nothing() -> None:
     assert me.held(D) == 7
 
 
-def test_a_domain_is_left_to_its_owner_while_that_lives() -> None:
+def test_a_domain_stays_with_its_owner_while_that_beats() -> None:
     me = LeaseState("me")
     me.epoch_seen(D, 3, "you")
     me.alive("you")
@@ -82,13 +82,13 @@ def test_a_domain_is_left_to_its_owner_while_that_lives() -> None:
     assert me.wanted([D]) == [Takeover(D, 3)]
 
 
-def test_a_domain_of_our_earlier_life_is_taken_anew_at_once() -> None:
+def test_a_domain_of_an_earlier_run_is_taken_over_at_once() -> None:
     me = LeaseState("me")
     me.epoch_seen(D, 3, "me")
     assert me.wanted([D]) == [Takeover(D, 3)]
 
 
-def test_of_several_that_live_exactly_one_takes_each_vacant_domain() -> None:
+def test_exactly_one_of_several_leaders_takes_each_vacant_domain() -> None:
     names = [f"i{n}" for n in range(4)]
     tenures = [LeaseState(name) for name in names]
     for lease in tenures:
@@ -122,7 +122,7 @@ def test_a_domain_without_its_epoch_on_the_log_is_taken_as_a_new_domain() -> Non
     assert me.wanted([D]) == [Takeover(D, 0)]
 
 
-def test_an_epoch_that_came_since_the_log_was_asked_is_not_forgotten() -> None:
+def test_an_epoch_that_arrives_during_the_log_query_is_kept() -> None:
     me = LeaseState("me")
     taken(me, 7)
     assert not me.forgotten(D, 0)

@@ -46,7 +46,7 @@ def test_pods_of_several_bookings_share_machines() -> None:
     assert isinstance(pool.book("c", pods(6), NOON), Booking)
 
 
-def test_either_all_pods_are_booked_or_none() -> None:
+def test_a_booking_covers_all_pods_or_no_pod() -> None:
     pool = a_pool(gpus(1))
 
     pool.book("a", [Pods(1, {GPU: 8}), Pods(1, {GPU: 1})], NOON)

@@ -63,7 +63,7 @@ def test_all_pod_sets_are_requested_without_managed_resources() -> None:
 
 
 @pytest.mark.parametrize("where", ["requests", "limits"])
-def test_a_pod_set_is_requested_for_a_managed_resource_in_requests_or_limits(where: str) -> None:
+def test_pod_sets_are_requested_for_managed_resources_in_any_container(where: str) -> None:
     gpu = a_pod_set("gpu", containers=[{"name": "c", "resources": {where: {GPU: "1"}}}])
     given = admitted(("main", 2), ("gpu", 1))
 

@@ -124,7 +124,7 @@ def test_an_answer_waits_while_the_record_of_its_request_is_new() -> None:
     assert provisioned(story) == (None, BUSY)
 
 
-def test_a_request_that_is_marked_for_deletion_and_lost_is_made_anew() -> None:
+def test_a_lost_request_marked_for_deletion_is_created_again() -> None:
     """Written again with the mark, it would be deleted and written for as long as it is needed."""
     story = Story()
     story.reserved()

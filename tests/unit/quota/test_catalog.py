@@ -81,14 +81,14 @@ def test_newest_is_the_revision_of_what_a_decision_rests_on() -> None:
     assert here.catalog.newest("queue-unknown") == 0
 
 
-def test_an_object_that_did_not_change_touches_all_the_same() -> None:
+def test_an_unchanged_object_still_touches_its_domains() -> None:
     here = Configured()
     here.put("ClusterQueue", "q", {})
     assert here.put("ClusterQueue", "q", {}) == {"queue-q"}
     assert here.catalog.newest("queue-q") == here.revision
 
 
-def test_a_queue_tells_every_reason_and_the_first_counts() -> None:
+def test_a_queue_lists_every_reason_and_the_first_counts() -> None:
     here = Configured()
     strategy = {"admissionChecks": [{"name": "gone"}, {"name": "idle"}]}
     here.put(
@@ -115,7 +115,7 @@ def test_a_queue_tells_every_reason_and_the_first_counts() -> None:
         assert clause in activity.message
 
 
-def test_b8_two_checks_of_one_controller_in_one_list_make_the_queue_inactive() -> None:
+def test_b8_two_checks_of_one_controller_make_the_queue_inactive() -> None:
     here = Configured()
     here.put("ResourceFlavor", "f", {})
     here.put("ClusterQueue", "q", {"resourceGroups": flavors(f=["a", "b"])})

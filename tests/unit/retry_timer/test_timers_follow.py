@@ -87,7 +87,7 @@ def test_a_write_that_moves_no_time_orders_nothing() -> None:
     assert table.later(5).orders() == []
 
 
-def test_what_is_due_soon_is_ordered_at_once_and_the_rest_waits_for_what_comes_next() -> None:
+def test_timers_due_soon_are_set_at_once_and_the_rest_is_batched() -> None:
     table = Table().has(put_off(5), "soon").has(put_off(6), "w")
     assert table.follow() == table_order(5, "soon", 1)
     assert table.timers.next_order_at() == NOON + SETTLE
@@ -118,12 +118,12 @@ def test_a_timer_whose_time_has_come_is_not_cancelled() -> None:
     assert table.timers.pending == 0
 
 
-def test_a_timer_that_nobody_waits_for_any_more_is_cancelled_before_its_time() -> None:
+def test_a_timer_that_is_not_needed_is_cancelled_before_its_time() -> None:
     table = Table().has(put_off(60)).settled().has(calm())
     assert table.later(1).orders() == [Cancel(WAITING)]
 
 
-def test_a_check_that_may_judge_longer_moves_the_timers_of_whom_it_judges() -> None:
+def test_a_longer_check_timeout_moves_the_timers_of_its_workloads() -> None:
     table = Table().says("c", 60).says("other", 60)
     table.has(judged(0, "c"), "a").has(judged(0, "other"), "b").settled()
     table.says("c", 90)
@@ -133,7 +133,7 @@ def test_a_check_that_may_judge_longer_moves_the_timers_of_whom_it_judges() -> N
     ] == [("a", seconds(90))]
 
 
-def test_a_check_that_is_gone_times_nobody() -> None:
+def test_a_deleted_check_sets_no_timeouts() -> None:
     table = Table().says("c", 60).has(judged(0, "c")).settled()
     table.timers.apply_check("c", None, table.now)
     assert table.settled().standing == {}
@@ -159,7 +159,7 @@ def test_a_check_that_says_the_same_moves_nothing() -> None:
         ),
     ],
 )
-def test_a_time_that_nobody_can_reckon_with_takes_nothing_from_others(
+def test_an_unusable_time_does_not_affect_other_timers(
     workload: StoredWorkload,
 ) -> None:
     table = Table().has(workload, "odd").has(put_off(60)).settled()
@@ -183,7 +183,7 @@ def test_a_slot_has_one_order_under_way() -> None:
 
 
 @pytest.mark.parametrize("took_effect", [True, False])
-def test_an_order_of_which_nobody_knows_is_given_again(took_effect: bool) -> None:
+def test_an_order_with_an_unknown_outcome_is_repeated(took_effect: bool) -> None:
     table = Table().has(put_off(5))
     (order,) = table.orders()
     if took_effect:
@@ -226,7 +226,7 @@ def test_nothing_is_ordered_before_the_stream_was_read() -> None:
     assert len(table.orders()) == 1
 
 
-def test_who_takes_over_orders_only_what_differs() -> None:
+def test_a_new_leader_orders_only_differences() -> None:
     table = Table(begun=False)
     for name, at in (("same", 60), ("lost", 60), ("moved", 60)):
         table.has(put_off(at), name)
@@ -269,7 +269,7 @@ def test_what_was_done_to_a_schedule_is_mended(real: ActualSchedule | None, what
     assert not table.compare()
 
 
-def test_a_schedule_of_nobody_is_taken_away() -> None:
+def test_an_orphaned_schedule_is_cancelled() -> None:
     table = Table()
     table.bus.standing[WAITING] = ActualSchedule(seconds(60), "u")
     assert table.compare().orphaned == (WAITING,)
@@ -314,7 +314,7 @@ def test_what_moves_while_the_stream_is_read_is_not_judged_by_it() -> None:
 # Overdue. -------------------------------------------------------------------------------
 
 
-def test_a_time_that_came_without_an_effect_is_set_anew_ever_less_often() -> None:
+def test_a_timer_without_effect_is_set_again_with_growing_delays() -> None:
     table = Table().has(put_off(5))
     table.follow()
     looks = []

@@ -248,7 +248,7 @@ def test_whatever_comes_a_run_starts_once_and_is_closed_once(events: list[Event]
 
 
 @given(st.lists(st.builds(JobEvicted, st.integers(11, 20)), min_size=1, max_size=3))
-def test_who_has_not_got_the_claim_says_nothing_of_the_job(evictions: list[Event]) -> None:
+def test_a_runner_without_the_claim_publishes_nothing_about_the_job(evictions: list[Event]) -> None:
     """It runs elsewhere, and its quota would come free under it."""
     run, effects = step(a_run(CLAIMING), NotOurs())
     done = list(effects)

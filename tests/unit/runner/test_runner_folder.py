@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
         DataFolder.open(tmp_path / "file")
 
 
-def test_runs_are_found_again_and_what_is_none_is_removed(tmp_path: Path) -> None:
+def test_runs_are_found_again_and_other_folders_are_removed(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path)
     run = a_run(folder)
     run.note_stop(StopNote(evicted=9))
@@ -111,7 +111,7 @@ def test_what_is_given_back_keeps_its_output_and_nothing_else(tmp_path: Path) ->
     folder.close()
 
 
-def test_a_run_given_back_halfway_begins_anew_cleanly(tmp_path: Path) -> None:
+def test_a_run_given_back_halfway_restarts_cleanly(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path)
     run = a_run(folder)
     (run.path / "journal").write_text('{"e":"outcome","kind":"stopped"}\n')

@@ -116,7 +116,7 @@ def test_a_pod_set_without_pods_runs_nothing() -> None:
         pytest.param(admitted(SLEEP, containers=3), "template", id="a template that is none"),
     ],
 )
-def test_what_can_never_run_says_why(fact: Admitted, says: str) -> None:
+def test_a_job_that_can_never_run_has_a_reason(fact: Admitted, says: str) -> None:
     with pytest.raises(CannotRun, match=says):
         plan_local(fact, given={})
 

@@ -228,7 +228,7 @@ def test_a_daemon_that_left_its_group_ends_with_its_job(bench: Bench, stop: bool
     assert not any(alive(pid) for pid in daemons)
 
 
-def test_who_does_not_heed_sigterm_is_killed_after_the_grace(bench: Bench) -> None:
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(bench: Bench) -> None:
     run = bench.start(sh("trap '' TERM; echo deaf; sleep 62 & wait; sleep 62"), grace=1)
     until(lambda: bench.output(run), "its start")
     os.kill(run.shim_pid(), signal.SIGTERM)
@@ -322,7 +322,7 @@ def test_a_stop_asks_the_probe_whether_a_container_has_ended(
     assert bench.outcome(run)[0] == kind
 
 
-def test_a_run_told_to_stop_before_its_shim_comes_starts_nothing(bench: Bench) -> None:
+def test_a_run_stopped_before_its_shim_starts_runs_nothing(bench: Bench) -> None:
     run = bench.prepare(sh("echo ran"))
     run.note_stop(StopNote(evicted=9))
     bench.hand_over(run)

@@ -9,7 +9,7 @@ import pytest
 from admittance.runtime.tasks import cancel_and_wait
 
 
-async def test_a_task_that_loses_the_first_cancellation_ends_all_the_same() -> None:
+async def test_a_task_that_swallows_its_first_cancellation_still_ends() -> None:
     lost = asyncio.Event()
 
     async def careless() -> None:

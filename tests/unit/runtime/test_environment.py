@@ -46,7 +46,7 @@ def test_a_fraction_is_not_a_whole_number() -> None:
         whole({"N": "0"}, "N", 5, least=1)
 
 
-def test_a_choice_is_the_value_of_its_word() -> None:
+def test_a_choice_maps_its_setting_to_a_value() -> None:
     choices = {"json": True, "text": False}
     assert choice({"LOG": "text"}, "LOG", choices) is False
     assert choice({"LOG": ""}, "LOG", choices) is None

@@ -41,7 +41,7 @@ def test_a_wrong_variable_is_named(name: str, value: str) -> None:
         Settings.from_env("runner", env={name: value})
 
 
-def test_the_configuration_is_read_from_the_file_that_the_environment_names(tmp_path: Path) -> None:
+def test_the_configuration_file_is_named_by_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nfairSharing: {}\n"

@@ -31,12 +31,12 @@ def of_ours() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", sorted(of_ours()))
-def test_our_services_go_by_the_names_that_the_command_knows(name: str) -> None:
+def test_compose_services_have_the_names_that_the_command_accepts(name: str) -> None:
     assert of_ours()[name]["command"][1] in services.SERVICES
     assert of_ours()[name]["healthcheck"]["test"][-1].endswith("health.sh")
 
 
-def test_every_service_of_ours_is_there_and_those_that_not_everybody_wants_have_a_profile() -> None:
+def test_every_service_is_in_compose_and_providers_have_a_profile() -> None:
     assert set(services.SERVICES) == set(of_ours())
     for name, one in of_ours().items():
         _, provider, profile = name.partition("provider-")
@@ -51,7 +51,7 @@ def test_nothing_of_ours_has_rights_that_it_needs_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["aws", "kubernetes", "docker"])
-def test_a_container_is_told_every_variable_of_its_provider_s_page(name: str) -> None:
+def test_a_container_gets_every_variable_of_its_providers_page(name: str) -> None:
     page = (ROOT / "deploy" / "samples" / "providers" / name / "README.md").read_text()
     told = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `ADMIT_")]
     wanted = {one for cell in told for one in re.findall(r"ADMIT_[A-Z_]+", cell)}
@@ -88,7 +88,7 @@ def test_what_a_profile_starts_is_in_the_image(name: str) -> None:
     assert "!deploy/samples/checks" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
-def test_nothing_of_a_sample_starts_unasked_or_with_rights_that_it_needs_not() -> None:
+def test_samples_start_only_on_request_and_with_minimal_rights() -> None:
     for name, one in of_samples().items():
         assert one["read_only"], name
         assert one["cap_drop"] == ["ALL"], name

@@ -71,7 +71,7 @@ class Sample(FamilyLife):
         return self.place(), self.active(self.job_name), self.migrations(self.job_name)
 
 
-def test_story_1_starts_anywhere_and_moves_up_whenever_something_better_comes_free() -> None:
+def test_story_1_starts_anywhere_and_migrates_to_better_flavors() -> None:
     life = Sample(1)
     assert life.seen() == ("spot", "reservation on-demand spot", 0)
     life.at(5)
@@ -96,7 +96,7 @@ def test_story_2_moves_to_the_reservation_only() -> None:
     assert life.seen() == ("reservation", "reservation", 1)
 
 
-def test_story_3_takes_the_first_zone_that_says_yes_and_leaves_it_for_the_reservation() -> None:
+def test_story_3_takes_the_first_ready_zone_then_the_reservation() -> None:
     life = Sample(3)
     assert life.seen() == ("", "reservation zone-a zone-b zone-c", 0)
     assert life.reserved("train-3") == "zone-a zone-b zone-c"
@@ -132,7 +132,7 @@ def test_story_4_starts_in_the_first_zone_that_has_room_and_stays_there() -> Non
         pytest.param(None, ("on-demand", "reservation on-demand", 0), id="it does not"),
     ],
 )
-def test_story_5_gives_the_reservation_two_hours(
+def test_story_5_tries_only_the_reservation_for_two_hours(
     frees_at: int | None, seen: tuple[str, str, int]
 ) -> None:
     life = Sample(5)

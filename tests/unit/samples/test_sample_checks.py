@@ -102,7 +102,7 @@ def test_a_week_turns_on_its_day_at_its_time(
         pytest.param({"limit": 5}, "limit", id="a field that is unknown"),
     ],
 )
-async def test_a_wrong_budget_is_told_and_judges_nobody(
+async def test_a_wrong_budget_raises_an_error_and_gives_no_verdict(
     loaded: Any, wrong: dict[str, Any], said: str
 ) -> None:
     controller = loaded("budget", "budget").controller
@@ -110,7 +110,7 @@ async def test_a_wrong_budget_is_told_and_judges_nobody(
         await controller.judge(Request(parameters=BUDGET | wrong))
 
 
-async def test_while_prometheus_does_not_answer_nobody_starts_on_a_guess(loaded: Any) -> None:
+async def test_without_an_answer_from_prometheus_the_verdict_is_retry(loaded: Any) -> None:
     controller = loaded("budget", "budget").controller
     verdict = await controller.judge(Request(name="w", parameters=BUDGET))
     assert isinstance(verdict, Retry)
@@ -156,7 +156,7 @@ async def test_over_budget_the_delay_is_the_time_until_the_week_turns(
         assert "next week begins 2026-11-23T00:00:00Z" in verdict.message
 
 
-def test_who_was_let_through_is_known_after_a_restart(loaded: Any, tmp_path: Path) -> None:
+def test_running_workloads_are_remembered_after_a_restart(loaded: Any, tmp_path: Path) -> None:
     Running = loaded("budget", "running").Running
     path = tmp_path / "state" / "running.jsonl"
     first = Running(path)
@@ -183,7 +183,7 @@ def test_who_was_let_through_is_known_after_a_restart(loaded: Any, tmp_path: Pat
     ],
 )
 @pytest.mark.scenario("L25")
-async def test_delays_grow_with_the_retries_that_the_check_is_told(
+async def test_delays_grow_with_the_retry_count_of_the_request(
     loaded: Any, probe: dict[str, Any], delays: list[int]
 ) -> None:
     controller = loaded("backoff", "backoff").controller
@@ -205,7 +205,9 @@ def test_jitter_only_adds_and_a_huge_count_is_no_trouble(loaded: Any) -> None:
     assert module.delay_seconds(probe, 100_000, 0.0) == 3600
 
 
-async def test_who_has_to_approve_is_told_how(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pending_approval_names_the_command_to_approve(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = loaded("approval", "approval")
 
     async def nothing(_: Request) -> None:
@@ -217,7 +219,7 @@ async def test_who_has_to_approve_is_told_how(loaded: Any, monkeypatch: pytest.M
     assert "admit approve workload train -n lab --check approval" in verdict.message
 
 
-async def test_an_allowance_is_for_each_namespace_and_a_question_asked_twice_costs_once(
+async def test_an_allowance_is_per_namespace_and_a_repeated_request_is_free(
     loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = loaded("allowance", "allowance")

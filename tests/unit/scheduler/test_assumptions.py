@@ -270,7 +270,7 @@ def test_refusals_come_a_portion_at_a_time() -> None:
     assert counts == [2, 2, 1, 0]
 
 
-def test_no_more_refusals_are_under_way_than_are_soon_heard_of() -> None:
+def test_refusals_in_flight_are_bounded() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="1"))
     for n in range(IN_FLIGHT_MAX + 2):
@@ -352,7 +352,7 @@ def test_a_borrower_is_held_to_its_limit() -> None:
     assert story.settle() == ["five"]
 
 
-def test_checks_of_one_controller_keep_two_flavors_from_being_used_together() -> None:
+def test_flavors_whose_checks_share_a_controller_are_not_combined() -> None:
     story = Story()
     for name in ("gpus", "cpus", "spare"):
         story.flavor(name)

@@ -262,7 +262,7 @@ def about_to_preempt() -> tuple[Life, facts.Decision]:
     return life, decision
 
 
-def test_a_victim_that_rose_before_it_heard_of_it_is_spared() -> None:
+def test_a_victim_whose_priority_rose_before_eviction_is_spared() -> None:
     life, decision = about_to_preempt()
     life.say(facts.Reprioritized, "low", priority=5)
     life.apply(decision)
@@ -345,7 +345,7 @@ def test_a_queue_that_changes_cohort_takes_its_usage_along() -> None:
     assert life.phases("runs", "due") == ["Pending", "Admitted"]
 
 
-def test_a_decision_of_before_the_move_is_void_and_made_anew() -> None:
+def test_a_decision_from_before_the_move_is_void_and_made_again() -> None:
     life = Life()
     life.queue("moves", "one", resourceGroups=groups(default="0"))
     life.queue("lender", "one", resourceGroups=groups(default="10"))
@@ -432,7 +432,7 @@ def test_a_workload_that_ends_while_its_queue_is_deleted_is_free() -> None:
     assert usage(life, "cq") == 10
 
 
-def test_a_local_queue_that_comes_back_elsewhere_leads_those_that_wait_there() -> None:
+def test_a_local_queue_recreated_elsewhere_moves_its_waiting_workloads() -> None:
     life = a_life()
     life.queue("other", resourceGroups=groups(default="10"))
     admitted(life, "runs", cpu="10")
@@ -480,7 +480,7 @@ def sharing(weights: Mapping[str, int]) -> Life:
     return life
 
 
-def test_with_weights_of_0_everywhere_quota_is_given_out_all_the_same() -> None:
+def test_with_weights_of_0_everywhere_quota_is_still_used() -> None:
     life = sharing({"a": 0, "b": 0, "c": 0})
     for n in range(9):
         life.submit(f"w{n}", "abc"[n % 3], "1")
@@ -488,7 +488,7 @@ def test_with_weights_of_0_everywhere_quota_is_given_out_all_the_same() -> None:
     assert life.phases(*(f"w{n}" for n in range(9))) == ["Admitted"] * 9
 
 
-def test_a_weight_of_0_gives_way_down_to_its_nominal_quota_and_no_further() -> None:
+def test_a_queue_of_weight_0_keeps_its_nominal_quota() -> None:
     life = sharing({"a": 1, "b": 0, "c": 1})
     for n in range(9):
         admitted(life, f"b{n}", "b", "1")

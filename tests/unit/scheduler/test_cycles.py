@@ -33,7 +33,7 @@ def test_a_woken_workload_competes_before_the_cycle() -> None:
     assert story.active() == ["large"]
 
 
-def test_a_stopped_queue_gives_no_cycle_anything_to_look_at() -> None:
+def test_a_stopped_queue_adds_nothing_to_a_cycle() -> None:
     story = parked_story()
     story.queue("cq", resourceGroups=groups(default="1"), stopPolicy="Hold")
     assert not story.core.rouse(now=story.now)
@@ -113,7 +113,7 @@ def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> St
     return story
 
 
-def test_a_flavor_that_one_resource_borrows_and_another_preempts_does_not_fit() -> None:
+def test_a_flavor_that_needs_both_borrowing_and_preemption_does_not_fit() -> None:
     """PreemptionOverBorrowing holds borrowing to be the worse of the two, so that the flavor counts
     as one that fits by borrowing; what has to be preempted for it is preempted all the same."""
     story = a_queue_that_would_rather_preempt()
@@ -133,7 +133,7 @@ def test_as_kueue_such_a_flavor_fits_by_name_and_keeps_its_queue() -> None:
     assert story.settle() == ["high", "small"]
 
 
-def test_as_kueue_another_group_that_preempts_tells_what_each_resource_is() -> None:
+def test_as_kueue_a_preempting_group_sets_the_mode_of_each_resource() -> None:
     story = a_queue_that_would_rather_preempt(gpu=True, as_kueue=True)
     assert story.cycle() == []
     assert [one.name for one in story.preempted] == ["low"]

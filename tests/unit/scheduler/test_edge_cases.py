@@ -60,7 +60,7 @@ def test_08_requests_beyond_64_bits_saturate() -> None:
     assert story.why("w").reason == "ExceedsMaxQuota"
 
 
-def test_09_a_strict_head_that_does_not_fit_blocks_its_queue_also_for_other_flavors() -> None:
+def test_09_a_strict_head_that_does_not_fit_blocks_all_flavors() -> None:
     story = Story()
     story.flavor("other")
     two = [
@@ -91,7 +91,7 @@ def test_10_a_best_effort_head_is_parked_with_all_of_its_shape() -> None:
     assert story.parked() == ["big-1", "big-2", "big-3"]
 
 
-def test_11_what_is_decided_while_the_tree_is_flushed_competes_again_when_refused() -> None:
+def test_11_a_refused_decision_competes_again_after_a_flush_of_the_tree() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="10"))
     story.submit("runs", "cq", "5", age=9)
@@ -160,7 +160,7 @@ def test_13_an_update_of_the_spec_lets_it_compete_again() -> None:
     assert story.active() == ["w"]
 
 
-def test_14_a_namespace_that_does_not_match_is_parked_even_in_a_strict_queue() -> None:
+def test_14_a_workload_of_a_wrong_namespace_is_parked_in_strict_queues() -> None:
     story = Story()
     selector = {"matchLabels": {"team": "a"}}
     story.queue(
@@ -194,7 +194,7 @@ def test_15_of_two_heads_that_fit_only_alone_the_second_is_tried_again() -> None
     assert story.parked() == ["second"]
 
 
-def test_17_two_heads_that_borrow_different_resources_are_both_admitted_in_one_cycle() -> None:
+def test_17_one_cycle_admits_two_heads_that_borrow_other_resources() -> None:
     story = Story()
     for name in ("a", "b", "lender"):
         nominal = "10" if name == "lender" else "0"

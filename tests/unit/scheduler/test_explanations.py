@@ -528,7 +528,7 @@ def test_an_open_check_names_its_controller_and_whether_it_is_active() -> None:
     assert line == "verdict Ready of check room by ctl, which is inactive (ControllerLost: no word)"
 
 
-def test_a_reservation_tells_which_checks_are_open() -> None:
+def test_a_reservation_names_its_open_checks() -> None:
     story = a_story()
     story.queue("cq", resourceGroups=groups(default="2"))
     story.submit("w", "cq", "1")
@@ -557,7 +557,7 @@ def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
     ]
 
 
-def test_a_refusal_carries_the_numbers_of_flavors_that_the_scan_did_not_come_to() -> None:
+def test_a_refusal_has_the_numbers_of_unscanned_flavors_too() -> None:
     story = a_story()
     story.flavor("one")
     story.flavor("two")
@@ -593,7 +593,7 @@ def test_a_pair_in_a_preemption_loop_is_explained() -> None:
     assert any(one.startswith("removal of this obstacle: Took") for one in why.unblocked_by)
 
 
-def test_a_message_about_very_many_flavors_stays_short_and_the_numbers_do_not() -> None:
+def test_a_message_is_short_but_the_numbers_name_all_flavors() -> None:
     story = a_story()
     names = [f"f{n}" for n in range(30)]
     for name in names:

@@ -78,7 +78,7 @@ def test_an_upgrade_needs_only_what_the_family_has_not() -> None:
     assert kin.used("q") == {("reservation", "gpu"): 8, ("cpu-only", "cpu"): 20_000}
 
 
-def test_a_decision_tells_what_it_takes_beyond_what_the_family_has() -> None:
+def test_a_decision_lists_quota_beyond_what_the_family_holds() -> None:
     kin = story_7()
     kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
     kin.settle()
@@ -104,7 +104,7 @@ def test_room_for_a_family_is_no_room_for_others() -> None:
     assert kin.settle() == ["small"]
 
 
-def test_a_variant_that_waits_is_looked_at_anew_when_its_family_gets_something() -> None:
+def test_a_waiting_variant_is_tried_again_when_its_family_gets_quota() -> None:
     kin = with_slow_reservation(cpu="20")
     kin.job("x", "q", [(1, {"cpu": "1"})], age=100)
     kin.settle()
@@ -119,7 +119,7 @@ def test_a_variant_that_waits_is_looked_at_anew_when_its_family_gets_something()
     assert kin.parked() == ["k"], "no other workload had room"
 
 
-def test_pods_that_were_given_back_are_taken_off_a_promise_once() -> None:
+def test_reclaimed_pods_reduce_promised_quota_once() -> None:
     kin = story_7()
     kin.family("j", "q", TAGS, PODS)
     promised = kin.as_admission("j.on-demand", "q", {"cpu": "cpu-only"}, ON_DEMAND)
@@ -130,7 +130,7 @@ def test_pods_that_were_given_back_are_taken_off_a_promise_once() -> None:
     assert kin.used("q") == kin.should_be_used()["q"] == left
 
 
-def test_queues_tell_a_family_once_and_no_promise() -> None:
+def test_queue_counters_count_a_family_once_without_promised_quota() -> None:
     kin = story_7()
     kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
     kin.settle()
@@ -235,7 +235,7 @@ def test_victims_of_one_family_are_named_as_one_workload() -> None:
     assert named(going) == "1 workload (ns/j at priority 0)"
 
 
-def test_a_plan_for_one_thing_leaves_the_family_the_other() -> None:
+def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
     kin = story_7(
         admissionChecksStrategy={
             "admissionChecks": [{"name": "late", "onFlavors": ["reservation"]}]
@@ -279,7 +279,7 @@ def cut(kin: Kin, cpu: str, **spec: Any) -> None:
     )
 
 
-def test_a_cut_takes_no_reservation_that_adds_nothing_to_what_its_sibling_uses() -> None:
+def test_a_cut_spares_a_reservation_covered_by_its_siblings_usage() -> None:
     kin = with_slow_reservation()
     runs_on_demand_and_reserved_better(kin)
     cut(kin, "10")

@@ -111,7 +111,7 @@ def test_an_edit_of_the_queue_ends_both(name: str) -> None:
     assert story.cycle() == ["a-best"]
 
 
-def test_a_decision_that_was_not_taken_ends_with_the_first_news_of_its_workload() -> None:
+def test_an_unaccepted_decision_ends_with_the_next_event_of_its_workload() -> None:
     story = runs_on_mid()
     story.finish("r-best")
     story.cycle(confirm=False)
@@ -120,7 +120,7 @@ def test_a_decision_that_was_not_taken_ends_with_the_first_news_of_its_workload(
     assert story.cycle() == ["a-best"]
 
 
-def test_the_promise_ends_with_the_news_that_it_is_broken() -> None:
+def test_promised_quota_is_free_once_the_revocation_is_stored() -> None:
     story = runs_on_mid()
     story.finish("r-best")
     story.cycle()
@@ -216,7 +216,7 @@ def test_a_variant_waits_if_its_admitted_sibling_is_preempted() -> None:
     assert not both <= decided.keys(), "a job is stopped for one reason"
 
 
-def test_a_quota_cut_breaks_a_promise() -> None:
+def test_a_quota_cut_revokes_promised_quota() -> None:
     story = runs_on_mid()
     story.finish("r-best")
     story.cycle()
@@ -239,7 +239,7 @@ def test_variants_below_the_minimum_do_not_migrate() -> None:
     assert story.cycle() == ["a-best"]
 
 
-def test_of_two_flavors_inside_one_variant_the_family_needs_only_what_it_lacks() -> None:
+def test_a_variant_of_two_flavors_needs_only_what_its_family_lacks() -> None:
     explicit = [
         {"name": "first", "allowedResourceFlavors": ["best", "shared"]},
         {"name": "second", "allowedResourceFlavors": ["shared"]},

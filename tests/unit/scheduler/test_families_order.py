@@ -119,7 +119,7 @@ def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
     assert story.core.pending(PendingQuery()).rows == ()
 
 
-def test_a_row_of_a_family_tells_of_every_variant() -> None:
+def test_a_row_of_a_family_lists_every_variant() -> None:
     story = FamilyStory()
     story.families()
     full(story)

@@ -64,7 +64,7 @@ def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
     assert [one for one in story.core.refusals(now=story.now) if isinstance(one, Refused)] == []
 
 
-def test_a_variant_is_not_tried_before_its_delay_and_comes_back_by_the_clock() -> None:
+def test_a_variant_is_tried_only_after_its_delay() -> None:
     story = FamilyStory()
     story.follows = False
     story.families(explicit=EXPLICIT, flavors={"best": "4", "mid": "4"})

@@ -52,7 +52,7 @@ def test_a_cycle_that_fails_loses_no_head_and_keeps_no_room(
     assert sorted(story.settle()) == ["in-a", "in-c"]
 
 
-def test_what_is_held_for_the_rest_of_a_cycle_is_given_back_also_when_it_fails(
+def test_quota_held_for_a_cycle_is_released_when_the_cycle_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     story = Story()
@@ -77,7 +77,7 @@ def test_what_is_held_for_the_rest_of_a_cycle_is_given_back_also_when_it_fails(
     assert cell.usage == 0
 
 
-def test_a_queue_drains_cycle_by_cycle_and_waits_for_nothing_that_is_written() -> None:
+def test_a_queue_drains_without_waiting_for_writes() -> None:
     story = Story()
     story.queue("cq", resourceGroups=groups(default="300"))
     for n in range(300):
@@ -123,7 +123,7 @@ def test_freed_quota_goes_to_the_preemptor(restarts: bool) -> None:
     assert life.preempted() == [("low", "high")]
 
 
-def test_a_victim_that_is_back_first_does_not_take_the_room_of_its_preemptor() -> None:
+def test_a_requeued_victim_does_not_take_its_preemptors_quota() -> None:
     life = Life()
     life.queue("cq", resourceGroups=groups(default="10"), **LOWER)
     life.submit("low", "cq", "10", age=900)

@@ -75,7 +75,7 @@ def test_one_local_queue_is_listed_with_positions_in_its_cluster_queue() -> None
     assert names(story, "ns", local_queue="cq") == of_many
 
 
-def test_a_row_tells_reason_numbers_flavors_and_since_when_it_waits() -> None:
+def test_a_row_shows_reason_numbers_flavors_and_waiting_time() -> None:
     story = a_story()
     story.submit("large", "cq", "9", age=60)
     story.settle()
@@ -117,7 +117,7 @@ def test_a_row_of_an_inactive_queue_has_the_reason(
     assert all(what in row.message for row in rows)
 
 
-def test_a_resource_that_left_the_manifest_is_counted_only_as_long_as_it_is_used() -> None:
+def test_a_removed_resource_is_counted_only_while_it_is_used() -> None:
     story = a_story()
     story.flavor("old")
     story.queue("cq", resourceGroups=groups(default="4", old="2"))

@@ -89,7 +89,9 @@ def test_a_loop_ends_after_three_times_with_one_job_running(plot: Plot, fair: bo
 
 
 @pytest.mark.parametrize(("plot", "fair"), LOOPS)
-def test_it_ends_also_if_the_scheduler_starts_anew_all_the_time(plot: Plot, fair: bool) -> None:
+def test_a_preemption_loop_ends_even_if_the_scheduler_keeps_restarting(
+    plot: Plot, fair: bool
+) -> None:
     life = life_of(fair=fair)
     plot(life)
     for _ in range(30):

@@ -88,7 +88,7 @@ def test_consumption_decays(seconds: float, want: float) -> None:
     assert gained(HALF_AN_HOUR, seconds) == 1 - want
 
 
-def test_without_a_half_life_nothing_is_remembered() -> None:
+def test_without_a_half_life_usage_is_not_kept() -> None:
     account = Account(FORGETFUL, 1.0, NOON)
     account.restore(cpus(8), NOON)
     account.start(cpus(4), penalty_of(FORGETFUL, cpus(4)), NOON)
@@ -110,7 +110,7 @@ def test_a_steady_use_is_approached() -> None:
     assert account.at(NOON + 100 * HOUR) == {"cpu": 4 * NANO}
 
 
-def test_a_start_that_is_heard_of_late_counts_from_when_it_was() -> None:
+def test_a_late_start_event_counts_from_the_time_of_the_start() -> None:
     late, known = (Account(HALF_AN_HOUR, 1.0, NOON) for _ in range(2))
     known.start(cpus(4), cpus(1), NOON)
     late.start(cpus(2), {}, NOON + HOUR)
@@ -220,7 +220,7 @@ def test_reclaimed_pods_end_their_usage_without_a_penalty() -> None:
     assert value(story, "a") == pytest.approx(1.0)
 
 
-def test_usage_is_compared_anew_once_in_every_interval() -> None:
+def test_usage_is_compared_again_once_in_every_interval() -> None:
     story = a_story()
     had_used(story, "a", "4")
     story.submit("b1", "b", "4")
@@ -258,7 +258,7 @@ def test_nothing_is_compared_where_nothing_was_consumed() -> None:
     assert story.core.next_wake() is None
 
 
-def test_a_head_of_a_strict_queue_gives_way_once_its_local_queue_used_more() -> None:
+def test_a_strict_head_yields_once_its_local_queue_used_more() -> None:
     story = a_story(queueingStrategy="StrictFIFO")
     had_used(story, "b", "1")
     story.submit("huge", "a", "9")
@@ -382,7 +382,7 @@ def test_the_share_of_a_queue_is_shown_with_fair_sharing() -> None:
         assert found.weighted_share == want
 
 
-def test_a_decision_tells_what_its_local_queue_was_compared_by() -> None:
+def test_a_decision_records_the_usage_of_its_local_queue() -> None:
     story = a_story(quota="9")
     had_used(story, "a", "2")
     story.submit("a1", "a", "1")
@@ -394,7 +394,7 @@ def test_a_decision_tells_what_its_local_queue_was_compared_by() -> None:
     assert told == [2.0, None]
 
 
-def test_a_preemption_is_made_again_from_the_usages_that_it_tells(
+def test_a_preemption_is_reproduced_from_its_recorded_usages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     story = a_story(preemption={"withinClusterQueue": "LowerPriority"})

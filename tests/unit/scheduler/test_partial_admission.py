@@ -60,7 +60,7 @@ def test_all_pods_by_preemption_come_before_fewer_without() -> None:
     assert count(story, "high") == 8
 
 
-def test_pods_no_longer_needed_free_their_quota_once_even_after_a_partial_admission() -> None:
+def test_reclaimed_pods_free_quota_once_after_a_partial_admission() -> None:
     story = a_story("6")
     story.submit("one", "cq")
     story.respec("one", podSets=[pods(10, 2)])

@@ -323,7 +323,7 @@ def test_undone_a_reservation_with_a_plan_leaves_no_trace() -> None:
     assert life.phase("j") == "QuotaReserved"
 
 
-def test_a_victim_that_has_got_quota_anew_is_not_meant_any_more() -> None:
+def test_a_victim_with_a_new_reservation_leaves_the_plan() -> None:
     life = two_victims(c=DEFERS)
     life.stubborn.clear()
     life.say(facts.Deactivated, "v1")
@@ -332,7 +332,7 @@ def test_a_victim_that_has_got_quota_anew_is_not_meant_any_more() -> None:
     assert (life.phase("v1"), victims(life)) == ("Pending", ["v2"])
 
 
-def test_in_a_cohort_each_queue_counts_its_own_and_the_cohort_the_larger_of_both() -> None:
+def test_planned_quota_counts_per_queue_and_its_maximum_in_the_cohort() -> None:
     life = Life()
     a_check(life, "c", DEFERS)
     life.queue("lender", "co", resourceGroups=groups(default="6"), preemption=RECLAIM)
@@ -451,7 +451,7 @@ def test_a_planner_is_explained_with_its_checks_and_victims() -> None:
 
 
 @pytest.mark.scenario("F10")
-def test_a_priority_that_falls_below_one_that_waits_makes_a_victim() -> None:
+def test_a_priority_lowered_below_a_waiting_workload_makes_a_victim() -> None:
     life = a_life()
     run(life, "runs", "10", priority=5)
     life.submit("waits", "cq", "10", priority=3)

@@ -211,7 +211,7 @@ def test_played_as_kueue_the_reservation_stays() -> None:
         pytest.param(True, id="the scheduler sees it first"),
     ],
 )
-def test_a_reservation_on_a_flavor_that_is_offered_no_more_moves_to_another(deaf: bool) -> None:
+def test_a_reservation_on_a_removed_flavor_moves_to_another(deaf: bool) -> None:
     life = a_life()
     life.put("ResourceFlavor", "other")
     life.queue("cq", resourceGroups=groups(default="10", other="10"), **CHECKED)
@@ -237,7 +237,7 @@ def with_check(flavor: str, nominal: str = "10") -> dict[str, Any]:
     return group
 
 
-def test_no_job_starts_on_a_flavor_because_it_was_taken_away_with_its_check() -> None:
+def test_removing_a_flavor_with_its_check_starts_no_job() -> None:
     life = Life()
     life.check("c")
     life.put("ResourceFlavor", "other")
@@ -394,7 +394,7 @@ def test_borrowing_reservations_are_revoked_first() -> None:
     assert life.phase("mine") == "QuotaReserved"
 
 
-def test_a_reservation_within_its_own_goes_back_while_what_runs_leaves_no_room() -> None:
+def test_a_reservation_in_nominal_quota_yields_to_running_borrowers() -> None:
     life = Life()
     life.check("c")
     life.put("Cohort", "co", {"resourceGroups": groups(default="6")})
@@ -518,7 +518,7 @@ def test_with_evict_what_runs_on_a_flavor_that_is_offered_no_more_goes() -> None
     assert life.phase("w") == "Admitted"
 
 
-def test_evict_spares_queues_that_do_not_say_so_and_those_within_their_own() -> None:
+def test_on_quota_cut_evict_spares_other_queues_and_nominal_usage() -> None:
     life = Life()
     life.put("Cohort", "co", {"resourceGroups": groups(default="12")})
     life.queue("keeps", "co", resourceGroups=groups(default="0"))
@@ -554,7 +554,7 @@ def test_unlimited_quota_is_never_exceeded() -> None:
 # A standby. ---------------------------------------------------------------------------------
 
 
-def test_a_standby_learns_what_others_reserved_and_cuts_it_once_it_takes_over() -> None:
+def test_a_standby_cuts_reservations_of_others_after_a_takeover() -> None:
     life = a_life()
     standby = Life()
     standby.controller = life.controller

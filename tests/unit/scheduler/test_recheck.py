@@ -193,7 +193,7 @@ def test_a_ready_reservation_waits_until_the_quota_is_free() -> None:
 
 
 @pytest.mark.scenario("A4")
-def test_a_flavor_that_is_offered_no_more_is_left_for_another_with_fresh_rows() -> None:
+def test_a_removed_flavor_is_replaced_with_new_check_rows() -> None:
     life = a_life(resourceGroups=groups(default="5", other="5"))
     life.put("ResourceFlavor", "other")
     reserved(life, "w", cpu="5", ready=("c1", "c2"))

@@ -60,7 +60,7 @@ def test_a_head_that_stays_is_looked_at_again_when_room_comes_free(looks: list[s
     assert story.settle() == ["waits"]
 
 
-def test_a_head_that_goes_round_its_flavors_is_looked_at_in_every_idle_cycle(
+def test_a_head_that_cycles_through_flavors_is_tried_in_idle_cycles(
     looks: list[str],
 ) -> None:
     # The pod set that fits begins with the next flavor each time, so where it stands when room

@@ -98,7 +98,7 @@ def test_of_two_preemptors_the_latest_keeps_its_place() -> None:
         assert heir_of(story, order).why("last").position == 1
 
 
-def test_once_it_has_quota_the_promise_is_kept() -> None:
+def test_a_pending_preemptor_with_quota_is_no_longer_pending() -> None:
     heir = heir_of(a_story(), ("low", "high", "higher"))
     heir.evict("low", "Preempted")
     heir.core.own("queue-cq")

@@ -115,7 +115,7 @@ def test_rows_are_cleared_by_a_timeout_and_the_cycle_moves() -> None:
 
 
 @pytest.mark.scenario("F6", "F12")
-def test_only_admitted_seconds_count_towards_the_maximum_and_over_all_admissions() -> None:
+def test_admitted_seconds_of_all_admissions_count_towards_the_maximum() -> None:
     life = Life(maximumExecutionTimeSeconds=10).admitted().later(6).preempted().stopped()
     life.later(1000).admitted()
     assert life.status.accumulated_past_execution_time_seconds == 6

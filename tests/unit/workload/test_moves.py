@@ -52,7 +52,7 @@ def test_a_stopped_queue_admits_no_confirmed_workload() -> None:
     assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
 
 
-def test_a_retry_frees_the_quota_at_once_and_without_a_delay_it_competes_again_a5() -> None:
+def test_a_retry_without_delay_frees_the_quota_and_competes_again_a5() -> None:
     life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready").verdict("c1", "Retry")
     assert life.phase is Phase.PENDING
     assert life.states == {"c1": "Pending", "c2": "Pending"}
@@ -109,7 +109,7 @@ def test_one_rejection_is_enough_even_when_the_others_are_ready_a6() -> None:
     assert not head(life.workload).active
 
 
-def test_a_rejection_of_an_admitted_workload_stops_the_job_before_the_quota_is_free_a8() -> None:
+def test_a_rejected_admitted_workload_keeps_its_quota_until_stopped_a8() -> None:
     life = Life(Around(["c1"])).admitted().verdict("c1", "Rejected")
     assert life.workload is not None
     assert holds_quota(life.workload)
@@ -246,7 +246,7 @@ def test_a_result_that_comes_after_the_release_counts_if_no_later_job(
     assert (life.phase is Phase.FINISHED) is counts
 
 
-def test_a_deactivated_job_is_stopped_and_stays_out_until_activated_t16_t22() -> None:
+def test_a_deactivated_job_stops_and_waits_for_activation_t16_t22() -> None:
     life = Life().admitted().happens(facts.Deactivated(**ME))
     assert (life.phase, life.said) == (Phase.DEACTIVATED, ["evicted"])
     life.stopped()

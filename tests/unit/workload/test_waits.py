@@ -91,7 +91,7 @@ def test_the_message_of_a_wait_is_kept_current() -> None:
 
 
 @pytest.mark.scenario("L10")
-def test_the_backoff_of_pods_that_were_not_ready_is_never_shortened_by_a_check() -> None:
+def test_the_backoff_of_unready_pods_is_never_shortened_by_a_check() -> None:
     limits = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30)))
     life = Life(Around(["c"], limits=limits)).admitted().later(30).due("pods-ready").stopped()
     assert (life.phase, life.wait) == (Phase.BACKOFF, 60)

@@ -58,7 +58,7 @@ class Watched:
         return None if found is None else (found.status, found.reason, found.message)
 
 
-def test_a_check_without_its_parameters_is_inactive_though_no_controller_was_heard() -> None:
+def test_a_check_without_parameters_is_inactive_without_a_heartbeat_too() -> None:
     watched = Watched()
     assert watched.look() == BAD
     watched.there()
@@ -67,7 +67,7 @@ def test_a_check_without_its_parameters_is_inactive_though_no_controller_was_hea
     assert watched.look() == BAD
 
 
-def test_missing_parameters_outweigh_what_a_controller_tells() -> None:
+def test_missing_parameters_outweigh_a_controllers_heartbeat() -> None:
     watched = Watched()
     watched.beats.record("ctl", CheckAlive(), 0.0)
     assert watched.look() == BAD
@@ -87,7 +87,7 @@ def test_a_controller_that_falls_silent_meanwhile_counts_as_lost_then() -> None:
     assert found[:2] == ("False", "ControllerLost")
 
 
-def test_a_new_leader_does_not_take_the_condition_for_a_word_of_the_controller() -> None:
+def test_a_new_leader_does_not_take_the_condition_for_a_heartbeat() -> None:
     watched = Watched()
     watched.look()
     assert reports_missing_parameters(watched.check)

@@ -64,7 +64,7 @@ def test_what_is_packed_is_unpacked(rows: list[CheckpointRow]) -> None:
     assert list(unpack(made, parts)) == rows
 
 
-def test_a_checkpoint_with_a_part_missing_or_changed_is_none() -> None:
+def test_a_checkpoint_with_a_part_missing_or_changed_is_refused() -> None:
     made, parts = written(some_rows(3_000, 900))
     assert len(parts) > 2
     broken = [parts[:-1], parts[1:], [*parts[1:], parts[0]], [b"?" + parts[0][1:], *parts[1:]]]
@@ -94,7 +94,7 @@ def test_which_checkpoints_are_not_kept(hours: list[int], gone: list[int]) -> No
     assert superfluous(made, now) == [str(hour) for hour in gone]
 
 
-def test_however_long_it_goes_on_a_handful_of_a_day_and_one_of_each_week_are_kept() -> None:
+def test_at_most_14_checkpoints_are_kept_with_one_of_each_week() -> None:
     kept: list[tuple[str, datetime]] = []
     now = NOON
     for number in range(6 * 7 * 8):
@@ -115,7 +115,7 @@ def test_however_long_it_goes_on_a_handful_of_a_day_and_one_of_each_week_are_kep
         pytest.param([7, 8, 9, 12, 3, 4], (7, 3, 12, 1, 3, 2), id="runs of them"),
     ],
 )
-def test_revisions_are_told_as_runs(revisions: list[int], runs: tuple[int, ...]) -> None:
+def test_revisions_are_encoded_as_runs(revisions: list[int], runs: tuple[int, ...]) -> None:
     assert runs_of(revisions) == runs
     keys = tuple(f"ns.w{n}" for n in range(len(revisions)))
     told = Committed(through=1, now=NOON, keys=keys, runs=runs)

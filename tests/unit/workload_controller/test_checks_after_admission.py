@@ -50,7 +50,7 @@ def asked(life: Life) -> list[tuple[str, str]]:
         ("Rejected", "Rejected"),
     ],
 )
-def test_a_check_listed_after_admission_is_asked(
+def test_a_check_listed_after_admission_is_requested(
     lists: dict[str, Any], state: str, becomes: str
 ) -> None:
     life = a_life()
@@ -62,7 +62,7 @@ def test_a_check_listed_after_admission_is_asked(
     assert life.phase("w") == becomes
 
 
-def test_a_check_of_another_flavor_is_not_asked() -> None:
+def test_a_check_of_another_flavor_is_not_requested() -> None:
     life = a_life()
     both = groups(default="9", spot="9")
     life.put("ResourceFlavor", "spot")
@@ -70,7 +70,7 @@ def test_a_check_of_another_flavor_is_not_asked() -> None:
     assert asked(life) == []
 
 
-def test_a_check_that_is_taken_off_again_is_withdrawn_and_listed_anew() -> None:
+def test_a_check_removed_and_listed_again_is_withdrawn_then_requested() -> None:
     life = a_life()
     for listed in (["c"], [], ["c"]):
         life.queue("cq", resourceGroups=GROUPS, admissionChecks=listed)
@@ -80,7 +80,7 @@ def test_a_check_that_is_taken_off_again_is_withdrawn_and_listed_anew() -> None:
     assert (life.phase("w"), rows) == ("Admitted", [("c", "Ready")])
 
 
-def test_a_check_that_is_made_after_it_was_listed_is_asked_then() -> None:
+def test_a_check_created_after_it_was_listed_is_requested_then() -> None:
     life = a_life()
     life.queue("cq", resourceGroups=GROUPS, admissionChecks=["later"])
     assert asked(life) == []
@@ -88,7 +88,7 @@ def test_a_check_that_is_made_after_it_was_listed_is_asked_then() -> None:
     assert asked(life) == [("asked", "later")]
 
 
-def test_an_edit_that_only_the_log_knows_is_followed_after_a_takeover() -> None:
+def test_an_edit_found_only_in_the_log_is_followed_after_a_takeover() -> None:
     life = a_life()
     life.deaf = True  # The leader dies before it reads of its own edit.
     life.queue("cq", resourceGroups=GROUPS, admissionChecks=["c"])
@@ -98,7 +98,7 @@ def test_an_edit_that_only_the_log_knows_is_followed_after_a_takeover() -> None:
     assert asked(life) == [("asked", "c")]
 
 
-def test_a_check_listed_after_admission_is_asked_about_variants() -> None:
+def test_a_check_listed_after_admission_is_requested_for_variants() -> None:
     life = a_family_life({"reservation": 4, "spot": 4})
     life.put("AdmissionCheck", "c", {"controllerName": "ctl-c"})
     life.job()

@@ -28,7 +28,7 @@ def test_what_concerns_one_member_alone_is_written_alone() -> None:
     ]
 
 
-def test_what_is_tied_to_a_key_of_the_batch_is_tied_to_all_that_is_written_with_it() -> None:
+def test_facts_of_one_family_in_one_batch_are_written_as_one_group() -> None:
     house = Household().family()
     batch = [
         house.heard(facts.Reprioritized(**J, priority=3)),
@@ -42,7 +42,7 @@ def test_what_is_tied_to_a_key_of_the_batch_is_tied_to_all_that_is_written_with_
     assert commit.puts[-1].key == key_of_workload("j")
 
 
-def test_who_has_something_to_say_to_machines_says_it_before_its_family_moves_it_again() -> None:
+def test_a_workload_with_an_unpublished_start_is_not_moved_in_that_batch() -> None:
     house = Household().family()
     started = house.heard(house.assigned("c"))
     gone = house.heard(facts.Deleted(namespace="ns", name=C))
@@ -50,7 +50,7 @@ def test_who_has_something_to_say_to_machines_says_it_before_its_family_moves_it
     assert commit.rest == [gone]
 
 
-def test_an_atomic_batch_is_never_asked_to_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_atomic_batch_never_exceeds_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "GROUPED_MAX", 3)
     house = Household().family()
     several = [facts.Reprioritized(**J, priority=1), facts.Reprioritized(**J, priority=2)]
@@ -68,7 +68,7 @@ def test_variants_may_come_in_any_order_and_more_than_once() -> None:
     assert [one.metadata.name for one in house.variants()] == [A, B, C]
 
 
-def test_a_finished_family_is_let_go() -> None:
+def test_a_finished_family_leaves_memory() -> None:
     house = Household().family().assign("b").happens(facts.Finished(**J))
     assert house.workloads() == []
     assert house.controller.workloads.must_load(key_of_workload(B))

@@ -58,14 +58,16 @@ def test_preempted_from_outside_it_starts_over_as_if_it_were_new() -> None:
         ),
     ],
 )
-def test_whom_a_check_has_rejected(gone: Callable[[Household], Household], *, back: bool) -> None:
+def test_a_variant_rejected_by_a_check_returns_only_with_the_family(
+    gone: Callable[[Household], Household], *, back: bool
+) -> None:
     house = running("b").assign("a").verdict("a", "slow", "Rejected")
     gone(house)
     house.stop()
     assert house.active() == ("abc" if back else "bc")
 
 
-def test_who_was_stopped_by_its_user_is_never_turned_on_by_policy() -> None:
+def test_a_variant_stopped_by_its_user_is_not_activated_by_policy() -> None:
     house = running("b").happens(facts.Deactivated(namespace="ns", name=A))
     assert house.get(A).status.stopped_by == "User"
     house.preempt("b").stop()
@@ -111,7 +113,7 @@ def test_the_parent_is_rejected_when_every_variant_is() -> None:
     assert (where(house), house.active()) == ("Pending", "ab")
 
 
-def test_the_last_one_to_be_rejected_may_be_the_one_that_runs() -> None:
+def test_the_last_variant_to_be_rejected_may_be_the_running_one() -> None:
     house = Household(("a", "b"), checks=CHECKS).family().assign("a").assign("b")
     house.verdict("a", "slow", "Rejected").verdict("b", "odd").confirm("b")
     house.verdict("b", "odd", "Rejected")
@@ -124,7 +126,7 @@ def test_the_last_one_to_be_rejected_may_be_the_one_that_runs() -> None:
 PODS = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30), backoff_limit=1))
 
 
-def test_pods_that_are_not_ready_in_time_take_parent_and_variant_and_the_family_waits() -> None:
+def test_pods_not_ready_in_time_evict_parent_and_variant_with_backoff() -> None:
     """Trap c."""
     house = running("c", PODS).due("pods-ready")
     for name in ("j", C):
@@ -207,7 +209,7 @@ def test_a_held_family_is_not_tried() -> None:
     assert house.active() == "abc"
 
 
-def test_who_made_room_by_migrating_can_be_admitted_again() -> None:
+def test_a_variant_left_by_a_migration_can_be_admitted_again() -> None:
     """Trap a: FlavorMigration leaves Requeued False, and something has to turn it True."""
     house = running("c").assign("a").verdict("a", "slow").confirm("a").stop()
     assert house.condition("Requeued", C).startswith("False")
@@ -228,7 +230,7 @@ def test_a_variant_deleted_by_hand_stops_the_job_first() -> None:
     assert house.active() == "abc"
 
 
-def test_a_variant_deleted_by_hand_is_gone_when_its_job_ends_before_it_has_stopped() -> None:
+def test_a_variant_deleted_by_hand_is_gone_when_its_job_finishes() -> None:
     house = running("c").happens(facts.Deleted(namespace="ns", name=C))
     commit = fold(house.controller, [house.heard(facts.Finished(**J))], house.now)
     kept = {put.key.rpartition(".")[2]: put.workload is not None for put in commit.puts}
@@ -243,7 +245,7 @@ def test_a_variant_deleted_by_hand_is_gone_when_its_job_ends_before_it_has_stopp
         pytest.param("none", "False: NoMatchingFlavor", id="nobody has one"),
     ],
 )
-def test_that_one_variant_matches_no_flavor_is_no_reason_of_a_family_with_others(
+def test_no_flavor_for_one_variant_is_not_the_reason_of_the_family(
     others: str, expected: str
 ) -> None:
     house = Household(("a", "b"), {"b": ("slow",)}).family()
@@ -261,7 +263,7 @@ def test_that_one_variant_matches_no_flavor_is_no_reason_of_a_family_with_others
     assert house.condition("QuotaReserved") == expected
 
 
-def test_one_that_its_user_stops_lets_the_others_race() -> None:
+def test_a_variant_stopped_by_its_user_lets_the_others_compete() -> None:
     house = running("c").happens(facts.Deactivated(namespace="ns", name=C)).stop()
     assert where(house) == "Pending"
     assert house.active() == "ab"
@@ -276,7 +278,7 @@ def test_a_variant_has_no_times_of_a_job() -> None:
     assert "drain" in due_times(house.get(), house.now, around)
 
 
-def test_nobody_says_that_it_has_stopped() -> None:
+def test_a_job_that_never_reports_its_stop_is_released_by_timeout() -> None:
     house = running("c").preempt("c").due("drain")
     assert (where(house), house.active()) == ("Pending", "abc")
     assert house.get(C).status.admission is None
@@ -285,7 +287,7 @@ def test_nobody_says_that_it_has_stopped() -> None:
     )
 
 
-def test_what_takes_the_variant_is_told_of_the_parent() -> None:
+def test_an_eviction_of_the_variant_is_published_for_the_parent() -> None:
     house = running("c").preempt("c")
     told = [one for one in house.facts if isinstance(one, facts.Evicted)]
     assert [(one.name, one.reason, one.underlying_cause) for one in told] == [
@@ -294,7 +296,7 @@ def test_what_takes_the_variant_is_told_of_the_parent() -> None:
     assert told[0].preempted_by is not None
 
 
-def test_a_variant_that_has_finished_may_be_deleted_when_it_is_read_anew() -> None:
+def test_a_finished_variant_may_be_deleted_when_it_is_read_again() -> None:
     house = running("b")
     commit = fold(house.controller, [house.heard(facts.Finished(**J))], house.now)
     house.write(commit)

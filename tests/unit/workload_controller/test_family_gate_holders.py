@@ -33,7 +33,7 @@ def open_next(house: Household) -> Household:
     return house.happens(facts.Ungated(namespace="ns", name=B))
 
 
-def test_the_next_gate_opens_when_five_minutes_are_over_and_closes_the_first(
+def test_the_next_gate_opens_after_five_minutes_and_closes_the_first(
     house: Household,
 ) -> None:
     assert opened(open_next(house.later(FIVE_MINUTES - 1))) == [A]
@@ -41,7 +41,7 @@ def test_the_next_gate_opens_when_five_minutes_are_over_and_closes_the_first(
     assert opened(open_next(house.later(1))) == [B]
 
 
-def test_nobody_elses_opens_once_others_have_gone_for_what_it_has_reserved(
+def test_no_other_gate_opens_after_victims_left_for_its_reservation(
     house: Household,
 ) -> None:
     house.assign("a", pending_preemption=TOLD).later(2 * FIVE_MINUTES)
@@ -49,17 +49,17 @@ def test_nobody_elses_opens_once_others_have_gone_for_what_it_has_reserved(
     assert house.outcome == "ignored"
 
 
-def test_a_reservation_that_took_nothing_keeps_nobody_from_it(house: Household) -> None:
+def test_a_reservation_without_victims_does_not_keep_the_gate(house: Household) -> None:
     house.assign("a").later(FIVE_MINUTES)
     assert opened(open_next(house)) == [B]
 
 
-def test_who_is_turned_off_keeps_nobody_from_it(house: Household) -> None:
+def test_an_inactive_variant_does_not_keep_the_gate(house: Household) -> None:
     house.happens(facts.Deactivated(namespace="ns", name=A))
     assert opened(open_next(house)) == [B]
 
 
-def test_who_is_gone_keeps_nobody_from_it(house: Household) -> None:
+def test_a_deleted_variant_does_not_keep_the_gate(house: Household) -> None:
     house.happens(facts.Deleted(namespace="ns", name=A))
     open_next(house)
     assert gate_of(house.get(B)).position == "Open"

@@ -36,7 +36,7 @@ def explicit(*variants: dict[str, Any]) -> dict[str, Any]:
 # Policy comes and goes. -----------------------------------------------------------------
 
 
-def test_who_waits_becomes_a_parent_when_policy_comes() -> None:
+def test_a_waiting_workload_becomes_a_parent_when_a_policy_is_added() -> None:
     house = Household(policy=None, checks={"a": ("slow",)}).submit()
     house.offer(FLAVORS, {}, UPGRADE, admissionChecks=["slow"])
     assert head(house.get()).role == "parent"
@@ -44,7 +44,7 @@ def test_who_waits_becomes_a_parent_when_policy_comes() -> None:
     assert house.get().metadata.annotations["kueue.x-k8s.io/parent-variant"] == "true"
 
 
-def test_who_is_admitted_stays_regular_until_it_is_requeued() -> None:
+def test_an_admitted_workload_stays_regular_until_it_is_requeued() -> None:
     house = Household(policy=None).submit()
     house.happens(facts.Assigned(**house.decided("j"), admission=an_admission(flavor="a")))
     house.offer(FLAVORS)
@@ -56,7 +56,7 @@ def test_who_is_admitted_stays_regular_until_it_is_requeued() -> None:
     assert house.active() == "abc"
 
 
-def test_a_parent_of_which_nothing_is_admitted_becomes_regular_when_policy_goes() -> None:
+def test_a_parent_without_admission_becomes_regular_without_a_policy() -> None:
     house = Household(checks={"a": ("slow",)}).family().assign("a")
     house.offer(FLAVORS, {}, None, admissionChecks=["slow"])
     assert head(house.get()).role == "regular"
@@ -82,7 +82,7 @@ def test_with_the_gate_off_everything_is_regular() -> None:
     assert head(house.get()).role == "regular"
 
 
-def test_a_workload_that_takes_fewer_pods_is_regular_and_says_so() -> None:
+def test_a_workload_with_partial_admission_is_regular_with_a_note() -> None:
     manifest = a_manifest("j", count=4)
     manifest["spec"]["podSets"][0]["minCount"] = 2
     workload = msgspec.Raw(msgspec.json.encode(manifest))
@@ -96,7 +96,7 @@ def test_a_workload_that_takes_fewer_pods_is_regular_and_says_so() -> None:
 # Flavors come, go and change places. ------------------------------------------------------
 
 
-def test_another_order_is_another_place_and_evicts_nobody() -> None:
+def test_a_new_flavor_order_changes_places_without_evictions() -> None:
     house = Household().family().assign("b")
     house.offer(("c", "b", "a"))
     places = {head(one).variant: head(one).sibling_index for one in house.variants()}
@@ -136,7 +136,7 @@ def test_flavors_of_an_explicit_variant(
 
 
 @pytest.mark.scenario("D32")
-def test_a_parent_to_which_no_flavor_is_left_says_so() -> None:
+def test_a_parent_without_any_flavor_left_reports_that() -> None:
     allowed = {"admissionConstraints": {"allowedResourceFlavors": ["z"]}}
     house = Household().submit(**allowed)
     assert house.condition("QuotaReserved") == "False: NoMatchingFlavor"
@@ -150,7 +150,7 @@ def test_a_parent_to_which_no_flavor_is_left_says_so() -> None:
 # What a parent tells. ---------------------------------------------------------------------
 
 
-def test_a_parent_tells_of_its_variants_and_why_it_waits() -> None:
+def test_a_parent_lists_its_variants_and_why_it_waits() -> None:
     house = Household(checks={"a": ("slow",)}).family().happens(facts.Aggregated(**J))
     rows = house.get().status.variants
     assert [(row.name, row.variant, row.active, row.why) for row in rows] == [
@@ -168,7 +168,7 @@ def test_a_parent_tells_of_its_variants_and_why_it_waits() -> None:
     assert [row.why for row in house.get().status.variants] == ["upgrade", "upgrade", "admitted"]
 
 
-def test_a_family_in_which_nobody_waits_for_quota_waits_for_its_checks() -> None:
+def test_a_family_with_quota_everywhere_waits_for_its_checks() -> None:
     slow = ("slow",)
     house = Household(checks={"a": slow, "b": slow, "c": slow}).family()
     for tag in "abc":
@@ -177,7 +177,7 @@ def test_a_family_in_which_nobody_waits_for_quota_waits_for_its_checks() -> None
     assert house.condition("QuotaReserved") == "False: UnsatisfiedAdmissionChecks"
 
 
-def test_a_nudge_for_what_is_told_already_writes_nothing() -> None:
+def test_an_aggregation_without_changes_writes_nothing() -> None:
     house = Household().family().happens(facts.Aggregated(**J))
     before = house.revision
     house.happens(facts.Aggregated(**J))
@@ -253,7 +253,7 @@ def test_one_gate_is_opened_and_its_eviction_closes_it() -> None:
         pytest.param(facts.Reprioritized(namespace="ns", name=B, priority=9), id="priority"),
     ],
 )
-def test_what_is_asked_of_a_variant_and_is_its_parents(fact: Fact) -> None:
+def test_requests_to_a_variant_that_concern_its_parent(fact: Fact) -> None:
     house = Household().family()
     before = house.get(B)
     house.happens(fact)
@@ -296,7 +296,7 @@ def test_a_variant_submitted_by_hand(name: str, change: dict[str, Any], *, taken
         assert (house.outcome, ("rejected", name) in house.said) == ("refused", True)
 
 
-def test_a_name_that_somebody_else_has_is_his() -> None:
+def test_a_variant_name_in_use_stays_with_its_workload() -> None:
     house = Household(policy=None).submit(B)
     house.offer(FLAVORS)
     house.family()
@@ -312,7 +312,7 @@ def test_a_parent_that_comes_and_goes_in_one_batch_leaves_nothing() -> None:
     assert not house.is_there(A)
 
 
-def test_a_gated_family_is_not_tried_until_it_is_let_go() -> None:
+def test_a_gated_family_is_not_tried_until_it_is_released() -> None:
     manifest = a_manifest("j")
     manifest["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": "example.com/me"}
     workload = msgspec.Raw(msgspec.json.encode(manifest))
@@ -325,7 +325,7 @@ def test_a_gated_family_is_not_tried_until_it_is_let_go() -> None:
     assert house.starts == [("j", "b")]
 
 
-def test_asked_again_a_parent_that_has_told_everything_is_not_written() -> None:
+def test_a_repeated_aggregation_does_not_write_the_parent() -> None:
     house = Household().family().happens(facts.Aggregated(**J))
     before = house.revision_of("j")
     house.happens(facts.Aggregated(**J))
@@ -335,7 +335,7 @@ def test_asked_again_a_parent_that_has_told_everything_is_not_written() -> None:
     assert [one.status for one in rows["b"].conditions if one.type == "Evicted"] == ["True"]
 
 
-def test_a_second_submission_under_the_name_of_a_parent_is_told_so() -> None:
+def test_a_second_submission_under_a_parents_name_is_answered() -> None:
     life = a_family_life({"a": 4, "b": 4})
     life.job()
     for uid, told in (("other", "Rejected"), ("", "Noted")):

@@ -30,7 +30,7 @@ def promised() -> Household:
     return Household().family().assign("c").later(60).assign("a", source="c")
 
 
-def test_until_its_checks_have_passed_nothing_of_the_other_one_is_touched() -> None:
+def test_the_running_sibling_is_untouched_until_the_checks_have_passed() -> None:
     house = Household(checks=CHECKS).family().assign("c")
     before = house.revision_of(C)
     house.assign("a").verdict("a", "slow")
@@ -68,7 +68,7 @@ def test_it_moves_once_the_job_has_stopped(begin: Callable[[], Household]) -> No
 
 
 @pytest.mark.parametrize("begin", [moving, promised])
-def test_whose_flavor_was_taken_away_in_the_middle_of_the_move_competes_if_it_comes_back_in_time(
+def test_a_source_flavor_removed_and_restored_during_a_move_competes(
     begin: Callable[[], Household],
 ) -> None:
     house = begin()
@@ -80,7 +80,7 @@ def test_whose_flavor_was_taken_away_in_the_middle_of_the_move_competes_if_it_co
     assert house.condition("Requeued", C).startswith("True")
 
 
-def test_a_promise_is_no_reservation() -> None:
+def test_promised_quota_is_not_a_reservation() -> None:
     house = promised()
     assert house.condition("QuotaReserved", A) == "False: WaitingForPreemptedWorkloads"
     reserved = find(house.get(A), "QuotaReserved")
@@ -91,7 +91,9 @@ def test_a_promise_is_no_reservation() -> None:
 
 
 @pytest.mark.parametrize("begin", [moving, promised])
-def test_nobody_has_to_say_that_the_job_has_stopped(begin: Callable[[], Household]) -> None:
+def test_a_migration_continues_when_no_stop_is_reported_in_time(
+    begin: Callable[[], Household],
+) -> None:
     house = begin().due("drain")
     assert house.starts == [("j", "c"), ("j", "a")]
 
@@ -152,7 +154,7 @@ def test_turned_off_in_the_middle_of_it(begin: Callable[[], Household]) -> None:
     assert house.active() == "abc"
 
 
-def test_what_was_decided_when_the_sibling_was_another_falls_and_ends_its_assumption() -> None:
+def test_a_decision_on_an_old_sibling_revision_is_void_and_forgotten() -> None:
     house = Household().family().assign("c")
     swap = house.assigned("a", source="c")
     house.happens(facts.PodsReady(**J, revision=house.get().status.admitted_revision))
@@ -163,7 +165,7 @@ def test_what_was_decided_when_the_sibling_was_another_falls_and_ends_its_assump
     assert house.condition("Evicted") == ""
 
 
-def test_without_a_word_of_the_sibling_nobody_is_admitted_beside_it() -> None:
+def test_a_decision_that_omits_the_running_sibling_is_refused() -> None:
     house = Household().family().assign("c")
     before = house.revision_of(A)
     house.assign("a")
@@ -205,7 +207,7 @@ def test_a_migration_is_counted_once() -> None:
     assert tally.migrations.values == {("cq", "c", "a"): 1}
 
 
-def test_a_promise_is_broken_where_quota_is_cut_meanwhile() -> None:
+def test_promised_quota_is_revoked_when_quota_is_cut_meanwhile() -> None:
     house = promised()
     house.happens(facts.Revoked(**house.decided(A), reason="QuotaChanged", message="2 cpu less"))
     assert house.condition("QuotaReserved", A) == "False: QuotaChanged"
@@ -215,7 +217,7 @@ def test_a_promise_is_broken_where_quota_is_cut_meanwhile() -> None:
     assert house.active() == "abc"
 
 
-def test_what_its_checks_add_may_contradict_its_flavor_by_the_time_that_it_takes_over() -> None:
+def test_pod_set_updates_that_contradict_the_flavor_reject_the_variant() -> None:
     house = Household(checks=CHECKS).family().assign("c").assign("a")
     pool = PodSetUpdate(name="main", node_selector={"pool": "small"})
     house.verdict("a", "slow", pod_set_updates=(pool,)).confirm("a")
@@ -226,7 +228,7 @@ def test_what_its_checks_add_may_contradict_its_flavor_by_the_time_that_it_takes
     assert house.active() == "bc"
 
 
-def test_a_promise_ends_at_once_with_whoever_it_was_made_to() -> None:
+def test_promised_quota_ends_with_its_variant() -> None:
     house = promised().happens(facts.Deactivated(namespace="ns", name=A))
     assert house.condition("Evicted") == "True: VariantEvicted"
     assert house.get(A).status.promised is None

@@ -142,7 +142,7 @@ def test_several_facts_about_one_workload_fold_into_one_put() -> None:
     assert commit.rest == []
 
 
-def test_what_machines_hear_is_said_before_the_workload_moves_on() -> None:
+def test_a_start_is_published_before_the_workload_moves_on() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
     first = bench.heard(bench.assigned())
@@ -162,7 +162,7 @@ def test_facts_read_again_after_a_crash_change_nothing() -> None:
     assert bench.fold(submitted, assigned).puts == []
 
 
-def test_the_outbox_is_said_again_under_the_same_ids_by_whoever_takes_over() -> None:
+def test_a_new_leader_publishes_the_outbox_again_under_the_same_ids() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
     commit = bench.fold(bench.heard(bench.assigned()))
@@ -176,7 +176,7 @@ def test_the_outbox_is_said_again_under_the_same_ids_by_whoever_takes_over() -> 
     assert kinds(again) == ["quota_reserved", "admitted"]
 
 
-def test_what_lies_before_the_acknowledged_floor_has_been_said() -> None:
+def test_outbox_entries_below_the_floor_are_not_published_again() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
     put = bench.fold(bench.heard(bench.assigned())).puts[0]
@@ -218,7 +218,7 @@ def test_a_decision_made_before_a_queue_changed_is_dropped() -> None:
     assert written.status.admission is None
 
 
-def test_a_new_controller_takes_no_decision_from_before_the_newest_manifest_it_read() -> None:
+def test_a_new_leader_refuses_decisions_older_than_its_manifests() -> None:
     """A queue may have left the tree: what the tree was then, the bucket does not say."""
     bench = Bench()
     bench.perform(bench.submitted())
@@ -256,7 +256,7 @@ def test_a_decision_refused_by_the_phase_still_moves_the_revision() -> None:
     assert len(commit.puts) == 1
 
 
-def test_a_message_that_is_no_fact_is_buried_and_the_next_one_is_acted_on() -> None:
+def test_an_invalid_message_is_a_dead_letter_and_the_next_one_counts() -> None:
     bench = Bench()
     bad = bench.raw("admit.workload.deactivated.ns.w", b"\xff{")
     other = bench.raw("admit.workload.deactivated.ns.w", b'{"namespace":"x","name":"w"}')
@@ -265,7 +265,7 @@ def test_a_message_that_is_no_fact_is_buried_and_the_next_one_is_acted_on() -> N
     assert len(commit.puts) == 1
 
 
-def test_an_invalid_submission_is_buried_and_its_publisher_hears_why() -> None:
+def test_an_invalid_submission_is_a_dead_letter_and_is_answered() -> None:
     bench = Bench()
     commit = bench.fold(bench.submitted(requests={"cpu": "1.5.2Gi"}))
     assert len(commit.dead) == 1
@@ -319,7 +319,7 @@ def a_barrier(
         ),
     ],
 )
-def test_a_barrier_that_nobody_fenced_is_buried(forged: dict[str, Any]) -> None:
+def test_a_barrier_without_a_fence_is_a_dead_letter(forged: dict[str, Any]) -> None:
     """Its echo would let the domain be decided for before the picture is complete."""
     bench = Bench()
     bench.perform(bench.submitted())
@@ -333,7 +333,7 @@ def admitted_by(bench: Bench, heard: LogMessage) -> facts.Admitted:
     return msgspec.json.decode(said.data, type=facts.Admitted)
 
 
-def test_what_a_check_adds_to_pods_is_in_what_the_runner_hears() -> None:
+def test_pod_set_updates_of_a_check_are_in_the_admitted_message() -> None:
     bench = Bench()
     bench.apply(CHECK)
     bench.apply(QUEUE | {"spec": QUEUE["spec"] | CHECKED})
@@ -404,7 +404,7 @@ def test_a_timer_of_a_time_that_the_bus_has_not_reached_ends_nothing_early() -> 
     assert not commit.puts
 
 
-def test_a_timer_with_a_time_that_is_none_is_buried() -> None:
+def test_a_timer_with_an_invalid_time_is_a_dead_letter() -> None:
     bench = Bench()
     data = b'{"namespace":"ns","name":"w","kind":"requeue","at":"soon"}'
     assert len(bench.fold(bench.raw("admit.timer.due.requeue.ns.w", data)).dead) == 1
@@ -422,7 +422,7 @@ def test_what_was_deleted_can_be_applied_again() -> None:
         assert (planned.expected, planned.result.outcome) == (9, "created")
 
 
-def test_an_older_word_of_an_object_revives_nothing() -> None:
+def test_an_older_revision_does_not_restore_a_deleted_object() -> None:
     bench = Bench()
     key = key_of(accept(LOCAL).manifest)
     bench.controller.keep_object(key, None, b"", 9)
@@ -437,7 +437,7 @@ def test_what_came_and_went_in_one_batch_leaves_a_marker() -> None:
     assert (put.expected, put.value, put.fact) == (0, None, 2)
 
 
-def test_a_submission_under_the_name_of_one_that_is_being_deleted_is_refused() -> None:
+def test_a_submission_named_like_a_workload_being_deleted_is_refused() -> None:
     """Else it would be taken for the same again, and vanish with it."""
     bench = Bench()
     bench.perform(bench.submitted())
@@ -462,7 +462,7 @@ SAID = {"Nats-Msg-Id": "one"}
         pytest.param({"cpu": "7", "headers": SAID}, ["rejected"], id="with another spec"),
     ],
 )
-def test_a_second_submission_under_a_taken_name_is_told_so(
+def test_a_second_submission_under_a_taken_name_is_answered(
     again: dict[str, Any], told: list[str]
 ) -> None:
     bench = Bench()

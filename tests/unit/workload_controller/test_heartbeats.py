@@ -79,7 +79,7 @@ def test_the_first_heartbeat_makes_the_check_active(listening: Listening) -> Non
     assert found.observed_generation == 3
 
 
-def test_a_heartbeat_that_tells_nothing_new_is_not_written(listening: Listening) -> None:
+def test_a_heartbeat_without_changes_is_not_written(listening: Listening) -> None:
     for second in range(1_000):
         beat = CheckAlive(instance="a", time=NOON + timedelta(seconds=second))
         assert listening.hear(float(second), beat) == (second == 0)
@@ -102,7 +102,7 @@ def test_a_controller_is_lost_when_three_in_a_row_are_missing(
     assert listening.look(now) == want
 
 
-def test_whoever_was_lost_is_back_with_the_next_heartbeat(listening: Listening) -> None:
+def test_a_lost_controller_is_active_with_its_next_heartbeat(listening: Listening) -> None:
     listening.hear(0.0)
     listening.look(30.0)
     assert listening.hear(300.0)
@@ -118,7 +118,7 @@ def test_the_time_of_the_transition_moves_only_with_the_status(listening: Listen
     assert (found.reason, found.last_transition_time) == ("NoConnection", NOON)
 
 
-def test_a_controller_says_why_it_cannot_evaluate_one_of_its_checks() -> None:
+def test_a_controller_reports_why_it_cannot_evaluate_a_check() -> None:
     budget, other = Listening("budget"), Listening("other")
     why = CheckActive(active=False, reason="BadParametersRef", message="no Budget b")
     beat = CheckAlive(checks={"budget": why})
@@ -134,7 +134,7 @@ def test_a_controller_says_why_it_cannot_evaluate_one_of_its_checks() -> None:
     ["", "no good", "x" * 5_000, "Ünfug", "-Dash"],
     ids=["none", "with spaces", "endless", "not ASCII", "a dash first"],
 )
-def test_a_reason_that_is_none_is_replaced(listening: Listening, reason: str) -> None:
+def test_an_invalid_reason_is_replaced(listening: Listening, reason: str) -> None:
     listening.hear(0.0, CheckAlive(active=False, reason=reason, message="m" * 100_000))
     assert listening.look(0.0) == ("False", "Inactive")
     assert len(listening.message) == 1024
@@ -151,7 +151,7 @@ def test_one_replica_that_can_evaluate_is_enough(listening: Listening) -> None:
     assert listening.look(31.0) == ("False", "Starting")
 
 
-def test_two_programs_under_one_name_are_told_of(listening: Listening) -> None:
+def test_two_programs_under_one_controller_name_are_reported(listening: Listening) -> None:
     listening.hear(0.0, CheckAlive(instance="a", program="budget"))
     listening.hear(1.0, CheckAlive(instance="b", program="approval"))
     assert listening.look(1.0) == ("True", "Active")
@@ -176,7 +176,7 @@ def test_a_message_that_changes_all_the_time_is_written_seldom(listening: Listen
     assert 9 <= listening.writes <= 11
 
 
-def test_replicas_that_nobody_can_count_take_no_room(listening: Listening) -> None:
+def test_the_number_of_remembered_replicas_is_bounded(listening: Listening) -> None:
     for number in range(10_000):
         listening.beats.record(CONTROLLER, CheckAlive(instance=str(number)), number / 1000)
     assert len(listening.beats._controllers[CONTROLLER].replicas) == INSTANCES_MAX
@@ -205,21 +205,23 @@ class TestATakeover:
         later.hear(502.0)
         assert later.look(502.0) == ("True", "Active")
 
-    def test_when_nobody_could_be_heard_nobody_is_lost(self, later: Listening) -> None:
+    def test_no_controller_is_lost_while_the_leader_received_nothing(
+        self, later: Listening
+    ) -> None:
         later.hear(505.0)
         later.beats.expect_all(600.0)
         assert later.look(601.0) == ("True", "Active")
         assert later.look(630.0) == ("False", LOST)
 
 
-def test_a_check_that_is_applied_while_its_controller_lives_is_active_at_once() -> None:
+def test_a_check_applied_while_its_controller_beats_is_active_at_once() -> None:
     listening = Listening()
     listening.hear(0.0)
     listening.check = replace(listening.check, status=None)
     assert listening.look(1.0) == ("True", "Active")
 
 
-def test_who_is_named_no_more_is_forgotten(listening: Listening) -> None:
+def test_a_controller_that_no_check_names_is_forgotten(listening: Listening) -> None:
     listening.hear(0.0)
     listening.beats.forget(set())
     assert listening.beats.next_loss(0.0) is None

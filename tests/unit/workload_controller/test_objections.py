@@ -74,7 +74,7 @@ CONFLICT = "ClusterQueue cq: spec.admissionChecks: 'a' and 'b' have the same con
 
 
 @pytest.mark.scenario("B8")
-def test_two_checks_of_one_controller_in_one_list_are_refused_where_they_are_known(
+def test_two_known_checks_of_one_controller_in_one_list_are_refused(
     house: House,
 ) -> None:
     assert house.apply(a_check("a"), a_check("b")) == []
@@ -142,7 +142,7 @@ def test_how_many_flavors_may_each_be_a_variant_is_a_setting(
     assert found == ([] if taken else [refusal])
 
 
-def test_a_queue_of_more_flavors_than_are_allowed_now_may_stay_and_become_less() -> None:
+def test_a_queue_over_the_flavor_limit_may_stay_or_shrink_but_not_grow() -> None:
     house = House(Limits(flavors_max=32))
     assert house.apply(a_queue_of(20)) == []
     house.limits = Limits()

@@ -39,14 +39,14 @@ def asked(life: Life) -> list[tuple[int, Any]]:
     return [(cycle, spec and spec["provisioningClassName"]) for cycle, spec in shown]
 
 
-def test_a_change_is_asked_about_in_the_same_cycle() -> None:
+def test_changed_parameters_are_requested_again_in_the_same_cycle() -> None:
     life = a_town()
     configure(life, "second")
     life.settle()
     assert asked(life) == [(0, "first"), (0, "second")]
 
 
-def test_parameters_that_come_again_are_asked_about() -> None:
+def test_parameters_created_again_are_requested_again() -> None:
     life = a_town()
     life.delete("ProvisioningRequestConfig", "config")
     life.settle()
@@ -61,7 +61,7 @@ def message(life: Life) -> str:
     return row.message
 
 
-def test_a_reservation_without_parameters_waits_and_says_why() -> None:
+def test_a_reservation_without_parameters_waits_with_a_reason() -> None:
     life = a_town(name="other")
     assert life.phase("w") == "QuotaReserved"
     assert asked(life) == []
@@ -71,7 +71,7 @@ def test_a_reservation_without_parameters_waits_and_says_why() -> None:
     assert (asked(life), message(life)) == ([(0, "late")], "")
 
 
-def test_a_check_that_cannot_be_asked_has_no_timeout_meanwhile() -> None:
+def test_a_check_without_parameters_has_no_timeout_meanwhile() -> None:
     life = Life()
     spec = {"controllerName": "ctl-c", "parameters": REFERENCE, "checkTimeoutSeconds": 10}
     life.put("AdmissionCheck", "c", spec)
@@ -105,7 +105,7 @@ def rename(life: Life, **spec: Any) -> None:
     life.put("AdmissionCheck", "c", {"controllerName": "ctl-c", "parameters": parameters, **spec})
 
 
-def test_other_parameters_that_the_check_names_are_asked_about_in_the_same_cycle() -> None:
+def test_newly_named_parameters_are_requested_in_the_same_cycle() -> None:
     life = a_town()
     life.put("ProvisioningRequestConfig", "other", {"provisioningClassName": "second"})
     rename(life, name="other")
@@ -118,14 +118,14 @@ def test_other_parameters_that_the_check_names_are_asked_about_in_the_same_cycle
     assert asked(life) == [(0, "first"), (0, "second"), (0, "third")]
 
 
-def test_a_check_that_names_the_same_as_before_asks_nobody_again() -> None:
+def test_a_check_with_unchanged_parameters_requests_nothing_again() -> None:
     life = a_town()
     rename(life, checkTimeoutSeconds=7)
     life.settle()
     assert asked(life) == [(0, "first")]
 
 
-def test_who_has_judged_is_not_asked_about_other_parameters_that_the_check_names() -> None:
+def test_a_ready_check_is_not_requested_for_newly_named_parameters() -> None:
     life = a_town()
     life.verdict("w", "c", "Ready")
     life.settle()
@@ -134,7 +134,7 @@ def test_who_has_judged_is_not_asked_about_other_parameters_that_the_check_names
     assert asked(life) == [(0, "first")]
 
 
-def test_who_has_said_ready_is_not_asked_again() -> None:
+def test_a_ready_check_is_not_requested_for_changed_parameters() -> None:
     life = a_town()
     life.verdict("w", "c", "Ready")
     life.settle()
@@ -143,14 +143,14 @@ def test_who_has_said_ready_is_not_asked_again() -> None:
     assert asked(life) == [(0, "first")]
 
 
-def test_nobody_is_asked_about_the_parameters_of_another_check() -> None:
+def test_parameters_of_another_check_cause_no_request() -> None:
     life = a_town(name="other")
     configure(life, "second")
     life.settle()
     assert asked(life) == []
 
 
-def test_a_variant_is_asked_again_as_anybody_is() -> None:
+def test_changed_parameters_are_requested_again_for_variants_too() -> None:
     life = a_family_life({"reservation": 4, "spot": 4}, checks={"reservation": ["c"]})
     life.put("AdmissionCheck", "c", {"controllerName": "ctl-c", "parameters": REFERENCE})
     configure(life, "first")

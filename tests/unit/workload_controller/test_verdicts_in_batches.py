@@ -53,7 +53,7 @@ def a_report(life: Life, name: str, **fields: Any) -> LogMessage:
 
 @pytest.mark.scenario("A23")
 @pytest.mark.parametrize("what", sorted(NONSENSE))
-def test_a_verdict_of_nonsense_is_answered_and_those_beside_it_count(what: str) -> None:
+def test_an_invalid_verdict_is_answered_and_the_others_count(what: str) -> None:
     life = a_town()
     before = encode(life.stored("b"))
     batch = [

@@ -17,7 +17,7 @@ def dead(number: int, subject: str = "admit.check.reported.ctl.ns.w") -> Rejecte
     return RejectedMessage(log_message(number, subject, b"", {}, NOON), "UnknownState: why")
 
 
-def test_a_flood_gets_a_burst_of_letters_and_the_next_one_tells_of_the_rest() -> None:
+def test_a_flood_gets_a_burst_of_dead_letters_then_one_with_a_count() -> None:
     letters = DeadLetterLimiter()
     first = letters.of([dead(n) for n in range(BURST + 1_000)], 5.0)
     assert [one.logged.sequence for one in first] == list(range(BURST))
@@ -36,7 +36,7 @@ def test_what_is_no_verdict_always_gets_its_letter() -> None:
     assert letters.of(many, 0.0) == many
 
 
-def test_one_controller_that_floods_takes_no_words_from_another() -> None:
+def test_a_flooding_controller_does_not_limit_another_controller() -> None:
     letters = DeadLetterLimiter()
     letters.of([dead(n) for n in range(BURST + 5)], 0.0)
     (other,) = letters.of([dead(1, "admit.check.reported.other.ns.w")], 1.0)

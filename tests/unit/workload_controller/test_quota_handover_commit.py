@@ -70,7 +70,7 @@ class Stage(Bench):
         self.perform(self.heard(fact))
 
 
-def test_all_of_it_is_one_group_those_who_give_first() -> None:
+def test_a_handover_is_one_group_with_the_givers_first() -> None:
     stage = Stage()
     commit = stage.fold(stage.heard(stage.decided("taker", "giver", "other")))
     assert [put.key for put in commit.puts] == [GIVER, OTHER, TAKER]
@@ -80,7 +80,7 @@ def test_all_of_it_is_one_group_those_who_give_first() -> None:
     assert [put.expected for put in commit.puts] == revisions
 
 
-def test_who_gives_is_evicted_and_waits_and_who_gets_it_is_reserved() -> None:
+def test_givers_are_evicted_and_requeued_and_the_receiver_is_reserved() -> None:
     stage = Stage()
     said = stage.perform(stage.heard(stage.decided("taker", "giver")))
     told = [
@@ -124,7 +124,7 @@ def _admitted(stage: Stage) -> None:
         pytest.param(_admitted, id="one that gives was admitted"),
     ],
 )
-def test_it_falls_as_a_whole_and_the_one_that_was_to_get_it_moves(
+def test_a_void_handover_changes_only_the_receiver(
     happened: Callable[[Stage], None],
 ) -> None:
     stage = Stage()
@@ -141,7 +141,7 @@ def test_it_falls_as_a_whole_and_the_one_that_was_to_get_it_moves(
     assert not is_true(stage.stored(TAKER), Type.QUOTA_RESERVED)
 
 
-def test_one_that_runs_hands_nothing_on_even_if_the_decision_names_its_revision() -> None:
+def test_an_admitted_workload_does_not_hand_over_quota() -> None:
     stage = Stage()
     _admitted(stage)
     stage.perform(stage.heard(stage.decided("taker", "giver")))
@@ -150,7 +150,7 @@ def test_one_that_runs_hands_nothing_on_even_if_the_decision_names_its_revision(
     assert not is_true(stage.stored(TAKER), Type.QUOTA_RESERVED)
 
 
-def test_a_giver_of_another_tree_gives_nothing() -> None:
+def test_a_giver_of_another_cohort_tree_voids_the_handover() -> None:
     stage = Stage()
     manifest = msgspec.Raw(msgspec.json.encode(a_manifest("away")))
     stage.perform(stage.heard(facts.Submitted(namespace="ns", name="away", workload=manifest)))
@@ -159,7 +159,7 @@ def test_a_giver_of_another_tree_gives_nothing() -> None:
     assert stage.fold(heard).outcomes[heard.sequence].reason == "StaleGiver"
 
 
-def test_who_moved_earlier_in_the_same_batch_makes_it_fall() -> None:
+def test_a_giver_changed_earlier_in_the_batch_voids_the_handover() -> None:
     stage = Stage()
     quiet = stage.heard(facts.Reprioritized(namespace="ns", name="giver", priority=5))
     decided = stage.heard(stage.decided("taker", "giver"))
@@ -169,7 +169,7 @@ def test_who_moved_earlier_in_the_same_batch_makes_it_fall() -> None:
     assert not any(put.group for put in commit.puts)
 
 
-def test_what_a_giver_has_to_say_is_said_before_it_gives() -> None:
+def test_unpublished_messages_of_a_giver_delay_the_handover() -> None:
     stage = Stage()
     loud = stage.heard(facts.Deactivated(namespace="ns", name="giver"))
     decided = stage.heard(stage.decided("taker", "giver"))

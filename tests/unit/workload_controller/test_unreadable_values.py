@@ -18,7 +18,7 @@ from admittance.control.controller import Controller
         ),
     ],
 )
-def test_a_value_that_nobody_can_read_counts_as_none_and_is_told(key: str, value: bytes) -> None:
+def test_an_unreadable_value_counts_as_absent_and_is_reported(key: str, value: bytes) -> None:
     controller = Controller(b"secret")
     controller.load(key, value, 7, {})
     assert list(controller.unreadable) == [key]

@@ -19,7 +19,7 @@ LOCAL = msgspec.json.encode(
 )
 
 
-def test_what_is_found_in_the_bucket_is_said_once() -> None:
+def test_objects_found_in_the_bucket_are_published_once() -> None:
     controller = Controller(b"secret")
     said = learn(controller, KEY, LOCAL, 7, {})
     assert said is not None
@@ -27,7 +27,7 @@ def test_what_is_found_in_the_bucket_is_said_once() -> None:
     assert learn(controller, KEY, LOCAL, 7, {}) is None
 
 
-def test_a_deletion_is_told_from_its_marker_alone() -> None:
+def test_a_deletion_is_published_from_its_marker_alone() -> None:
     controller = Controller(b"secret")
     controller.load(KEY, None, 9, {})
     ((revision, said),) = statements(controller)
@@ -48,7 +48,7 @@ def a_check(parameters: str, **spec: object) -> bytes:
     )
 
 
-def test_a_check_says_whether_it_names_other_parameters_than_before() -> None:
+def test_a_check_event_shows_whether_its_parameters_reference_changed() -> None:
     """Who does not know says so, too: then checks are asked once more for nothing."""
     controller = Controller(b"secret")
     seen = []
@@ -63,7 +63,7 @@ def test_a_check_says_whether_it_names_other_parameters_than_before() -> None:
     assert msgspec.json.decode(said.data, type=ObjectApplied).parameters_changed
 
 
-def test_it_is_said_under_the_same_id_by_whoever_says_it() -> None:
+def test_every_leader_publishes_an_object_under_the_same_id() -> None:
     one, other = Controller(b"secret"), Controller(b"secret")
     first, second = learn(one, KEY, LOCAL, 7, {}), learn(other, KEY, LOCAL, 7, {})
     assert first is not None

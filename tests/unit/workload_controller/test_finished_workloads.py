@@ -18,7 +18,7 @@ def a_finished_one() -> StoredWorkload:
     return with_status(workload, conditions=done)
 
 
-def test_a_finished_workload_that_was_asked_for_is_let_go_again() -> None:
+def test_a_finished_workload_loaded_on_demand_is_dropped_again() -> None:
     """It goes from the bucket by itself; held on, it would be taken for there for ever."""
     workloads = Workloads()
     workloads.keep(KEY, VersionedWorkload(a_finished_one(), 5, 3))
