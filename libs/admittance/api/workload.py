@@ -93,8 +93,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 class ImmediateRetries(Kept, frozen=True, kw_only=True):
     """The number of Retries without a delay in a row from one check. ``cycle``: the last cycle with
-    such a Retry. ``edition``: a digest of the workload, its queues, the check and its parameters at
-    that time; after an edit of any of these objects the count starts at 0.
+    a Retry without a delay. ``edition``: a digest of the workload, its queues, the check and its
+    parameters when the count was last raised; after an edit of any of these objects the count
+    starts at 0.
     """
 
     count: int = 0

@@ -1,8 +1,8 @@
 """Names on the bus: a name is escaped into one token, and can be read back from the token.
 
 A dot becomes ``_``; any other character outside ``A-Z a-z 0-9 -``, and ``_`` itself, becomes ``=``
-and two hexadecimal digits per UTF-8 byte: ``example.com/budget`` is ``example_com=2Fbudget``. The
-same escape serves subjects, bucket keys and durables.
+and two hexadecimal digits per UTF-8 byte: ``example.com/budget`` is ``example_com=2Fbudget``. This
+escape is used in subjects, bucket keys and names of durables.
 """
 
 from __future__ import annotations

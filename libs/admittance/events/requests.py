@@ -63,7 +63,7 @@ class EventsReply(Reply, frozen=True, kw_only=True):
     complete: bool = True
 
 
-# The scheduler answers. -----------------------------------------------------------------
+# Answered by the scheduler. -------------------------------------------------------------
 
 
 class Explain(Request, frozen=True, kw_only=True):
@@ -305,7 +305,7 @@ class QueuesReply(Reply, frozen=True, kw_only=True):
     tree: tuple[NodeStatus, ...] = ()
 
 
-# Runners answer. ------------------------------------------------------------------------
+# Answered by runners. -------------------------------------------------------------------
 
 
 class Logs(Request, frozen=True, kw_only=True):
@@ -340,7 +340,7 @@ class LogsReply(Reply, frozen=True, kw_only=True):
     revision: int = 0
 
 
-# The retry-timer answers. ---------------------------------------------------------------
+# Answered by the retry-timer. -----------------------------------------------------------
 
 
 class Timers(Request, frozen=True, kw_only=True):
@@ -360,7 +360,7 @@ class TimersReply(Reply, frozen=True, kw_only=True):
     compared: datetime | None = None
 
 
-# The variant-controller answers. ---------------------------------------------------------
+# Answered by the variant-controller. -----------------------------------------------------
 
 
 class Families(Request, frozen=True, kw_only=True):
@@ -380,7 +380,7 @@ class FamiliesReply(Reply, frozen=True, kw_only=True):
     gates_open: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-# Providers of capacity answer this. --------------------------------------------------------
+# Answered by providers of capacity. --------------------------------------------------------
 
 
 class ProviderQuery(Request, frozen=True, kw_only=True):
@@ -407,7 +407,7 @@ class ProviderReply(Reply, frozen=True, kw_only=True):
     retry_after: int | None = None
 
 
-# Every service answers. -----------------------------------------------------------------
+# Answered by every service. -------------------------------------------------------------
 
 
 class Health(Request, frozen=True, kw_only=True):

@@ -215,9 +215,10 @@ class CheckpointMade(Message, frozen=True, kw_only=True):
     """``admit.checkpoint.made.<id>``: a checkpoint is complete; without this message it is invalid.
 
     The checkpoint is the content of the bucket after every fact up to ``through``, with no write
-    newer than ``revision``. Its ``parts`` (``admit.checkpoint.part.<id>``), joined in order, are
-    ``size`` bytes of zlib with the BLAKE2b ``digest`` (16 bytes, hexadecimal) and contain ``rows``
-    rows. The checkpoint includes all commits recorded on the stream up to the sequence ``told``.
+    newer than ``revision``. The ``parts`` of the checkpoint (``admit.checkpoint.part.<id>``),
+    joined in order, are ``size`` bytes of zlib with the BLAKE2b ``digest`` (16 bytes, hexadecimal)
+    and contain ``rows`` rows. The checkpoint includes all commits recorded on the stream up to the
+    sequence ``told``.
     """
 
     id: str

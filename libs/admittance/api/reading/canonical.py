@@ -1,9 +1,9 @@
 """Encodes equal Structs as equal bytes.
 
 The encoder omits a field if its value is the default object. A decoded value is often only equal to
-the default: ``"main"`` as written, ``resources: {}``. `canonical` replaces such a value by the
-default object, so that a manifest that spells a default out is stored like a manifest that leaves
-it out.
+the default: ``"main"`` as written, ``resources: {}``. `canonical` replaces a value that equals the
+default by the default object, so that a manifest that spells a default out is stored like a
+manifest that leaves it out.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
             try:
                 record = read_commits(one.data)
             except Unreadable:
-                continue  # Junk: a leader writes no such record.
+                continue  # Another program wrote this record: a leader would write a valid one.
             records.append(record)
             if any(commit.through >= sequence for commit in record.commits):
                 return records

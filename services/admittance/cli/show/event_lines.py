@@ -78,7 +78,8 @@ class OpenRequests:
         if of != fact.provisioning_class:
             return f"the request went to {of}"
         over = self._over.get(fact.id, "")
-        # After a late failure a revocation still counts: the job kept its provisioned capacity.
+        # After a failure of provisioned capacity a revocation still counts, since the job kept
+        # running on that capacity.
         return "" if over == FAILED and isinstance(fact, CapacityRevoked) else over
 
 

@@ -277,7 +277,9 @@ def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Runs work on an event loop and exits with its status."""
-    with closing(work):  # After Ctrl-C before work starts, Python would warn that it never ran.
+    with closing(
+        work
+    ):  # After Ctrl-C before work starts, Python would warn that the coroutine never ran.
         import asyncio  # late: asyncio takes half of the time of help and completion
 
         raise_on_interrupt()
@@ -300,8 +302,8 @@ def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
 
 
 def raise_on_interrupt() -> None:
-    """Makes Ctrl-C raise KeyboardInterrupt from now on, so that a command ends in order. Before
-    this call the handler of `main` ends the process at once.
+    """Makes Ctrl-C raise KeyboardInterrupt from now on, so that a command ends in order. Before a
+    command calls this function, the handler of `main` ends the process at once on Ctrl-C.
     """
     with suppress(ValueError):  # Only the main thread may set signal handlers.
         signal.signal(signal.SIGINT, signal.default_int_handler)

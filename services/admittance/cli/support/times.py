@@ -26,8 +26,8 @@ def seconds_of(text: str, option: str) -> float:
 
 
 def moment_of(text: str, option: str, now: datetime) -> datetime:
-    """The moment of a text: a duration before now, or an ISO 8601 time. Raises BadInput for any
-    other text.
+    """The moment of a text: a duration before now, or an ISO 8601 time. Raises BadInput for a text
+    that is neither.
 
     A time without a zone is in UTC, like every time that is printed.
     """

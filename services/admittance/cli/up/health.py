@@ -3,8 +3,8 @@
 ``python -m admittance.cli.up.health scheduler`` exits with 0 if the service is ready, else with 1
 and a line that says why. `admit doctor` checks the whole deployment, this module one process.
 
-Its imports cost a quarter of a second of CPU, so the containers of `compose.yaml` check a file
-instead (`runtime/process/health.py`).
+Importing this module costs a quarter of a second of CPU, so the containers of `compose.yaml` check
+a file instead (`runtime/process/health.py`).
 """
 
 from __future__ import annotations
