@@ -237,7 +237,7 @@ def _show_object(
         output.section("Machines", pools.kind_table(found))
         output.section("Booked by", pools.booking_table(found, now))
     if counted is not None and counted.usage:
-        output.section("Usage", sections.usage(counted))
+        output.section("Usage", sections.usage(counted, quota=kind is kinds.CLUSTER_QUEUE))
     output.section("Conditions", sections.conditions(plain, now))
     rest = {
         key: value

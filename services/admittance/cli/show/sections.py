@@ -99,21 +99,20 @@ def usage_of(used: LocalUsage) -> str:
     return f"{order} (consumed {amounts or 'nothing'}; weight {used.weight:g})"
 
 
-def usage(counted: QueueStatus) -> Table:
-    """The table of quota and usage of each flavor of a queue."""
-    rows = [
-        (
-            one.flavor,
-            one.resource,
-            render(one.resource, one.nominal),
-            render(one.resource, one.reserved),
-            render(one.resource, one.admitted),
-            render(one.resource, one.borrowed),
-        )
-        for one in counted.usage
-    ]
-    columns = columns_of("FLAVOR", "RESOURCE", "#NOMINAL", "#RESERVED", "#ADMITTED", "#BORROWED")
-    return Table(columns, rows)
+def usage(counted: QueueStatus, *, quota: bool) -> Table:
+    """Usage of each flavor of a queue. ``quota``: with quota and borrowing, which a LocalQueue does
+    not have.
+    """
+    columns = ["FLAVOR", "RESOURCE", "#RESERVED", "#ADMITTED"]
+    if quota:
+        columns = ["FLAVOR", "RESOURCE", "#NOMINAL", "#RESERVED", "#ADMITTED", "#BORROWED"]
+    rows = []
+    for one in counted.usage:
+        amounts = [one.reserved, one.admitted]
+        if quota:
+            amounts = [one.nominal, *amounts, one.borrowed]
+        rows.append((one.flavor, one.resource, *(render(one.resource, it) for it in amounts)))
+    return Table(columns_of(*columns), rows)
 
 
 async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
