@@ -36,7 +36,7 @@ SERVICES = ("workload-controller", "scheduler", "retry-timer", "provisioning-che
 LABEL = "admittance.dev/managed=true"
 
 
-class World:
+class DockerTestbed:
     """All services and an engine. ``provisioning_class``: of this test alone, for other tests may
     use the engine at the same time."""
 
@@ -91,36 +91,36 @@ class World:
 
 
 @pytest.fixture
-async def world(
+async def testbed(
     bus: Bus, nats_server: TestServer, tmp_path: Path, image: str
-) -> AsyncIterator[World]:
+) -> AsyncIterator[DockerTestbed]:
     folder = tmp_path / "services"
     folder.mkdir()
     fleet = Fleet(nats_server.url, folder)
     for service in SERVICES:
         await fleet.start(service)
-    world = World(fleet, bus, image)
-    yield world
+    testbed = DockerTestbed(fleet, bus, image)
+    yield testbed
     await fleet.stop()
-    for container in world.workers():
+    for container in testbed.workers():
         docker("rm", "--force", container)
 
 
 async def test_workers_exist_with_their_limits_only_while_the_job_runs(
-    world: World,
+    testbed: DockerTestbed,
 ) -> None:
-    await world.provider()
-    await world.begin()
+    await testbed.provider()
+    await testbed.begin()
 
-    await world.until_phase(Phase.ADMITTED)
+    await testbed.until_phase(Phase.ADMITTED)
     limits = "{{.HostConfig.NanoCpus}} {{.HostConfig.Memory}} {{.State.Status}}"
-    assert docker("inspect", "--format", limits, *world.workers()).splitlines() == (
+    assert docker("inspect", "--format", limits, *testbed.workers()).splitlines() == (
         [f"100000000 {64 << 20} running"] * 2
     )
-    (update,) = (await row(world.bus)).pod_set_updates
+    (update,) = (await row(testbed.bus)).pod_set_updates
     assert update["nodeSelector"] == {"host": docker("info", "--format", "{{.Name}}")}
-    await world.finish()
-    await world.until_workers(0)
+    await testbed.finish()
+    await testbed.until_workers(0)
 
 
 @pytest.mark.parametrize(
@@ -131,105 +131,109 @@ async def test_workers_exist_with_their_limits_only_while_the_job_runs(
     ],
 )
 async def test_a_job_stops_when_one_of_its_workers_stops(
-    world: World, end: tuple[str, ...]
+    testbed: DockerTestbed, end: tuple[str, ...]
 ) -> None:
-    await world.provider()
-    await world.begin()
-    await world.until_phase(Phase.ADMITTED)
+    await testbed.provider()
+    await testbed.begin()
+    await testbed.until_phase(Phase.ADMITTED)
 
-    docker(*end, world.workers()[0])
+    docker(*end, testbed.workers()[0])
 
-    await world.until_phase(Phase.REJECTED)
-    await world.until_workers(0)
+    await testbed.until_phase(Phase.REJECTED)
+    await testbed.until_workers(0)
 
 
-async def test_workers_lost_while_the_provider_was_down_are_reported_later(world: World) -> None:
-    provider = await world.provider()
-    await world.begin()
-    await world.until_phase(Phase.ADMITTED)
+async def test_workers_lost_while_the_provider_was_down_are_reported_later(
+    testbed: DockerTestbed,
+) -> None:
+    provider = await testbed.provider()
+    await testbed.begin()
+    await testbed.until_phase(Phase.ADMITTED)
     await provider.kill()
 
-    docker("rm", "--force", *world.workers())
-    await world.provider()
+    docker("rm", "--force", *testbed.workers())
+    await testbed.provider()
 
-    await world.until_phase(Phase.REJECTED)
+    await testbed.until_phase(Phase.REJECTED)
 
 
-async def test_a_kill_while_workers_start_starts_none_twice_and_leaves_none(world: World) -> None:
-    provider = await world.provider(ADMIT_DOCKER_SETTLE_SECONDS="60")
-    await world.begin()
-    before = set(await world.until_workers(2))
+async def test_a_kill_while_workers_start_starts_none_twice_and_leaves_none(
+    testbed: DockerTestbed,
+) -> None:
+    provider = await testbed.provider(ADMIT_DOCKER_SETTLE_SECONDS="60")
+    await testbed.begin()
+    before = set(await testbed.until_workers(2))
     await provider.kill()
 
-    await world.provider()
-    await world.until_phase(Phase.ADMITTED)
+    await testbed.provider()
+    await testbed.until_phase(Phase.ADMITTED)
 
-    assert len(world.workers()) == 2
-    assert before & set(world.workers())
-    for process in world.fleet.processes:
+    assert len(testbed.workers()) == 2
+    assert before & set(testbed.workers())
+    for process in testbed.fleet.processes:
         if process.service == "provider-docker" and process is not provider:
             await process.kill()
-    await world.finish()
-    await world.provider()
-    await world.until_workers(0)
+    await testbed.finish()
+    await testbed.provider()
+    await testbed.until_workers(0)
 
 
 async def test_a_job_waits_for_room_and_one_that_no_machine_holds_is_rejected(
-    world: World,
+    testbed: DockerTestbed,
 ) -> None:
     half = f"{int(docker('info', '--format', '{{.NCPU}}')) * 600}m"
-    await world.provider()
-    await world.begin("a", pods=1, cpu=half, limit=9)
-    await world.until_phase(Phase.ADMITTED, "a")
-    await world.begin("b", pods=1, cpu=half, limit=9)
+    await testbed.provider()
+    await testbed.begin("a", pods=1, cpu=half, limit=9)
+    await testbed.until_phase(Phase.ADMITTED, "a")
+    await testbed.begin("b", pods=1, cpu=half, limit=9)
 
     async def waits() -> bool:
-        found = await workload(world.bus, "b")
+        found = await workload(testbed.bus, "b")
         rows = found.status.admission_checks if found is not None else ()
         return any("are needed" in one.message for one in rows)
 
     await eventually(waits)
-    await world.begin("c", pods=1, cpu="4000", limit=9)
-    await world.until_phase(Phase.REJECTED, "c")
-    await world.finish("a")
+    await testbed.begin("c", pods=1, cpu="4000", limit=9)
+    await testbed.until_phase(Phase.REJECTED, "c")
+    await testbed.finish("a")
 
-    await world.until_phase(Phase.ADMITTED, "b")
+    await testbed.until_phase(Phase.ADMITTED, "b")
 
 
 async def test_workers_that_end_at_once_fail_with_their_last_output(
-    world: World,
+    testbed: DockerTestbed,
 ) -> None:
-    await world.provider(ADMIT_DOCKER_COMMAND="'echo no licence >&2; exit 3'")
-    await world.begin(limit=0)
+    await testbed.provider(ADMIT_DOCKER_COMMAND="'echo no licence >&2; exit 3'")
+    await testbed.begin(limit=0)
 
-    await world.until_phase(Phase.REJECTED)
+    await testbed.until_phase(Phase.REJECTED)
 
-    await world.until_workers(0)
-    assert any("no licence" in one.log for one in world.fleet.processes)
+    await testbed.until_workers(0)
+    assert any("no licence" in one.log for one in testbed.fleet.processes)
 
 
 async def test_orphaned_workers_are_removed_and_foreign_containers_stay(
-    world: World, image: str
+    testbed: DockerTestbed, image: str
 ) -> None:
-    await world.provider()
-    await world.begin()
-    await world.until_phase(Phase.ADMITTED)
+    await testbed.provider()
+    await testbed.begin()
+    await testbed.until_phase(Phase.ADMITTED)
     installation = docker(
         *("inspect", "--format", '{{index .Config.Labels "admittance.dev/installation"}}'),
-        world.workers()[0],
+        testbed.workers()[0],
     )
     about = (
         *("run", "--detach", "--label", LABEL, "--label", "admittance.dev/request=u/c/9/9"),
-        *("--label", f"admittance.dev/provisioning-class={world.provisioning_class}"),
+        *("--label", f"admittance.dev/provisioning-class={testbed.provisioning_class}"),
     )
     ours = f"admittance.dev/installation={installation}"
     orphan = docker(*about, "--label", ours, image, "sleep 600")
     strange = docker(*about, "--label", "admittance.dev/installation=x", image, "sleep 600")
 
-    await until(lambda: orphan[:12] not in world.workers(), 60.0)
+    await until(lambda: orphan[:12] not in testbed.workers(), 60.0)
 
-    assert strange[:12] in world.workers()
-    assert len(world.workers()) == 3
+    assert strange[:12] in testbed.workers()
+    assert len(testbed.workers()) == 3
 
 
 @pytest.fixture
@@ -279,21 +283,21 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def test_an_unreachable_engine_revokes_nothing_and_makes_the_check_inactive(
-    world: World, tmp_path: Path, engine_socket: str
+    testbed: DockerTestbed, tmp_path: Path, engine_socket: str
 ) -> None:
     wire = Wire(engine_socket, tmp_path / "docker.sock")
     await wire.mend()
-    provider = await world.provider(DOCKER_HOST=f"unix://{wire.path}")
-    await world.begin("a")
-    await world.until_phase(Phase.ADMITTED, "a")
+    provider = await testbed.provider(DOCKER_HOST=f"unix://{wire.path}")
+    await testbed.begin("a")
+    await testbed.until_phase(Phase.ADMITTED, "a")
 
     await wire.cut()
     await until(lambda: '"inactive"' in provider.log)
-    check = world.fleet.processes[0]
+    check = testbed.fleet.processes[0]
     await until(lambda: "ProviderDown" in check.log)
-    await world.begin("b")
+    await testbed.begin("b")
     await wire.mend()
 
-    await world.until_phase(Phase.ADMITTED, "b")
-    await world.until_phase(Phase.ADMITTED, "a")
+    await testbed.until_phase(Phase.ADMITTED, "b")
+    await testbed.until_phase(Phase.ADMITTED, "a")
     await wire.cut()

@@ -23,7 +23,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
-from integration.runner.harness import World, until
+from integration.runner.harness import RunnerTestbed, until
 
 DOCKER = shutil.which("docker") or ""
 
@@ -67,19 +67,19 @@ def image() -> Iterator[str]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def testbed(tmp_path: Path) -> AsyncIterator[RunnerTestbed]:
     server = EmbeddedServer(tmp_path / "nats")
     bus = await Bus.connect(await server.start(), name="test")
     try:
         await streams.ensure(bus)
-        yield World(server, bus, tmp_path)
+        yield RunnerTestbed(server, bus, tmp_path)
     finally:
         await bus.close()
         await server.stop()
 
 
-def containers(world: World) -> list[str]:
-    runner = (world.tmp / "a/runner/id").read_text()
+def containers(testbed: RunnerTestbed) -> list[str]:
+    runner = (testbed.tmp / "a/runner/id").read_text()
     listed = docker("ps", "--all", "--format", '{{.Label "admittance.run"}}')
     return [each for each in listed.splitlines() if each.startswith(runner)]
 
@@ -88,41 +88,43 @@ def a_container(image: str, script: str, **more: Any) -> list[dict[str, Any]]:
     return [{"name": "c", "image": image, "args": [script], **more}]
 
 
-async def test_the_image_runs_with_its_environment_and_ends(world: World, image: str) -> None:
-    async with world.runner(executor="docker"):
+async def test_the_image_runs_with_its_environment_and_ends(
+    testbed: RunnerTestbed, image: str
+) -> None:
+    async with testbed.runner(executor="docker"):
         env = [{"name": "GREETING", "value": "hello $(ADMITTANCE_POD)"}]
         script = 'echo "$GREETING"; exit $JOB_COMPLETION_INDEX'
-        await world.admit("train", "", count=2, containers=a_container(image, script, env=env))
-        finished = await world.hears("finished", "train", 60.0)
+        await testbed.admit("train", "", count=2, containers=a_container(image, script, env=env))
+        finished = await testbed.hears("finished", "train", 60.0)
         assert finished.message == "pod main-1 failed: exit code 1"
-        outputs = sorted((world.tmp / "a/runner/runs").glob("*/out/*.log"))
+        outputs = sorted((testbed.tmp / "a/runner/runs").glob("*/out/*.log"))
         assert [path.read_text() for path in outputs] == ["hello main-0\n", "hello main-1\n"]
-        assert containers(world) == []
+        assert containers(testbed) == []
 
 
-async def test_an_evicted_container_is_stopped(world: World, image: str) -> None:
-    async with world.runner(executor="docker"):
+async def test_an_evicted_container_is_stopped(testbed: RunnerTestbed, image: str) -> None:
+    async with testbed.runner(executor="docker"):
         script = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
-        admitted = await world.admit("train", "", containers=a_container(image, script))
-        await until(lambda: containers(world), "the container", 60.0)
-        await world.evict("train", admitted)
-        await world.hears("stopped", "train", 60.0)
-        assert containers(world) == []
+        admitted = await testbed.admit("train", "", containers=a_container(image, script))
+        await until(lambda: containers(testbed), "the container", 60.0)
+        await testbed.evict("train", admitted)
+        await testbed.hears("stopped", "train", 60.0)
+        assert containers(testbed) == []
 
 
 async def test_a_container_that_exits_0_because_it_is_stopped_has_stopped(
-    world: World, image: str
+    testbed: RunnerTestbed, image: str
 ) -> None:
-    async with world.runner(executor="docker"):
+    async with testbed.runner(executor="docker"):
         script = "trap 'exit 0' TERM; echo on; while :; do sleep 0.1; done"
-        admitted = await world.admit("train", "", containers=a_container(image, script), grace=20)
+        admitted = await testbed.admit("train", "", containers=a_container(image, script), grace=20)
         (out,) = await until(
-            lambda: sorted((world.tmp / "a/runner/runs").glob("*/out/*.log")), "the output", 60.0
+            lambda: sorted((testbed.tmp / "a/runner/runs").glob("*/out/*.log")), "the output", 60.0
         )
         await until(lambda: "on" in out.read_text(), "the container", 60.0)
-        evicted = await world.evict("train", admitted)
-        assert (await world.hears("stopped", "train", 60.0)).revision == evicted
-        assert await world.said("finished", "train") is None
+        evicted = await testbed.evict("train", admitted)
+        assert (await testbed.hears("stopped", "train", 60.0)).revision == evicted
+        assert await testbed.said("finished", "train") is None
 
 
 def test_the_engine_reports_whether_a_container_has_ended(tmp_path: Path, image: str) -> None:
@@ -144,15 +146,15 @@ def test_the_engine_reports_whether_a_container_has_ended(tmp_path: Path, image:
         docker("rm", "--force", runs)
 
 
-async def test_a_killed_shim_leaves_no_container(world: World, image: str) -> None:
-    async with world.runner(executor="docker"):
+async def test_a_killed_shim_leaves_no_container(testbed: RunnerTestbed, image: str) -> None:
+    async with testbed.runner(executor="docker"):
         script = "while :; do sleep 0.1; done"
-        await world.admit("train", "", containers=a_container(image, script))
-        await until(lambda: containers(world), "the container", 60.0)
-        (shim,) = sorted((world.tmp / "a/runner/runs").glob("*/shim"))
+        await testbed.admit("train", "", containers=a_container(image, script))
+        await until(lambda: containers(testbed), "the container", 60.0)
+        (shim,) = sorted((testbed.tmp / "a/runner/runs").glob("*/shim"))
         os.kill(int(shim.read_text().split()[0]), signal.SIGKILL)
-        assert (await world.hears("stopped", "train", 60.0)).reason == "NodeFailures"
-        assert containers(world) == []
+        assert (await testbed.hears("stopped", "train", 60.0)).reason == "NodeFailures"
+        assert containers(testbed) == []
 
 
 async def test_without_an_engine_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from admittance.scheduling.state.shared_quota import (
     restore_all_usage,
     restore_usage,
 )
-from kin import Kin, both, explicit
+from family_scheduler import FamilyScheduler, both, explicit
 from simulation import naive
 
 QUEUES = ("a", "b")
@@ -48,7 +48,7 @@ class Ledger(RuleBasedStateMachine):
         first=st.lists(SETS, min_size=2, max_size=2),
     )
     def begin(self, fair: bool, lend: str | None, first: list[list[tuple[int, int, int]]]) -> None:
-        self.kin = Kin(Config(fair_sharing=FairSharing() if fair else None))
+        self.kin = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
         self.lend = lend
         for name in (*GPUS, "c"):
             self.kin.flavor(name)

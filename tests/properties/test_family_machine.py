@@ -3,7 +3,7 @@ its parent is admitted exactly if one of its variants is, a crash between two wr
 one running or the new one, and nothing is ever stuck.
 
 Facts and decisions are drawn without regard to sense; they come in batches, stale and repeated.
-What must be true is looked at after every write (`families_at_work.Household.look`).
+What must be true is looked at after every write (`family_controller.FamilyController.look`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of
-from families_at_work import UPGRADE, Household
+from family_controller import UPGRADE, FamilyController
 
 TAGS = ("a", "b", "c")
 EXPLICIT = {
@@ -89,7 +89,7 @@ class Families(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.house = Household(checks={"a": ("slow",), "b": ("slow", "odd")}, policy=None)
+        self.house = FamilyController(checks={"a": ("slow",), "b": ("slow", "odd")}, policy=None)
         self.log: list[Any] = []
 
     @initialize(policy=st.sampled_from(POLICIES[:-1]))

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from admittance.events.facts import Assigned, Preempted
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
-from kin import Kin, both, explicit
+from family_scheduler import FamilyScheduler, both, explicit
 from simulation import naive
 
 QUEUES = ("a", "b")
@@ -59,7 +59,7 @@ class Room(RuleBasedStateMachine):
         policies: tuple[dict[str, str], dict[str, str]],
         first: list[list[tuple[int, int, int]]],
     ) -> None:
-        self.kin = Kin(Config(fair_sharing=FairSharing() if fair else None))
+        self.kin = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
         self.kin.stubborn = True
         self.cut = False
         for flavor in ("r", "o", "s", "c"):

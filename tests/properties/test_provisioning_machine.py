@@ -88,7 +88,7 @@ class Booth:
             self.booked.discard(fact.id)
 
 
-class World:
+class ProvisioningModel:
     """The bucket, the log, workloads that obey verdicts, and the check beside them."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -426,15 +426,15 @@ def _true(kind: str, reason: str = "Because") -> Condition:
     return Condition(type=kind, status="True", reason=reason)
 
 
-def played(seed: int, turns: int = 250) -> World:
+def played(seed: int, turns: int = 250) -> ProvisioningModel:
     """A random story, looked at whenever it is at rest."""
-    world = World(random.Random(seed))
+    model = ProvisioningModel(random.Random(seed))
     for _ in range(4):
         for _ in range(turns // 4):
-            world.turn()
-        world.settle()
-        world.check()
-    return world
+            model.turn()
+        model.settle()
+        model.check()
+    return model
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -444,18 +444,18 @@ def test_each_reservation_has_one_booking_and_no_booking_is_orphaned(seed: int) 
 
 
 def test_generated_scenarios_reach_the_main_cases() -> None:
-    worlds = [played(seed) for seed in range(60)]
-    states = {tell.verdict.state for world in worlds for _, _, tell in world.tells}
+    models = [played(seed) for seed in range(60)]
+    states = {tell.verdict.state for model in models for _, _, tell in model.tells}
     assert states == {"Pending", "Ready", "Retry", "Rejected"}
-    assert sum("~" in id for world in worlds for id in world.booth.asked) > 20
-    assert sum(len(world.booth.asked) for world in worlds) > 200
+    assert sum("~" in id for model in models for id in model.booth.asked) > 20
+    assert sum(len(model.booth.asked) for model in models) > 200
 
 
 def test_no_booking_remains_when_all_workloads_are_gone() -> None:
     for seed in range(100):
-        world = played(seed)
-        for name in list(world.works):
-            world.write(name, None)
-        world.settle()
-        assert world.booth.booked == set(), seed
-        assert not [one for one, _ in world.bucket.values() if one is not None]
+        model = played(seed)
+        for name in list(model.works):
+            model.write(name, None)
+        model.settle()
+        assert model.booth.booked == set(), seed
+        assert not [one for one, _ in model.bucket.values() if one is not None]

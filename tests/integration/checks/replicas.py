@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from asking import NAME
+from check_requests import NAME
 from servers import until
 
 PROGRAM = Path(__file__).with_name("controllers.py")

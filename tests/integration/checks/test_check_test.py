@@ -16,11 +16,11 @@ from admittance.cli.commands.program import invoke
 from admittance.conformance.checks.kit import TITLES, CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
 from admittance.runtime.bus.bus import Bus
+from conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
 from integration.checks import strays
 from integration.checks.strays import STRAY, Stray, at_work
-from on_trial import assert_named, hurry, on_trial, words
 
-from asking import running
+from check_requests import running
 from servers import TestServer
 
 pytestmark = pytest.mark.bus
@@ -30,13 +30,13 @@ CONTROLLERS = Path(__file__).with_name("controllers.py")
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
+    shorten_waits(monkeypatch)
 
 
 async def tried(bus: Bus, url: str, **more: Any) -> CheckKitReport:
     fixed = {"controller": STRAY, "check": "c", "parameters": {"limit": 5}}
     wanted = CheckKitOptions(**{**fixed, "timeout": 3.0, "first_timeout": 3.0, **more})
-    return await on_trial(run_check_kit, bus, url, wanted)
+    return await run_kit(run_check_kit, bus, url, wanted)
 
 
 async def test_a_controller_with_the_sdk_passes(bus: Bus, nats_server: TestServer) -> None:
@@ -49,8 +49,8 @@ async def test_a_controller_with_the_sdk_passes(bus: Bus, nats_server: TestServe
 
     async with running(controller, nats_server.url):
         report = await tried(bus, nats_server.url)
-    assert words(report, FAILED) == {}
-    assert set(words(report, NOT_APPLICABLE)) == {"late-retry", "ends"}
+    assert details_by_case(report, FAILED) == {}
+    assert set(details_by_case(report, NOT_APPLICABLE)) == {"late-retry", "ends"}
     assert [one.case for one in report.outcomes] == list(TITLES)
     assert report.usual == "Ready"
     assert report.passed
@@ -67,8 +67,8 @@ async def test_the_late_retry_of_the_sdk_is_reported(bus: Bus, nats_server: Test
 
     async with running(controller, nats_server.url):
         report = await tried(bus, nats_server.url)
-    assert words(report, FAILED) == {}
-    assert "late-retry" in words(report, PASSED)
+    assert details_by_case(report, FAILED) == {}
+    assert "late-retry" in details_by_case(report, PASSED)
     assert report.usual == "Retry"
 
 
@@ -77,8 +77,8 @@ async def test_a_controller_without_sdk_and_durable_can_pass(
 ) -> None:
     async with at_work(strays.Listening, nats_server.url):
         report = await tried(bus, nats_server.url)
-    assert words(report, FAILED) == {}
-    assert "plain subscription" in words(report, NOT_APPLICABLE)["acknowledges"]
+    assert details_by_case(report, FAILED) == {}
+    assert "plain subscription" in details_by_case(report, NOT_APPLICABLE)["acknowledges"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_each_fault_is_reported(
 ) -> None:
     async with at_work(make, nats_server.url):
         report = await tried(bus, nats_server.url, only=(case,), timeout=1.5, first_timeout=1.5)
-    assert_named(report, case, sentence)
+    assert_only_failure(report, case, sentence)
 
 
 def test_the_command_starts_server_and_controller_and_reports(

@@ -25,19 +25,19 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 from admittance.runtime.telemetry.tracing import start, trace_id
 
-from asking import NAME, Asker, requested, running, withdrawn
+from check_requests import NAME, CheckRequester, requested, running, withdrawn
 from servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
 
 @pytest.fixture
-async def asker(bus: Bus) -> Asker:
-    return await Asker(bus).start()
+async def requester(bus: Bus) -> CheckRequester:
+    return await CheckRequester(bus).start()
 
 
 async def test_a_request_is_judged_and_its_verdict_names_check_and_cycle(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
     seen: list[Request] = []
@@ -49,18 +49,18 @@ async def test_a_request_is_judged_and_its_verdict_names_check_and_cycle(
 
     context = start()
     async with running(budget, nats_server.url):
-        await asker.ask(
+        await requester.ask(
             requested("w", 3, parameters={"limit": 5}, retry_count=2), traceparent=context
         )
-        await until(lambda: bool(asker.heard))
-        await asker.until_acknowledged()
-    [said] = asker.heard
+        await until(lambda: bool(requester.heard))
+        await requester.until_acknowledged()
+    [said] = requester.heard
     assert (said.namespace, said.name, said.uid) == ("ns", "w", "uid-w")
     assert (said.controller, said.check, said.cycle) == (NAME, "budget", 3)
     assert (said.state, said.message) == ("Retry", "weekly budget is spent")
     assert said.requeue_after_seconds == 3600
-    assert trace_id(asker.headers[0]["traceparent"]) == trace_id(context)
-    assert asker.headers[0]["Nats-Msg-Id"]
+    assert trace_id(requester.headers[0]["traceparent"]) == trace_id(context)
+    assert requester.headers[0]["Nats-Msg-Id"]
     [request] = seen
     assert (request.retry_count, request.parameters) == (2, {"limit": 5})
     assert (request.workload.labels, request.workload.queue) == ({"team": "a"}, "q")
@@ -95,19 +95,19 @@ async def test_a_request_is_judged_and_its_verdict_names_check_and_cycle(
     ],
 )
 async def test_each_verdict_is_published_with_all_its_fields(
-    asker: Asker, nats_server: TestServer, verdict: Verdict, want: dict[str, object]
+    requester: CheckRequester, nats_server: TestServer, verdict: Verdict, want: dict[str, object]
 ) -> None:
     budget = AdmissionCheckController(NAME)
     budget.check(lambda _: verdict)
     async with running(budget, nats_server.url):
-        await asker.ask(requested())
-        await until(lambda: bool(asker.heard))
-    said = asker.heard[0]
+        await requester.ask(requested())
+        await until(lambda: bool(requester.heard))
+    said = requester.heard[0]
     assert {key: getattr(said, key) for key in want} == want
 
 
 async def test_a_check_can_change_its_verdict_after_ready(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
     kept: list[Request] = []
@@ -118,17 +118,17 @@ async def test_a_check_can_change_its_verdict_after_ready(
         return Ready("within budget")
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested())
-        await until(lambda: asker.states() == ["Ready"])
+        await requester.ask(requested())
+        await until(lambda: requester.states() == ["Ready"])
         assert await kept[0].report(Retry("spent meanwhile", after=60))
         assert await budget.report(kept[0].reference, Ready("paid"))
-        await until(lambda: len(asker.heard) == 3)
-    assert asker.states() == ["Ready", "Retry", "Ready"]
-    assert len({one["Nats-Msg-Id"] for one in asker.headers}) == 3
+        await until(lambda: len(requester.heard) == 3)
+    assert requester.states() == ["Ready", "Retry", "Ready"]
+    assert len({one["Nats-Msg-Id"] for one in requester.headers}) == 3
 
 
 async def test_plain_functions_run_in_threads_and_report_from_there(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
     threads: list[str] = []
@@ -140,8 +140,8 @@ async def test_plain_functions_run_in_threads_and_report_from_there(
         return Ready("yes")
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested())
-        await until(lambda: asker.states() == ["Pending", "Ready"])
+        await requester.ask(requested())
+        await until(lambda: requester.states() == ["Pending", "Ready"])
     assert threads == ["call"]
 
 
@@ -151,7 +151,7 @@ class Budget(msgspec.Struct):
 
 
 async def test_parameters_are_decoded_as_the_requested_struct(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME, parameters=Budget)
     seen: list[Budget] = []
@@ -162,13 +162,13 @@ async def test_parameters_are_decoded_as_the_requested_struct(
         return Ready()
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested(parameters={"limit": 5, "query": "up", "unknown": 1}))
-        await until(lambda: bool(asker.heard))
+        await requester.ask(requested(parameters={"limit": 5, "query": "up", "unknown": 1}))
+        await until(lambda: bool(requester.heard))
     assert seen == [Budget(limit=5, query="up")]
 
 
 async def test_wrong_parameters_are_reported_until_they_are_corrected(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CheckRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME, parameters=Budget)
     beats: list[CheckAlive] = []
@@ -184,41 +184,41 @@ async def test_wrong_parameters_are_reported_until_they_are_corrected(
         return Ready(f"limit {request.parameters.limit:g}")
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested("w", parameters={"limit": "much"}))
-        await until(lambda: asker.states() == ["Pending"])
-        assert "limit" in asker.heard[0].message
+        await requester.ask(requested("w", parameters={"limit": "much"}))
+        await until(lambda: requester.states() == ["Pending"])
+        assert "limit" in requester.heard[0].message
         await until(lambda: any(beat.checks for beat in beats))
         told = next(beat for beat in beats if beat.checks).checks["budget"]
         assert (told.active, told.reason) == (False, "BadParametersRef")
         assert "limit" in told.message
-        await asker.until_acknowledged()
-        await asker.ask(requested("other", parameters={"limit": 7}))
-        await until(lambda: asker.states() == ["Pending", "Ready"])
+        await requester.until_acknowledged()
+        await requester.ask(requested("other", parameters={"limit": 7}))
+        await until(lambda: requester.states() == ["Pending", "Ready"])
         await until(lambda: not beats[-1].checks)
-    assert [one.message for one in asker.heard if one.state == "Ready"] == ["limit 7"] * 2
+    assert [one.message for one in requester.heard if one.state == "Ready"] == ["limit 7"] * 2
 
 
 async def test_the_sdk_waits_for_its_durable(bus: Bus, nats_server: TestServer) -> None:
-    asker = await Asker(bus).start(durable=False)
+    requester = await CheckRequester(bus).start(durable=False)
     budget = AdmissionCheckController(NAME)
     budget.check(lambda _: Ready())
     async with running(budget, nats_server.url):
         heard = await bus.nc.subscribe("admit.alive.check.>")
         await within(heard.next_msg(timeout=20))
         await check_durables.make(bus, NAME)
-        await asker.ask(requested())
-        await until(lambda: asker.states() == ["Ready"])
+        await requester.ask(requested())
+        await until(lambda: requester.states() == ["Ready"])
         # Deleted and made anew, as when the last AdmissionCheck goes and another one comes.
         await check_durables.remove(bus, NAME)
         await check_durables.make(bus, NAME)
-        await asker.ask(requested("later"))
-        await until(lambda: asker.states("later") == ["Ready"])
+        await requester.ask(requested("later"))
+        await until(lambda: requester.states("later") == ["Ready"])
     consumers = await bus.api("CONSUMER.NAMES.ADMITTANCE")
     assert consumers["consumers"] == ["check-example_com=2Fbudget"], "the helper makes none"
 
 
 async def test_no_more_judgements_are_under_way_than_the_limit(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME, concurrency=3)
     most = 0
@@ -235,16 +235,16 @@ async def test_no_more_judgements_are_under_way_than_the_limit(
         return Ready()
 
     async with running(budget, nats_server.url):
-        await asker.ask(*[requested(f"w{i}") for i in range(20)])
+        await requester.ask(*[requested(f"w{i}") for i in range(20)])
         await until(lambda: now == 3)
         go.set()
-        await until(lambda: len(asker.heard) == 20)
-        await asker.until_acknowledged()
+        await until(lambda: len(requester.heard) == 20)
+        await requester.until_acknowledged()
     assert most == 3
 
 
 async def test_two_thousand_requests_are_judged_once_each_and_acknowledged(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
 
@@ -253,14 +253,14 @@ async def test_two_thousand_requests_are_judged_once_each_and_acknowledged(
         return Ready()
 
     async with running(budget, nats_server.url):
-        await asker.ask(*[requested(f"w{i}") for i in range(2000)])
-        await until(lambda: len(asker.heard) >= 2000)
-        await asker.until_acknowledged()
-    assert len({one.name for one in asker.heard}) == len(asker.heard) == 2000
+        await requester.ask(*[requested(f"w{i}") for i in range(2000)])
+        await until(lambda: len(requester.heard) >= 2000)
+        await requester.until_acknowledged()
+    assert len({one.name for one in requester.heard}) == len(requester.heard) == 2000
 
 
 async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
     story: list[str] = []
@@ -282,19 +282,19 @@ async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
         story.append(f"freed {withdrawal.cycle} {withdrawal.reason}")
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested("w", 1))
+        await requester.ask(requested("w", 1))
         await until(lambda: story == ["begun 1"])
-        await asker.ask(withdrawn("w", 1), requested("w", 2))
-        await until(lambda: bool(asker.heard))
-        await asker.until_acknowledged()
+        await requester.ask(withdrawn("w", 1), requested("w", 2))
+        await until(lambda: bool(requester.heard))
+        await requester.until_acknowledged()
     assert story.index("ended") < story.index("freed 1 Preempted")
     assert story.count("freed 1 Preempted") == 1
-    assert [(one.cycle, one.state) for one in asker.heard] == [(2, "Ready")]
+    assert [(one.cycle, one.state) for one in requester.heard] == [(2, "Ready")]
 
 
 @pytest.mark.scenario("L19")
 async def test_a_judgement_goes_on_when_another_check_says_retry(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
     freed = asyncio.Event()
@@ -312,19 +312,19 @@ async def test_a_judgement_goes_on_when_another_check_says_retry(
         freed.set()
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested())
-        await asker.ask(withdrawn(reason="AdmissionCheck"))
+        await requester.ask(requested())
+        await requester.ask(withdrawn(reason="AdmissionCheck"))
         await within(freed.wait())
-        assert not asker.heard
+        assert not requester.heard
         ended.set()
-        await until(lambda: bool(asker.heard))
-        await asker.until_acknowledged()
-    [said] = asker.heard
+        await until(lambda: bool(requester.heard))
+        await requester.until_acknowledged()
+    [said] = requester.heard
     assert (said.state, said.cycle, said.requeue_after_seconds) == ("Retry", 1, 120)
 
 
 async def test_after_a_withdrawal_only_verdicts_that_count_are_published(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
     kept: list[Request] = []
@@ -335,19 +335,19 @@ async def test_after_a_withdrawal_only_verdicts_that_count_are_published(
         return Ready()
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested())
-        await until(lambda: asker.states() == ["Ready"])
-        await asker.ask(withdrawn(reason="Preempted"))
+        await requester.ask(requested())
+        await until(lambda: requester.states() == ["Ready"])
+        await requester.ask(withdrawn(reason="Preempted"))
         await until(lambda: kept[0].withdrawn == "Preempted")
         assert not await kept[0].report(Ready("again"))
         assert not await kept[0].report(Pending("again"))
         assert await kept[0].report(Rejected("never"))
-        await until(lambda: len(asker.heard) == 2)
-    assert asker.states() == ["Ready", "Rejected"]
+        await until(lambda: len(requester.heard) == 2)
+    assert requester.states() == ["Ready", "Rejected"]
 
 
 async def test_a_failing_check_answers_pending_and_is_called_again(
-    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+    requester: CheckRequester, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.05)
     budget = AdmissionCheckController(NAME)
@@ -362,16 +362,16 @@ async def test_a_failing_check_answers_pending_and_is_called_again(
         return Ready()
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested())
-        await until(lambda: "Ready" in asker.states())
-        await asker.until_acknowledged()
-    assert asker.states() == ["Pending", "Ready"]
-    assert "ConnectionError" in asker.heard[0].message
-    assert "password" not in asker.heard[0].message
+        await requester.ask(requested())
+        await until(lambda: "Ready" in requester.states())
+        await requester.until_acknowledged()
+    assert requester.states() == ["Pending", "Ready"]
+    assert "ConnectionError" in requester.heard[0].message
+    assert "password" not in requester.heard[0].message
 
 
 async def test_only_the_newest_waiting_cycle_is_judged(
-    asker: Asker, nats_server: TestServer
+    requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
     go = asyncio.Event()
@@ -389,22 +389,22 @@ async def test_only_the_newest_waiting_cycle_is_judged(
         return Retry("slow", after=120)
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested("w", 1))
+        await requester.ask(requested("w", 1))
         await until(lambda: begun == [1])
         for cycle in range(1, 6):
-            await asker.ask(withdrawn("w", cycle, "AdmissionCheck"), requested("w", cycle + 1))
+            await requester.ask(withdrawn("w", cycle, "AdmissionCheck"), requested("w", cycle + 1))
         # All but the two are acknowledged: one judges, one waits for it.
         await until(lambda: begun == [1])
         go.set()
-        await until(lambda: len(asker.heard) == 2)
-        await asker.until_acknowledged()
-    assert [one.cycle for one in asker.heard] == begun
+        await until(lambda: len(requester.heard) == 2)
+        await requester.until_acknowledged()
+    assert [one.cycle for one in requester.heard] == begun
     assert begun[0] == 1
     assert begun[-1] == 6
 
 
 async def test_a_judgement_may_take_longer_than_the_server_waits(
-    asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+    requester: CheckRequester, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.sdk.requests.PROGRESS_SECONDS", 0.4)
     settings = {**check_durables.settings(NAME), "ack_wait": 1_000_000_000}
@@ -425,12 +425,12 @@ async def test_a_judgement_may_take_longer_than_the_server_waits(
         return Ready()
 
     async with running(budget, nats_server.url):
-        await asker.ask(requested())
+        await requester.ask(requested())
         # Ten times a fifth of a second: twice as long as the server waits.
         for _ in range(10):
             assert (await working.next_msg(timeout=20)).data == b"+WPI"
         go.set()
-        await until(lambda: asker.states() == ["Ready"])
-        await asker.until_acknowledged()
+        await until(lambda: requester.states() == ["Ready"])
+        await requester.until_acknowledged()
         info = await bus.api(f"CONSUMER.INFO.{STREAM}.{durable}")
     assert info["delivered"]["consumer_seq"] == 1, "it was delivered once"

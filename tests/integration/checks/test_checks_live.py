@@ -15,8 +15,8 @@ from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
 from integration.checks.replicas import Replicas
 
-from asking import NAME
 from builders import a_manifest
+from check_requests import NAME
 from processes import Fleet, apply, eventually, queues, submit, workload
 from servers import TestServer, until, within
 

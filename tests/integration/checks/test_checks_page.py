@@ -14,7 +14,7 @@ import pytest
 from admittance.api.reading.manifest import read
 from admittance.conformance.checks.kit import CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.runtime.bus.bus import Bus
-from on_trial import assert_well, on_trial
+from conformance_runs import assert_passed, run_kit
 
 from servers import TestServer, within
 
@@ -40,11 +40,11 @@ async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES
         command=command,
         only=only,
     )
-    return await on_trial(run_check_kit, bus, url, wanted)
+    return await run_kit(run_check_kit, bus, url, wanted)
 
 
 def assert_says(report: CheckKitReport, usual: str, only: tuple[str, ...] = CASES) -> None:
-    assert_well(report, only)
+    assert_passed(report, only)
     assert report.usual == usual
 
 

@@ -20,7 +20,7 @@ from admittance.providers.status_store import CANCELLED, StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from ec2_server import ZONE, Ec2Server
-from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
+from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
 
 from processes import Fleet, ServiceProcess, eventually, health
 from servers import TestServer, until, within
@@ -38,24 +38,24 @@ SETTINGS = AwsSettings(
 
 
 @pytest.fixture
-async def asker(bus: Bus) -> Asker:
-    return await Asker(bus).start()
+async def requester(bus: Bus) -> CapacityRequester:
+    return await CapacityRequester(bus).start()
 
 
-async def asks(asker: Asker, *ids: str, count: int = 1, **parameters: str) -> None:
+async def asks(requester: CapacityRequester, *ids: str, count: int = 1, **parameters: str) -> None:
     """Pods that need half a cpu each."""
     for request_id in ids or (ONE,):
-        await asker.asks(
+        await requester.asks(
             request_id, name=request_id[0], parameters={**LARGE, **parameters}, **pods(count)
         )
 
 
-def said(asker: Asker, word: str) -> set[str]:
-    return {one.id for one in asker.said if type(one).__name__ == word}
+def said(requester: CapacityRequester, word: str) -> set[str]:
+    return {one.id for one in requester.said if type(one).__name__ == word}
 
 
-async def until_provisioned(asker: Asker, *ids: str) -> None:
-    await until(lambda: said(asker, "Provisioned") >= set(ids or (ONE,)))
+async def until_provisioned(requester: CapacityRequester, *ids: str) -> None:
+    await until(lambda: said(requester, "Provisioned") >= set(ids or (ONE,)))
 
 
 async def so(claim: Callable[[], bool]) -> None:
@@ -96,7 +96,7 @@ class Running:
 
 @pytest.fixture
 async def running(
-    bus: Bus, asker: Asker, ec2: Ec2Server, monkeypatch: pytest.MonkeyPatch
+    bus: Bus, requester: CapacityRequester, ec2: Ec2Server, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Running]:
     for name, value in ec2.env.items():
         monkeypatch.setenv(name, value)
@@ -108,7 +108,9 @@ async def running(
 
 
 @pytest.fixture
-async def fleet(nats_server: TestServer, asker: Asker, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def fleet(
+    nats_server: TestServer, requester: CapacityRequester, tmp_path: Path
+) -> AsyncIterator[Fleet]:
     folder = tmp_path / "services"
     folder.mkdir()
     fleet = Fleet(nats_server.url, folder)
@@ -132,36 +134,36 @@ async def a_process(fleet: Fleet, ec2: Ec2Server) -> ServiceProcess:
 
 
 async def test_a_request_waits_for_a_reservation_that_is_not_active(
-    running: Running, asker: Asker, ec2: Ec2Server
+    running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     ec2.set(pending=0.8, hidden=0.5)
     ec2.refuse(CREATE, "RequestLimitExceeded", status=503, times=2)
     ec2.refuse(DESCRIBE, "RequestLimitExceeded", status=503, times=2)
-    await asks(asker)
-    await until_provisioned(asker)
+    await asks(requester)
+    await until_provisioned(requester)
 
     assert len(ec2.reservations()) == 1
-    assert asker.words() == ["Accepted", "Accepted", "Provisioned"]
-    throttled, pending, _ = asker.said
+    assert requester.words() == ["Accepted", "Accepted", "Provisioned"]
+    throttled, pending, _ = requester.said
     assert isinstance(throttled, Accepted)
     assert "RequestLimitExceeded" in throttled.message
     assert "not yet active" in pending.message
 
 
 async def test_a_request_without_capacity_fails_and_may_be_retried(
-    running: Running, asker: Asker, ec2: Ec2Server
+    running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     ec2.set(capacity=0)
-    await asks(asker)
-    await until(lambda: asker.words() == ["ProvisioningFailed"])
-    failed = asker.said[0]
+    await asks(requester)
+    await until(lambda: requester.words() == ["ProvisioningFailed"])
+    failed = requester.said[0]
     assert isinstance(failed, ProvisioningFailed)
     assert failed.retryable
     assert "InsufficientInstanceCapacity" in failed.message
 
     ec2.set(capacity=1)
-    await asks(asker, "u/c/2/2")
-    await until_provisioned(asker, "u/c/2/2")
+    await asks(requester, "u/c/2/2")
+    await until_provisioned(requester, "u/c/2/2")
     (made,) = ec2.reservations()
     assert made["tags"]["admittance.dev/request-id"] == "u/c/2/2"
 
@@ -180,14 +182,18 @@ async def test_a_request_without_capacity_fails_and_may_be_retried(
     ],
 )
 async def test_an_impossible_request_fails_permanently(
-    running: Running, asker: Asker, ec2: Ec2Server, reason: str, parameters: dict[str, str]
+    running: Running,
+    requester: CapacityRequester,
+    ec2: Ec2Server,
+    reason: str,
+    parameters: dict[str, str],
 ) -> None:
     containers = [{"name": "c", "resources": {"requests": {"memory": "4Gi"}}}]
     main = {"name": "main", "count": 1, "template": {"spec": {"containers": containers}}}
-    await asker.asks(ONE, parameters={**LARGE, **parameters}, **pod_sets(main))
-    await until(lambda: bool(said(asker, "ProvisioningFailed")))
+    await requester.asks(ONE, parameters={**LARGE, **parameters}, **pod_sets(main))
+    await until(lambda: bool(said(requester, "ProvisioningFailed")))
 
-    (failed,) = (one for one in asker.said if isinstance(one, ProvisioningFailed))
+    (failed,) = (one for one in requester.said if isinstance(one, ProvisioningFailed))
     assert not failed.retryable
     assert reason in failed.message
     assert ec2.reservations() == []
@@ -212,11 +218,11 @@ def pod_sets(*sets: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 async def test_a_provider_killed_before_the_answer_finds_its_reservation(
-    fleet: Fleet, bus: Bus, asker: Asker, ec2: Ec2Server, refused: str
+    fleet: Fleet, bus: Bus, requester: CapacityRequester, ec2: Ec2Server, refused: str
 ) -> None:
     ec2.hold(CREATE)
     first = await a_process(fleet, ec2)
-    await asks(asker)
+    await asks(requester)
     await so(lambda: len(ec2.alive()) == 1)
     # A call that hangs holds up nothing else.
     assert "provider-aws" in {one.service for one in await health(bus)}
@@ -225,9 +231,9 @@ async def test_a_provider_killed_before_the_answer_finds_its_reservation(
     if refused:
         ec2.refuse(CREATE, refused)
     await a_process(fleet, ec2)
-    await asks(asker)
+    await asks(requester)
 
-    await until_provisioned(asker)
+    await until_provisioned(requester)
     assert len(ec2.reservations()) == 1
 
 
@@ -235,17 +241,17 @@ async def test_a_provider_killed_before_the_answer_finds_its_reservation(
 
 
 async def test_an_unknown_reservation_of_a_cancelled_request_is_cancelled(
-    fleet: Fleet, asker: Asker, ec2: Ec2Server
+    fleet: Fleet, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     """Also if EC2 lists the reservation late."""
     ec2.set(hidden=5)
     ec2.hold(CREATE)
     first = await a_process(fleet, ec2)
-    await asks(asker)
+    await asks(requester)
     await so(lambda: len(ec2.alive()) == 1)
     await first.kill()
     ec2.allow()
-    await asker.takes_back()
+    await requester.takes_back()
     await a_process(fleet, ec2)
 
     await so(lambda: not ec2.alive())
@@ -253,7 +259,7 @@ async def test_an_unknown_reservation_of_a_cancelled_request_is_cancelled(
 
 
 async def test_a_reservation_for_a_cancelled_request_is_cancelled(
-    running: Running, bus: Bus, asker: Asker, ec2: Ec2Server
+    running: Running, bus: Bus, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     async def heard() -> bool:
         found = (await StatusStore(bus, CLASS).get(ONE)).status
@@ -261,18 +267,18 @@ async def test_a_reservation_for_a_cancelled_request_is_cancelled(
 
     ec2.set(hidden=0.5)
     ec2.hold(CREATE)
-    await asks(asker)
+    await asks(requester)
     await so(lambda: len(ec2.alive()) == 1)
-    await asker.takes_back()
+    await requester.takes_back()
     await eventually(heard)
     ec2.allow()
 
     await so(lambda: not ec2.alive())
-    assert asker.words() == []
+    assert requester.words() == []
 
 
 async def test_a_new_leader_reports_revoked_capacity(
-    running: Running, asker: Asker, ec2: Ec2Server
+    running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     ways = {
         "a/c/1/1": {"state": "cancelled"},
@@ -280,44 +286,44 @@ async def test_a_new_leader_reports_revoked_capacity(
         "c/c/1/1": {"total": 0},
     }
     ec2.set(pending=0.3)
-    await asks(asker, ONE, *ways)
-    await until_provisioned(asker, ONE, *ways)
+    await asks(requester, ONE, *ways)
+    await until_provisioned(requester, ONE, *ways)
     await running.stop()
     await running.start()
     for one in ec2.alive():
         ec2.becomes(one["id"], **ways.get(one["tags"]["admittance.dev/request-id"], {}))
 
-    await until(lambda: said(asker, "CapacityRevoked") == set(ways))
+    await until(lambda: said(requester, "CapacityRevoked") == set(ways))
     for request_id in ways:
-        await asker.takes_back(request_id)
+        await requester.takes_back(request_id)
     await so(lambda: len(ec2.alive()) == 1)
-    assert asker.words().count("CapacityRevoked") == len(ways)
+    assert requester.words().count("CapacityRevoked") == len(ways)
 
 
 # Rights. -------------------------------------------------------------------------------------
 
 
 async def test_wrong_credentials_make_the_class_inactive(
-    running: Running, asker: Asker, ec2: Ec2Server
+    running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     for action in (CREATE, DESCRIBE, "DescribeInstanceTypes"):
         ec2.refuse(action, "AuthFailure", status=401)
-    await asks(asker)
+    await asks(requester)
     await until(lambda: "AuthFailure" in running.trouble)
-    await until(lambda: asker.words() == ["Accepted"])
+    await until(lambda: requester.words() == ["Accepted"])
 
     ec2.allow()
-    await until_provisioned(asker)
+    await until_provisioned(requester)
     await until(lambda: not running.trouble)
 
 
 async def test_a_provider_that_may_not_cancel_reserves_no_more(
-    running: Running, asker: Asker, ec2: Ec2Server
+    running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
-    await asks(asker)
-    await until_provisioned(asker)
+    await asks(requester)
+    await until_provisioned(requester)
     ec2.refuse("CancelCapacityReservation", "UnauthorizedOperation", status=403)
-    await asker.takes_back()
+    await requester.takes_back()
     await until(lambda: "UnauthorizedOperation" in running.trouble)
     assert len(ec2.alive()) == 1
 
@@ -327,16 +333,16 @@ async def test_a_provider_that_may_not_cancel_reserves_no_more(
 
 
 async def test_a_reservation_forbidden_by_a_policy_fails_alone(
-    running: Running, asker: Asker, ec2: Ec2Server
+    running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     """The provider tries a reservation that was allowed before."""
-    await asks(asker)
-    await until_provisioned(asker)
+    await asks(requester)
+    await until_provisioned(requester)
     ec2.refuse(CREATE, "UnauthorizedOperation", status=403, having="m5.xlarge")
-    await asks(asker, "v/c/1/1", InstanceType="m5.xlarge")
-    await until(lambda: said(asker, "ProvisioningFailed") == {"v/c/1/1"})
+    await asks(requester, "v/c/1/1", InstanceType="m5.xlarge")
+    await until(lambda: said(requester, "ProvisioningFailed") == {"v/c/1/1"})
 
-    failed = asker.said[-1]
+    failed = requester.said[-1]
     assert isinstance(failed, ProvisioningFailed)
     assert not failed.retryable
     assert not running.trouble
@@ -352,36 +358,36 @@ async def test_a_reservation_forbidden_by_a_policy_fails_alone(
     ],
 )
 async def test_a_missing_right_makes_the_class_inactive_and_requests_wait(
-    running: Running, asker: Asker, ec2: Ec2Server, action: str, before: bool
+    running: Running, requester: CapacityRequester, ec2: Ec2Server, action: str, before: bool
 ) -> None:
     if before:
-        await asks(asker, "v/c/1/1")
-        await until_provisioned(asker, "v/c/1/1")
+        await asks(requester, "v/c/1/1")
+        await until_provisioned(requester, "v/c/1/1")
     ec2.refuse(action, "UnauthorizedOperation", status=403)
-    await asks(asker)
+    await asks(requester)
     await until(lambda: "UnauthorizedOperation" in running.trouble)
-    await until(lambda: any("UnauthorizedOperation" in one.message for one in asker.said))
+    await until(lambda: any("UnauthorizedOperation" in one.message for one in requester.said))
 
     ec2.allow()
-    await until_provisioned(asker)
+    await until_provisioned(requester)
     await until(lambda: not running.trouble)
-    assert not said(asker, "ProvisioningFailed")
+    assert not said(requester, "ProvisioningFailed")
 
 
 @pytest.mark.parametrize("before", [False, True])
 async def test_a_missing_right_without_a_waiting_request_is_probed(
-    running: Running, asker: Asker, ec2: Ec2Server, before: bool
+    running: Running, requester: CapacityRequester, ec2: Ec2Server, before: bool
 ) -> None:
     """If no reservation was ever allowed, only a request can find out."""
     if before:
-        await asks(asker, "v/c/1/1")
-        await until_provisioned(asker, "v/c/1/1")
+        await asks(requester, "v/c/1/1")
+        await until_provisioned(requester, "v/c/1/1")
     ec2.refuse(CREATE, "UnauthorizedOperation", status=403)
-    await asks(asker)
+    await asks(requester)
     await until(lambda: bool(running.trouble))
     tried = ec2.calls()[CREATE]
 
-    await asker.takes_back()
+    await requester.takes_back()
     if before:
         await so(lambda: ec2.calls()[CREATE] >= tried + 3)
         assert running.trouble
@@ -394,12 +400,12 @@ async def test_a_missing_right_without_a_waiting_request_is_probed(
 
 @pytest.mark.parametrize("count", [3, 24])
 async def test_one_listing_serves_all_requests(
-    running: Running, asker: Asker, ec2: Ec2Server, count: int
+    running: Running, requester: CapacityRequester, ec2: Ec2Server, count: int
 ) -> None:
     ec2.set(pending=60)
     ids = [f"u{number}/c/1/1" for number in range(count)]
-    await asks(asker, *ids)
-    await until(lambda: said(asker, "Accepted") == set(ids))
+    await asks(requester, *ids)
+    await until(lambda: said(requester, "Accepted") == set(ids))
     calls = ec2.calls()
     assert calls[CREATE] == count
     assert calls["DescribeInstanceTypes"] <= count

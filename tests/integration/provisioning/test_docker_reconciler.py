@@ -22,7 +22,7 @@ from admittance.provider_docker.workers import ListedWorker, Room, Worker
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
+from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
 
 from servers import until
 
@@ -82,8 +82,8 @@ class CountingEngine(Engine):
 
 
 @pytest.fixture
-async def asker(bus: Bus) -> Asker:
-    return await Asker(bus).start()
+async def requester(bus: Bus) -> CapacityRequester:
+    return await CapacityRequester(bus).start()
 
 
 @pytest.fixture
@@ -108,24 +108,24 @@ async def reconciler(bus: Bus, engine: CountingEngine) -> AsyncIterator[DockerRe
     await reconciler.close()
 
 
-def said(asker: Asker, word: str) -> set[str]:
-    return {one.id for one in asker.said if type(one).__name__ == word}
+def said(requester: CapacityRequester, word: str) -> set[str]:
+    return {one.id for one in requester.said if type(one).__name__ == word}
 
 
-async def books(asker: Asker, count: int) -> set[str]:
+async def books(requester: CapacityRequester, count: int) -> set[str]:
     ids = {f"u{number}/c/1/1" for number in range(count)}
     for request_id in ids:
-        await asker.asks(request_id, **pods(2))
-    await until(lambda: said(asker, "Provisioned") == ids)
+        await requester.asks(request_id, **pods(2))
+    await until(lambda: said(requester, "Provisioned") == ids)
     return ids
 
 
 @pytest.mark.parametrize("count", [5, 40])
 async def test_the_number_of_calls_is_that_of_the_requests(
-    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker, count: int
+    reconciler: DockerReconciler, engine: CountingEngine, requester: CapacityRequester, count: int
 ) -> None:
     before = engine.calls["workers"]
-    ids = await books(asker, count)
+    ids = await books(requester, count)
     assert engine.calls["start"] == 2 * count
     assert engine.calls["room"] == count
     assert engine.calls["workers"] - before <= count + 1
@@ -136,7 +136,7 @@ async def test_the_number_of_calls_is_that_of_the_requests(
     now = asyncio.get_running_loop().time
     began = now()
     for request_id in ids:
-        await asker.takes_back(request_id)
+        await requester.takes_back(request_id)
     await until(lambda: not engine.there)
     assert engine.calls["remove"] == 2 * count
     assert engine.calls["workers of one"] == count
@@ -144,23 +144,23 @@ async def test_the_number_of_calls_is_that_of_the_requests(
 
 
 async def test_workers_lost_at_once_are_reported_by_one_comparison(
-    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
+    reconciler: DockerReconciler, engine: CountingEngine, requester: CapacityRequester
 ) -> None:
-    ids = await books(asker, 30)
+    ids = await books(requester, 30)
     engine.calls.clear()
     for worker in list(engine.there)[::2]:
         del engine.there[worker]
         engine.heard()
-    await until(lambda: said(asker, "CapacityRevoked") == ids)
+    await until(lambda: said(requester, "CapacityRevoked") == ids)
     assert engine.calls["workers"] <= 2
 
 
 async def test_an_unreachable_engine_is_tried_once_for_all_requests(
-    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
+    reconciler: DockerReconciler, engine: CountingEngine, requester: CapacityRequester
 ) -> None:
     engine.away = True
     for number in range(20):
-        await asker.asks(f"u{number}/c/1/1", **pods(1))
+        await requester.asks(f"u{number}/c/1/1", **pods(1))
     await until(lambda: "nobody listens" in reconciler.trouble)
     await until(lambda: engine.calls["room"] == 20)
     engine.calls.clear()
@@ -168,12 +168,12 @@ async def test_an_unreachable_engine_is_tried_once_for_all_requests(
     assert engine.calls["room"] == 0
 
     engine.away = False
-    await until(lambda: len(said(asker, "Provisioned")) == 20)
+    await until(lambda: len(said(requester, "Provisioned")) == 20)
     assert not reconciler.trouble
 
 
 async def test_containers_of_another_installation_are_left_alone(
-    reconciler: DockerReconciler, engine: CountingEngine, asker: Asker
+    reconciler: DockerReconciler, engine: CountingEngine, requester: CapacityRequester
 ) -> None:
     about: dict[str, Any] = {"provisioning_class": CLASS, "state": "running"}
     for name, installation in (("orphan", "ours"), ("theirs", "another")):

@@ -32,7 +32,7 @@ def kubernetes() -> Iterator[Kubernetes]:
     found.close()
 
 
-class World:
+class KubernetesTestbed:
     """All services, a cluster, and the provider between them."""
 
     def __init__(self, fleet: Fleet, bus: Bus, kubernetes: Kubernetes, folder: Path) -> None:
@@ -70,15 +70,15 @@ class World:
 
 
 @pytest.fixture
-async def world(
+async def testbed(
     bus: Bus, nats_server: TestServer, tmp_path: Path, kubernetes: Kubernetes
-) -> AsyncIterator[World]:
+) -> AsyncIterator[KubernetesTestbed]:
     folder = tmp_path / "services"
     folder.mkdir()
     fleet = Fleet(nats_server.url, folder)
     for service in SERVICES:
         await fleet.start(service)
-    yield World(fleet, bus, kubernetes, folder)
+    yield KubernetesTestbed(fleet, bus, kubernetes, folder)
     await fleet.stop()
 
 
@@ -90,13 +90,13 @@ def a_job(name: str) -> dict[str, Any]:
 
 
 async def test_a_job_starts_when_provisioned_and_leaves_no_objects(
-    world: World,
+    testbed: KubernetesTestbed,
 ) -> None:
-    await world.provider()
-    await world.begin(config=a_config(parameters={"maxRunDurationSeconds": "60"}))
+    await testbed.provider()
+    await testbed.begin(config=a_config(parameters={"maxRunDurationSeconds": "60"}))
 
-    made = await world.request()
-    (template,) = world.kubernetes.templates()
+    made = await testbed.request()
+    (template,) = testbed.kubernetes.templates()
     name = made["metadata"]["name"]
     assert made["metadata"]["namespace"] == "prod"
     assert made["metadata"]["labels"]["kueue.x-k8s.io/managed"] == "true"
@@ -106,52 +106,52 @@ async def test_a_job_starts_when_provisioned_and_leaves_no_objects(
         "podSets": [{"podTemplateRef": {"name": f"ppt-{name}-main"}, "count": 2}],
     }
     assert template["template"]["spec"]["restartPolicy"] == "Never"
-    await until(lambda: "ownerReferences" in world.kubernetes.templates()[0]["metadata"])
-    (owner,) = world.kubernetes.templates()[0]["metadata"]["ownerReferences"]
+    await until(lambda: "ownerReferences" in testbed.kubernetes.templates()[0]["metadata"])
+    (owner,) = testbed.kubernetes.templates()[0]["metadata"]["ownerReferences"]
     assert owner["uid"] == made["metadata"]["uid"]
 
-    world.kubernetes.condition(name, "Accepted")
-    world.kubernetes.condition(name, "Provisioned", "in 4 minutes", status="False")
+    testbed.kubernetes.condition(name, "Accepted")
+    testbed.kubernetes.condition(name, "Provisioned", "in 4 minutes", status="False")
 
     async def told() -> bool:
-        return (await row(world.bus)).message == "in 4 minutes"
+        return (await row(testbed.bus)).message == "in 4 minutes"
 
     await eventually(told)
-    world.kubernetes.condition(name, "Provisioned", "here", details={"group": "g7"})
+    testbed.kubernetes.condition(name, "Provisioned", "here", details={"group": "g7"})
 
-    await until_phase(world.bus, Phase.ADMITTED)
-    found = await row(world.bus)
+    await until_phase(testbed.bus, Phase.ADMITTED)
+    found = await row(testbed.bus)
     assert found.message == "here"
     assert found.pod_set_updates[0]["annotations"] == {CONSUME: name, CLASS: "class"}
-    await world.finish()
-    await world.until_nothing_is_left()
+    await testbed.finish()
+    await testbed.until_nothing_is_left()
 
 
-async def test_a_job_stops_when_its_capacity_is_revoked(world: World) -> None:
-    await world.provider()
-    await world.begin()
-    name = (await world.request())["metadata"]["name"]
-    world.kubernetes.condition(name, "Provisioned")
-    await until_phase(world.bus, Phase.ADMITTED)
+async def test_a_job_stops_when_its_capacity_is_revoked(testbed: KubernetesTestbed) -> None:
+    await testbed.provider()
+    await testbed.begin()
+    name = (await testbed.request())["metadata"]["name"]
+    testbed.kubernetes.condition(name, "Provisioned")
+    await until_phase(testbed.bus, Phase.ADMITTED)
 
-    world.kubernetes.condition(name, "CapacityRevoked", "spot was taken back")
+    testbed.kubernetes.condition(name, "CapacityRevoked", "spot was taken back")
 
-    await until_phase(world.bus, Phase.REJECTED)
-    await world.until_nothing_is_left()
+    await until_phase(testbed.bus, Phase.REJECTED)
+    await testbed.until_nothing_is_left()
 
 
 async def test_the_check_is_inactive_while_the_cluster_is_unreachable(
-    world: World,
+    testbed: KubernetesTestbed,
 ) -> None:
-    provider = await world.provider()
-    await world.begin()
-    name = (await world.request())["metadata"]["name"]
+    provider = await testbed.provider()
+    await testbed.begin()
+    name = (await testbed.request())["metadata"]["name"]
 
-    world.kubernetes.go_away()
+    testbed.kubernetes.go_away()
     await until(lambda: '"cluster_away"' in provider.log)
-    controller = world.fleet.processes[0]
+    controller = testbed.fleet.processes[0]
     await until(lambda: "ProviderDown" in controller.log)
-    world.kubernetes.come_back()
-    world.kubernetes.condition(name, "Provisioned")
+    testbed.kubernetes.come_back()
+    testbed.kubernetes.condition(name, "Provisioned")
 
-    await until_phase(world.bus, Phase.ADMITTED)
+    await until_phase(testbed.bus, Phase.ADMITTED)

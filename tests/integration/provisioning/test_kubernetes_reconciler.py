@@ -22,7 +22,7 @@ from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.fake_kubernetes import Kubernetes
-from integration.provisioning.test_providers_obtain import CLASS, Asker
+from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester
 
 from processes import Fleet
 from servers import TestServer, until, within
@@ -43,8 +43,8 @@ def kubernetes() -> Iterator[Kubernetes]:
 
 
 @pytest.fixture
-async def asker(bus: Bus) -> Asker:
-    return await Asker(bus).start()
+async def requester(bus: Bus) -> CapacityRequester:
+    return await CapacityRequester(bus).start()
 
 
 class Running:
@@ -77,7 +77,9 @@ class Running:
 
 
 @pytest.fixture
-def running(bus: Bus, kubernetes: Kubernetes, asker: Asker, tmp_path: Path) -> Running:
+def running(
+    bus: Bus, kubernetes: Kubernetes, requester: CapacityRequester, tmp_path: Path
+) -> Running:
     return Running(bus, kubernetes, tmp_path)
 
 
@@ -87,9 +89,9 @@ async def reconciler(running: Running) -> AsyncIterator[KubernetesReconciler]:
         yield reconciler
 
 
-async def asks(asker: Asker, *ids: str, namespace: str = "ns") -> None:
+async def asks(requester: CapacityRequester, *ids: str, namespace: str = "ns") -> None:
     for request_id in ids:
-        await asker.asks(request_id, pod_sets=PODS, namespace=namespace)
+        await requester.asks(request_id, pod_sets=PODS, namespace=namespace)
 
 
 def provision(kubernetes: Kubernetes) -> None:
@@ -101,8 +103,8 @@ def provision(kubernetes: Kubernetes) -> None:
     kubernetes.on_create = at_once
 
 
-def said(asker: Asker, word: str) -> set[str]:
-    return {one.id for one in asker.said if type(one).__name__ == word}
+def said(requester: CapacityRequester, word: str) -> set[str]:
+    return {one.id for one in requester.said if type(one).__name__ == word}
 
 
 def names(kubernetes: Kubernetes) -> list[str]:
@@ -123,39 +125,39 @@ async def until_nothing_is_left(kubernetes: Kubernetes) -> None:
 
 
 async def test_another_attempt_is_another_object(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
-    await asks(asker, ONE)
+    await asks(requester, ONE)
     (first,) = await made(kubernetes)
     kubernetes.condition(first, "Failed", "no room in any zone")
-    await until(lambda: said(asker, "ProvisioningFailed") == {ONE})
-    failed = asker.said[-1]
+    await until(lambda: said(requester, "ProvisioningFailed") == {ONE})
+    failed = requester.said[-1]
     assert isinstance(failed, ProvisioningFailed)
     assert (failed.message, failed.retryable) == ("no room in any zone", True)
 
-    await asker.takes_back(ONE)
-    await asks(asker, "u/c/2/2")
+    await requester.takes_back(ONE)
+    await asks(requester, "u/c/2/2")
     await until(lambda: first not in names(kubernetes) and len(names(kubernetes)) == 1)
     (second,) = kubernetes.all()
     assert second["metadata"]["annotations"]["admittance.dev/request"] == "u/c/2/2"
 
 
 async def test_a_revocation_during_a_restart_is_reported_afterwards(
-    kubernetes: Kubernetes, running: Running, asker: Asker
+    kubernetes: Kubernetes, running: Running, requester: CapacityRequester
 ) -> None:
     provision(kubernetes)
     async with running():
-        await asks(asker, ONE)
-        await until(lambda: said(asker, "Provisioned") == {ONE})
+        await asks(requester, ONE)
+        await until(lambda: said(requester, "Provisioned") == {ONE})
     (name,) = names(kubernetes)
     kubernetes.condition(name, "CapacityRevoked", "spot was taken back")
 
     async with running():
-        await until(lambda: said(asker, "CapacityRevoked") == {ONE})
+        await until(lambda: said(requester, "CapacityRevoked") == {ONE})
 
 
 async def test_a_kill_before_the_answer_makes_no_second_object(
-    kubernetes: Kubernetes, asker: Asker, nats_server: TestServer, tmp_path: Path
+    kubernetes: Kubernetes, requester: CapacityRequester, nats_server: TestServer, tmp_path: Path
 ) -> None:
     env = {
         "ADMIT_KUBE_CONFIG": str(kubernetes.kubeconfig(tmp_path)),
@@ -166,27 +168,27 @@ async def test_a_kill_before_the_answer_makes_no_second_object(
     first = await fleet.start("provider-kubernetes", **env)
     # Made, and never told: it is killed while it asks again.
     kubernetes.fail(503, 1000, after=True)
-    await asks(asker, ONE)
+    await asks(requester, ONE)
     (name,) = await made(kubernetes)
     await first.kill()
     kubernetes.injected.clear()
 
     await fleet.start("provider-kubernetes", **env)
-    await asks(asker, ONE)
+    await asks(requester, ONE)
     kubernetes.condition(name, "Provisioned")
-    await until(lambda: said(asker, "Provisioned") == {ONE})
+    await until(lambda: said(requester, "Provisioned") == {ONE})
     assert names(kubernetes) == [name]
     await until(lambda: "ownerReferences" in kubernetes.templates()[0]["metadata"])
-    await asker.takes_back(ONE)
+    await requester.takes_back(ONE)
     await until_nothing_is_left(kubernetes)
     await fleet.stop()
 
 
 async def test_requests_cancelled_without_a_provider_leave_no_objects(
-    kubernetes: Kubernetes, running: Running, asker: Asker
+    kubernetes: Kubernetes, running: Running, requester: CapacityRequester
 ) -> None:
     async with running():
-        await asks(asker, ONE, "v/c/1/1")
+        await asks(requester, ONE, "v/c/1/1")
         first, _ = await made(kubernetes, 2)
         await until(
             lambda: all("ownerReferences" in one["metadata"] for one in kubernetes.templates())
@@ -196,18 +198,21 @@ async def test_requests_cancelled_without_a_provider_leave_no_objects(
         for template in kubernetes.templates():
             template["metadata"].pop("ownerReferences", None)
     kubernetes.delete_by_hand(first)
-    await asker.takes_back(ONE)
-    await asker.takes_back("v/c/1/1")
+    await requester.takes_back(ONE)
+    await requester.takes_back("v/c/1/1")
 
     async with running():
         await until_nothing_is_left(kubernetes)
 
 
 async def test_only_our_orphans_are_swept(
-    kubernetes: Kubernetes, running: Running, asker: Asker, capsys: pytest.CaptureFixture[str]
+    kubernetes: Kubernetes,
+    running: Running,
+    requester: CapacityRequester,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with running():
-        await asks(asker, ONE)
+        await asks(requester, ONE)
         await made(kubernetes)
         (one,) = kubernetes.all()
         ours = {**one["metadata"]["labels"], "admittance.dev/request": digest("u/c/9/9")}
@@ -229,58 +234,58 @@ async def test_only_our_orphans_are_swept(
 
 
 async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     """E9: afterwards it is not, and the job keeps running."""
-    await asks(asker, ONE)
+    await asks(requester, ONE)
     (name,) = await made(kubernetes)
     first = kubernetes.all()[0]["metadata"]["uid"]
     kubernetes.delete_by_hand(name)
     await until(lambda: [one["metadata"]["uid"] != first for one in kubernetes.all()] == [True])
     kubernetes.condition(name, "Provisioned")
-    await until(lambda: said(asker, "Provisioned") == {ONE})
+    await until(lambda: said(requester, "Provisioned") == {ONE})
 
     kubernetes.delete_by_hand(name)
-    await asks(asker, "v/c/1/1")
+    await asks(requester, "v/c/1/1")
 
     await made(kubernetes)
     await asyncio.sleep(0.4)  # a sweep
     assert name not in names(kubernetes)
-    assert not said(asker, "CapacityRevoked")
+    assert not said(requester, "CapacityRevoked")
 
 
 async def test_a_permanent_refusal_fails_permanently_with_its_message(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     kubernetes.fail(403, reason="Forbidden", message="a webhook does not want that")
-    await asks(asker, ONE)
-    await until(lambda: said(asker, "ProvisioningFailed") == {ONE})
+    await asks(requester, ONE)
+    await until(lambda: said(requester, "ProvisioningFailed") == {ONE})
 
-    failed = asker.said[-1]
+    failed = requester.said[-1]
     assert isinstance(failed, ProvisioningFailed)
     assert (failed.message, failed.retryable) == ("a webhook does not want that", False)
-    await asker.takes_back(ONE)
+    await requester.takes_back(ONE)
     await until_nothing_is_left(kubernetes)
 
 
 async def test_a_busy_server_is_called_again_after_its_delay(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     provision(kubernetes)
     kubernetes.fail(429, headers={"Retry-After": "1"}, reason="TooManyRequests")
     kubernetes.fail(500)
-    await asks(asker, ONE)
-    await until(lambda: said(asker, "Provisioned") == {ONE})
+    await asks(requester, ONE)
+    await until(lambda: said(requester, "Provisioned") == {ONE})
 
     posted = [code for method, kind, code in kubernetes.calls if (method, kind) == POSTED]
     assert posted == [429, 500, 201]
 
 
 async def test_an_object_with_another_owner_fails_the_attempt(
-    kubernetes: Kubernetes, running: Running, asker: Asker
+    kubernetes: Kubernetes, running: Running, requester: CapacityRequester
 ) -> None:
     async with running():
-        await asks(asker, ONE)
+        await asks(requester, ONE)
         (name,) = await made(kubernetes)
     kubernetes.delete_by_hand(name)
     theirs = {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest"}
@@ -290,21 +295,21 @@ async def test_an_object_with_another_owner_fails_the_attempt(
     kubernetes.put("provisioningrequests", {**theirs, "metadata": metadata, "spec": spec})
 
     async with running():
-        await until(lambda: said(asker, "ProvisioningFailed") == {ONE})
-        failed = asker.said[-1]
+        await until(lambda: said(requester, "ProvisioningFailed") == {ONE})
+        failed = requester.said[-1]
         assert isinstance(failed, ProvisioningFailed)
         assert failed.retryable
-        await asker.takes_back(ONE)
-        await asks(asker, "u/c/2/2")
+        await requester.takes_back(ONE)
+        await asks(requester, "u/c/2/2")
         await made(kubernetes, 2)
     assert name in names(kubernetes)
 
 
 async def test_ended_watches_and_expired_versions_lose_no_change(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     ids = [f"{one}/c/1/1" for one in "uvw"]
-    await asks(asker, *ids)
+    await asks(requester, *ids)
     await made(kubernetes, 3)
     by_id = {
         one["metadata"]["annotations"]["admittance.dev/request"]: one["metadata"]["name"]
@@ -313,38 +318,38 @@ async def test_ended_watches_and_expired_versions_lose_no_change(
 
     kubernetes.end_watches()
     kubernetes.condition(by_id[ids[0]], "Provisioned")
-    await until(lambda: said(asker, "Provisioned") == set(ids[:1]))
+    await until(lambda: said(requester, "Provisioned") == set(ids[:1]))
     kubernetes.condition(by_id[ids[1]], "Provisioned")
     kubernetes.forget()
-    await until(lambda: said(asker, "Provisioned") == set(ids[:2]))
+    await until(lambda: said(requester, "Provisioned") == set(ids[:2]))
     kubernetes.condition(by_id[ids[2]], "Provisioned")
-    await until(lambda: said(asker, "Provisioned") == set(ids))
+    await until(lambda: said(requester, "Provisioned") == set(ids))
 
 
 async def test_long_names_are_cut_and_stay_different(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     provision(kubernetes)
     ids = {}
     for end in ("a", "b"):
         ids[f"{end}/c/1/1"] = {"namespace": "ns", "name": "x" * 250 + end, "uid": end}
-        await asker.asks(f"{end}/c/1/1", pod_sets=PODS, **ids[f"{end}/c/1/1"])
-    await until(lambda: said(asker, "Provisioned") == set(ids))
+        await requester.asks(f"{end}/c/1/1", pod_sets=PODS, **ids[f"{end}/c/1/1"])
+    await until(lambda: said(requester, "Provisioned") == set(ids))
     assert len(set(names(kubernetes))) == 2
     assert all(len(name) <= 253 for name in names(kubernetes))
 
 
 async def test_two_instances_make_one_object_and_answer_once(
-    kubernetes: Kubernetes, running: Running, asker: Asker
+    kubernetes: Kubernetes, running: Running, requester: CapacityRequester
 ) -> None:
     ids = {f"{one}/c/1/1" for one in "uvw"}
     async with running("a"), running("b"):
-        await asks(asker, *ids)
+        await asks(requester, *ids)
         for name in await made(kubernetes, 3):
             kubernetes.condition(name, "Provisioned")
-        await until(lambda: said(asker, "Provisioned") == ids)
+        await until(lambda: said(requester, "Provisioned") == ids)
         await asyncio.sleep(0.4)  # a sweep
-    assert asker.words().count("Provisioned") == 3
+    assert requester.words().count("Provisioned") == 3
     assert len(names(kubernetes)) == 3
 
 
@@ -370,38 +375,38 @@ def forget_us(kubernetes: Kubernetes) -> None:
 async def test_a_missing_right_makes_the_class_inactive_and_requests_wait(
     kubernetes: Kubernetes,
     reconciler: KubernetesReconciler,
-    asker: Asker,
+    requester: CapacityRequester,
     trouble: Callable[[Kubernetes], None],
     words: str,
 ) -> None:
     provision(kubernetes)
     trouble(kubernetes)
-    await asks(asker, "u/c/1/1")
+    await asks(requester, "u/c/1/1")
     await until(lambda: words in reconciler.trouble)
 
     kubernetes.forbidden.clear()
     kubernetes.token = "secret"
-    await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
+    await until(lambda: said(requester, "Provisioned") == {"u/c/1/1"})
     await until(lambda: not reconciler.trouble)
-    assert not said(asker, "ProvisioningFailed")
+    assert not said(requester, "ProvisioningFailed")
 
 
 async def test_a_request_that_waits_for_a_right_names_it(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     kubernetes.forbidden.add(("create", "*"))
-    await asks(asker, "u/c/1/1")
-    await until(lambda: any("cannot create resource" in one.message for one in asker.said))
+    await asks(requester, "u/c/1/1")
+    await until(lambda: any("cannot create resource" in one.message for one in requester.said))
 
 
 async def test_a_missing_right_is_probed_without_a_waiting_request(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     """Otherwise each job would find out by itself and use up its attempts."""
     kubernetes.forbidden.add(("create", "*"))
-    await asks(asker, "u/c/1/1")
+    await asks(requester, "u/c/1/1")
     await until(lambda: bool(reconciler.trouble))
-    await asker.takes_back("u/c/1/1")
+    await requester.takes_back("u/c/1/1")
     reviews = ("POST", "selfsubjectaccessreviews", 201)
     await until(lambda: kubernetes.calls.count(reviews) >= 2)
     assert reconciler.trouble
@@ -411,32 +416,32 @@ async def test_a_missing_right_is_probed_without_a_waiting_request(
 
 
 async def test_a_right_missing_in_one_namespace_stops_only_that_namespace(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     provision(kubernetes)
-    await asks(asker, "u/c/1/1")
-    await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
+    await asks(requester, "u/c/1/1")
+    await until(lambda: said(requester, "Provisioned") == {"u/c/1/1"})
     kubernetes.forbidden.add(("create", "poor"))
 
-    await asks(asker, "v/c/1/1", namespace="poor")
-    await until(lambda: any("cannot create resource" in one.message for one in asker.said))
+    await asks(requester, "v/c/1/1", namespace="poor")
+    await until(lambda: any("cannot create resource" in one.message for one in requester.said))
     assert not reconciler.trouble
-    await asks(asker, "w/c/1/1")
-    await until(lambda: "w/c/1/1" in said(asker, "Provisioned"))
+    await asks(requester, "w/c/1/1")
+    await until(lambda: "w/c/1/1" in said(requester, "Provisioned"))
 
     kubernetes.forbidden.add(("create", "prod"))
-    await asks(asker, "x/c/1/1")
+    await asks(requester, "x/c/1/1")
     await until(lambda: bool(reconciler.trouble))
 
 
 async def test_a_provider_that_may_not_delete_makes_no_objects(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
     provision(kubernetes)
-    await asks(asker, "u/c/1/1")
-    await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
+    await asks(requester, "u/c/1/1")
+    await until(lambda: said(requester, "Provisioned") == {"u/c/1/1"})
     kubernetes.forbidden.add(("delete", "*"))
-    await asker.takes_back("u/c/1/1")
+    await requester.takes_back("u/c/1/1")
     await until(lambda: "cannot delete resource" in reconciler.trouble)
 
     kubernetes.forbidden.clear()
@@ -444,9 +449,9 @@ async def test_a_provider_that_may_not_delete_makes_no_objects(
 
 
 async def test_an_object_deleted_before_the_watch_is_made_again(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker
+    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
-    await asks(asker, "u/c/1/1")
+    await asks(requester, "u/c/1/1")
     await until(lambda: len(kubernetes.all()) == 1)
     first = kubernetes.all()[0]["metadata"]
     with kubernetes.lock:
@@ -460,12 +465,15 @@ async def test_an_object_deleted_before_the_watch_is_made_again(
 
 @pytest.mark.parametrize("count", [5, 40])
 async def test_the_number_of_calls_is_that_of_the_requests(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, asker: Asker, count: int
+    kubernetes: Kubernetes,
+    reconciler: KubernetesReconciler,
+    requester: CapacityRequester,
+    count: int,
 ) -> None:
     """There is one watch for all objects, and each sweep lists them once."""
     kubernetes.page = count
     ids = [f"u{number}/c/1/1" for number in range(count)]
-    await asks(asker, *ids)
+    await asks(requester, *ids)
     await until(lambda: len(kubernetes.all()) == count)
     templates = "podtemplates"
     await until(lambda: Counter(kubernetes.calls)["PATCH", templates, 200] == count)
@@ -480,5 +488,5 @@ async def test_the_number_of_calls_is_that_of_the_requests(
     kubernetes.calls.clear()
     for one in kubernetes.all():
         kubernetes.condition(one["metadata"]["name"], "Provisioned", "here")
-    await until(lambda: said(asker, "Provisioned") == set(ids))
+    await until(lambda: said(requester, "Provisioned") == set(ids))
     assert not any(method in ("POST", "PATCH", "WATCH") for method, _, _ in kubernetes.calls)

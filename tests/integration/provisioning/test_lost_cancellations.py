@@ -11,7 +11,7 @@ from admittance.events.subjects import PROVIDERS
 from admittance.providers import Accepted, Cancellation, Provider, Provisioned, Request
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus
-from integration.provisioning.test_providers_obtain import CLASS, Asker, running
+from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, running
 
 from servers import TestServer, until, within
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.bus
 async def test_a_lost_cancellation_is_found_with_the_next_status(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    asker = await Asker(bus).start()
+    requester = await CapacityRequester(bus).start()
     provider = Provider(CLASS)
     begun, freed = asyncio.Event(), asyncio.Event()
 
@@ -40,16 +40,16 @@ async def test_a_lost_cancellation_is_found_with_the_next_status(
         freed.set()
 
     async with running(provider, nats_server):
-        await asker.asks()
+        await requester.asks()
         await within(begun.wait())
-        await asker.takes_back()
+        await requester.takes_back()
         await within(freed.wait(), 5)
 
 
 async def test_requests_are_handed_back_when_a_replica_ends(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    asker = await Asker(bus).start()
+    requester = await CapacityRequester(bus).start()
     provider = Provider(CLASS, grace_seconds=0.1)
     begun = asyncio.Event()
 
@@ -61,7 +61,7 @@ async def test_requests_are_handed_back_when_a_replica_ends(
         raise RuntimeError("try again")
 
     async with running(provider, nats_server) as stop:
-        await asker.asks()
+        await requester.asks()
         await within(begun.wait())
         stop.set()
         ended = asyncio.get_running_loop().time()
@@ -71,7 +71,7 @@ async def test_requests_are_handed_back_when_a_replica_ends(
 async def test_an_unreadable_status_does_not_prevent_a_release(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    asker = await Asker(bus).start()
+    requester = await CapacityRequester(bus).start()
     provider = Provider(CLASS)
     freed = asyncio.Event()
 
@@ -84,9 +84,9 @@ async def test_an_unreadable_status_does_not_prevent_a_release(
         freed.set()
 
     async with running(provider, nats_server):
-        await asker.asks()
-        await until(lambda: bool(asker.said))
+        await requester.asks()
+        await until(lambda: bool(requester.said))
         (entry,) = await read_all(bus, bucket=PROVIDERS, pattern=">")
         await bus.publish(put_message(entry.key, b"{}", expected=None, bucket=PROVIDERS))
-        await asker.takes_back()
+        await requester.takes_back()
         await within(freed.wait(), 5)

@@ -18,7 +18,7 @@ from admittance.runtime.bus.bucket import delete_message, put_message, read_all
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.test_capacity_is_shown import admit
-from integration.provisioning.test_providers_obtain import CLASS, Asker, pods
+from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
 
 from servers import TestServer, until
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.bus
 
 
 @pytest.fixture
-async def asker(bus: Bus) -> Asker:
-    return await Asker(bus).start()
+async def requester(bus: Bus) -> CapacityRequester:
+    return await CapacityRequester(bus).start()
 
 
 def machines(count: int, boot: float = 0.0) -> list[dict[str, Any]]:
@@ -74,17 +74,17 @@ async def booked(bus: Bus) -> set[str]:
     return {msgspec.json.decode(entry.value or b"")["id"] for entry in entries}
 
 
-def said(asker: Asker, word: str) -> set[str]:
-    return {one.id for one in asker.said if type(one).__name__ == word}
+def said(requester: CapacityRequester, word: str) -> set[str]:
+    return {one.id for one in requester.said if type(one).__name__ == word}
 
 
-async def booking(bus: Bus, asker: Asker, *ids: str) -> None:
+async def booking(bus: Bus, requester: CapacityRequester, *ids: str) -> None:
     """Books a machine for each request, in this order, and ends the leader."""
     async with kept(bus):
         for request_id in ids:
-            heard = len(asker.said)
-            await asker.asks(request_id, **pods(1))
-            await until(lambda before=heard: len(asker.said) > before)  # type: ignore[misc]
+            heard = len(requester.said)
+            await requester.asks(request_id, **pods(1))
+            await until(lambda before=heard: len(requester.said) > before)  # type: ignore[misc]
 
 
 async def until_booked(bus: Bus, wanted: set[str]) -> None:
@@ -93,91 +93,99 @@ async def until_booked(bus: Bus, wanted: set[str]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_bookings_of_a_deleted_pool_are_revoked(bus: Bus, asker: Asker) -> None:
+async def test_bookings_of_a_deleted_pool_are_revoked(
+    bus: Bus, requester: CapacityRequester
+) -> None:
     """Also if no other pool has that class."""
     await a_pool(bus)
-    await booking(bus, asker, "u/c/1/1")
+    await booking(bus, requester, "u/c/1/1")
     await no_pool(bus)
 
     async with kept(bus):
-        await until(lambda: said(asker, "CapacityRevoked") == {"u/c/1/1"})
+        await until(lambda: said(requester, "CapacityRevoked") == {"u/c/1/1"})
         await until_booked(bus, set())
 
 
-async def test_bookings_on_removed_machines_are_revoked(bus: Bus, asker: Asker) -> None:
+async def test_bookings_on_removed_machines_are_revoked(
+    bus: Bus, requester: CapacityRequester
+) -> None:
     await a_pool(bus, 2)
-    await booking(bus, asker, "u/c/1/1", "v/c/1/1")
+    await booking(bus, requester, "u/c/1/1", "v/c/1/1")
     await a_pool(bus, 1)
 
     async with kept(bus):
-        await until(lambda: bool(said(asker, "CapacityRevoked")))
+        await until(lambda: bool(said(requester, "CapacityRevoked")))
         await until_booked(bus, {"u/c/1/1"})
 
-    assert said(asker, "CapacityRevoked") == {"v/c/1/1"}
+    assert said(requester, "CapacityRevoked") == {"v/c/1/1"}
 
 
-async def test_bookings_of_a_pool_with_another_class_are_revoked(bus: Bus, asker: Asker) -> None:
+async def test_bookings_of_a_pool_with_another_class_are_revoked(
+    bus: Bus, requester: CapacityRequester
+) -> None:
     await a_pool(bus)
-    await booking(bus, asker, "u/c/1/1")
+    await booking(bus, requester, "u/c/1/1")
     await a_pool(bus, provisioningClassName="other")
 
     async with kept(bus):
-        await until(lambda: said(asker, "CapacityRevoked") == {"u/c/1/1"})
+        await until(lambda: said(requester, "CapacityRevoked") == {"u/c/1/1"})
         await until_booked(bus, set())
 
 
 async def test_a_waiting_request_of_a_deleted_pool_is_booked_in_another_pool(
-    bus: Bus, asker: Asker
+    bus: Bus, requester: CapacityRequester
 ) -> None:
     await a_pool(bus, boot=60)
     async with kept(bus):
-        await asker.asks("u/c/1/1", **pods(1))
-        await until(lambda: said(asker, "Accepted") == {"u/c/1/1"})
+        await requester.asks("u/c/1/1", **pods(1))
+        await until(lambda: said(requester, "Accepted") == {"u/c/1/1"})
     await no_pool(bus)
     await a_pool(bus, name="other")
 
     async with kept(bus):
-        await asker.asks("u/c/1/1", **pods(1))
-        await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
+        await requester.asks("u/c/1/1", **pods(1))
+        await until(lambda: said(requester, "Provisioned") == {"u/c/1/1"})
         await until_booked(bus, {"u/c/1/1"})
 
-    assert not said(asker, "CapacityRevoked")
+    assert not said(requester, "CapacityRevoked")
 
 
-async def test_a_request_waiting_for_removed_machines_fails(bus: Bus, asker: Asker) -> None:
+async def test_a_request_waiting_for_removed_machines_fails(
+    bus: Bus, requester: CapacityRequester
+) -> None:
     """A failure is retried, but a revocation would reject the workload."""
     await a_pool(bus, boot=60)
     async with kept(bus):
-        await asker.asks("u/c/1/1", **pods(1))
-        await until(lambda: said(asker, "Accepted") == {"u/c/1/1"})
+        await requester.asks("u/c/1/1", **pods(1))
+        await until(lambda: said(requester, "Accepted") == {"u/c/1/1"})
         await no_pool(bus)
-        await until(lambda: said(asker, "ProvisioningFailed") == {"u/c/1/1"})
+        await until(lambda: said(requester, "ProvisioningFailed") == {"u/c/1/1"})
         await until_booked(bus, set())
 
-    assert not said(asker, "CapacityRevoked")
+    assert not said(requester, "CapacityRevoked")
 
 
-async def test_bookings_of_an_unreadable_pool_stay(bus: Bus, asker: Asker) -> None:
+async def test_bookings_of_an_unreadable_pool_stay(bus: Bus, requester: CapacityRequester) -> None:
     await a_pool(bus)
     await a_pool(bus, name="other")
-    await booking(bus, asker, "u/c/1/1")
+    await booking(bus, requester, "u/c/1/1")
     (entry,) = await read_all(bus, "_pool.>", bucket=PROVIDERS)
     slip = entry.key.split(".")[1]
     await a_pool(bus, -1, name=slip)
 
     async with kept(bus) as reconciler:
-        await asker.asks("u/c/1/1", **pods(1))
-        await asker.asks("v/c/1/1", **pods(1))
-        await until(lambda: said(asker, "Provisioned") == {"u/c/1/1", "v/c/1/1"})
+        await requester.asks("u/c/1/1", **pods(1))
+        await requester.asks("v/c/1/1", **pods(1))
+        await until(lambda: said(requester, "Provisioned") == {"u/c/1/1", "v/c/1/1"})
         assert await booked(bus) == {"u/c/1/1", "v/c/1/1"}
         assert len(reconciler.pools) == 1
-        await asker.takes_back("u/c/1/1")
+        await requester.takes_back("u/c/1/1")
         await until_booked(bus, {"v/c/1/1"})
 
-    assert not said(asker, "CapacityRevoked")
+    assert not said(requester, "CapacityRevoked")
 
 
-async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, asker: Asker) -> None:
+async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, requester: CapacityRequester) -> None:
     """With a namespace, or without a name, it would replace the pool of that name."""
     kind = token("machinepool.admittance.dev")
     stray = [f"{kind}.team.rack", f"{kind}.=GG"]
@@ -195,24 +203,24 @@ async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, asker: Asker) -> No
 
     with structlog.testing.capture_logs() as logs:
         async with kept(bus) as reconciler:
-            await asker.asks("u/c/1/1", **pods(1))
-            await until(lambda: said(asker, "Provisioned") == {"u/c/1/1"})
+            await requester.asks("u/c/1/1", **pods(1))
+            await until(lambda: said(requester, "Provisioned") == {"u/c/1/1"})
             await bus.publish(delete_message(stray[0], expected=None))
-            await asker.asks("v/c/1/1", **pods(1))
-            await until(lambda: said(asker, "ProvisioningFailed") == {"v/c/1/1"})
+            await requester.asks("v/c/1/1", **pods(1))
+            await until(lambda: said(requester, "ProvisioningFailed") == {"v/c/1/1"})
             assert {name: one.pool.machines[0].count for name, one in reconciler.pools.items()} == {
                 "rack": 1
             }
 
     assert [one["key"] for one in logs if one["event"] == "bad_pool"] == stray
-    assert not said(asker, "CapacityRevoked")
+    assert not said(requester, "CapacityRevoked")
 
 
 async def test_bookings_are_shown_while_the_provider_is_down(
-    bus: Bus, asker: Asker, nats_server: TestServer
+    bus: Bus, requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     await a_pool(bus, 3)
-    await booking(bus, asker, "u/c/1/1")
+    await booking(bus, requester, "u/c/1/1")
 
     shown = [line.split() for line in (await admit(nats_server, "get", "mp")).splitlines()]
     told = await admit(nats_server, "describe", "mp", "rack")

@@ -18,10 +18,10 @@ from admittance.conformance.providers.provider_cases import TITLES, ProviderKitR
 from admittance.conformance.providers.requester import RequestShape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
 from admittance.runtime.bus.bus import Bus
+from conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
 from integration.checks.strays import at_work
 from integration.provisioning import stray_providers as strays
 from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
-from on_trial import assert_named, hurry, on_trial, words
 
 from processes import Fleet, apply
 from servers import TestServer, within
@@ -33,7 +33,7 @@ RACK = Path(__file__).with_name("rack_provider.py")
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch, WATCH_SECONDS=0.8)
+    shorten_waits(monkeypatch, WATCH_SECONDS=0.8)
     monkeypatch.setattr("admittance.conformance.providers.provider_cases.CLEAR_SECONDS", 2.0)
 
 
@@ -42,7 +42,7 @@ async def tried(
 ) -> ProviderKitReport:
     fixed = {"provisioning_class": STRAY_CLASS, "shape": shape or RequestShape()}
     wanted = ProviderKitOptions(**{**fixed, "timeout": 3.0, "first_timeout": 3.0, **more})
-    return await on_trial(run_provider_kit, bus, url, wanted)
+    return await run_kit(run_provider_kit, bus, url, wanted)
 
 
 async def test_a_provider_with_the_helper_passes_the_conformance_kit(
@@ -72,8 +72,13 @@ async def test_a_provider_with_the_helper_passes_the_conformance_kit(
     stop.set()
     await within(serving)
 
-    assert words(report, FAILED) == {}
-    assert set(words(report, NOT_APPLICABLE)) == {"killed", "restart", "remembers", "ends"}
+    assert details_by_case(report, FAILED) == {}
+    assert set(details_by_case(report, NOT_APPLICABLE)) == {
+        "killed",
+        "restart",
+        "remembers",
+        "ends",
+    }
     assert [one.case for one in report.outcomes] == list(TITLES)
     assert report.usual == "provisioned"
     assert not booked
@@ -94,8 +99,8 @@ async def test_the_pool_provider_passes_the_conformance_kit(
         report = await tried(bus, nats_server.url, shape, room=2, first_timeout=20.0)
     finally:
         await fleet.stop()
-    assert words(report, FAILED) == {}
-    assert "frees" in words(report, PASSED)
+    assert details_by_case(report, FAILED) == {}
+    assert "frees" in details_by_case(report, PASSED)
 
 
 @pytest.mark.parametrize("make", [StrayProvider, strays.Plain], ids=["durable", "subscription"])
@@ -104,9 +109,9 @@ async def test_a_provider_without_the_helper_passes(
 ) -> None:
     async with at_work(make, nats_server.url):
         report = await tried(bus, nats_server.url, room=2)
-    assert words(report, FAILED) == {}
+    assert details_by_case(report, FAILED) == {}
     if make is strays.Plain:
-        assert "plain subscription" in words(report, NOT_APPLICABLE)["acknowledges"]
+        assert "plain subscription" in details_by_case(report, NOT_APPLICABLE)["acknowledges"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +207,7 @@ async def test_a_fault_of_a_provider_is_named(
             room=2,
             wrong={"size": "many"},
         )
-    assert_named(report, case, sentence)
+    assert_only_failure(report, case, sentence)
 
 
 def a_rack(folder: Path, machines: int = 2) -> Path:
@@ -261,7 +266,7 @@ async def test_a_provider_that_forgets_its_bookings_is_named(
         room=room,
         command=[*command, str(a_rack(tmp_path))],
     )
-    assert_named(report, "remembers", sentence)
+    assert_only_failure(report, "remembers", sentence)
 
 
 def test_a_command_that_does_not_return_is_reported(

@@ -26,7 +26,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from integration.provisioning.test_providers_obtain import (
     CLASS,
-    Asker,
+    CapacityRequester,
     Pool,
     running,
     until_cancelled,
@@ -38,12 +38,12 @@ pytestmark = pytest.mark.bus
 
 
 @pytest.fixture
-async def asker(bus: Bus) -> Asker:
-    return await Asker(bus).start()
+async def requester(bus: Bus) -> CapacityRequester:
+    return await CapacityRequester(bus).start()
 
 
-def provisioned(asker: Asker) -> set[str]:
-    return {one.id for one in asker.said if type(one).__name__ == "Provisioned"}
+def provisioned(requester: CapacityRequester) -> set[str]:
+    return {one.id for one in requester.said if type(one).__name__ == "Provisioned"}
 
 
 async def held(bus: Bus) -> int:
@@ -59,17 +59,19 @@ async def until_all_acknowledged(bus: Bus) -> None:
     await within(poll())
 
 
-async def test_waiting_requests_do_not_block_others(asker: Asker, nats_server: TestServer) -> None:
+async def test_waiting_requests_do_not_block_others(
+    requester: CapacityRequester, nats_server: TestServer
+) -> None:
     provider = Provider(CLASS, concurrency=1)
     provider.requested(lambda _: Accepted("in an hour"))
     async with running(provider, nats_server):
         for number in range(12):
-            await asker.asks(f"u/c/1/{number}")
-        await until(lambda: len(asker.said) == 12)
+            await requester.asks(f"u/c/1/{number}")
+        await until(lambda: len(requester.said) == 12)
 
 
 async def test_a_request_whose_function_raises_does_not_block_others(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS, concurrency=1)
 
@@ -80,13 +82,13 @@ async def test_a_request_whose_function_raises_does_not_block_others(
         return Provisioned()
 
     async with running(provider, nats_server):
-        await asker.asks("u/c/1/1")
-        await asker.asks("u/c/1/2")
-        await until(lambda: provisioned(asker) == {"u/c/1/2"})
+        await requester.asks("u/c/1/1")
+        await requester.asks("u/c/1/2")
+        await until(lambda: provisioned(requester) == {"u/c/1/2"})
 
 
 async def test_a_cancellation_is_received_while_all_requests_wait(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     pool = Pool(size=0)
     pool.booked["u/c/1/0"] = 1
@@ -99,16 +101,16 @@ async def test_a_cancellation_is_received_while_all_requests_wait(
     provider = pool.provider(concurrency=1)
     async with running(provider, nats_server):
         for number in range(1, 9):
-            await asker.asks(f"u/c/1/{number}")
+            await requester.asks(f"u/c/1/{number}")
         await until(lambda: bool(pool.calls))
         await asyncio.sleep(0.2)  # until no more are taken
-        await asker.takes_back("u/c/1/0")
+        await requester.takes_back("u/c/1/0")
         await until(lambda: not pool.booked)
         room.set()
 
 
 async def test_a_status_after_a_crash_has_a_higher_number(
-    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+    requester: CapacityRequester, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill between store and log must not give a number twice."""
     provider = Provider(CLASS, grace_seconds=0.1)
@@ -121,19 +123,19 @@ async def test_a_status_after_a_crash_has_a_higher_number(
     with monkeypatch.context() as dying:
         dying.setattr(StatusStore, "put", never)
         async with running(provider, nats_server):
-            await asker.asks()
+            await requester.asks()
             await asyncio.sleep(0.5)
 
     ready = Provider(CLASS)
     ready.requested(lambda _: Provisioned("here"))
     async with running(ready, nats_server):
-        await until(lambda: bool(provisioned(asker)))
-    numbers = [one.seq or 0 for one in asker.said]
+        await until(lambda: bool(provisioned(requester)))
+    numbers = [one.seq or 0 for one in requester.said]
     assert numbers == sorted(set(numbers))
 
 
 async def test_a_stored_status_is_published_when_the_request_comes_again(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     said = StoredStatus(
         id="u/c/1/1", namespace="ns", name="w", uid="u", status="provisioned", seq=1
@@ -141,13 +143,13 @@ async def test_a_stored_status_is_published_when_the_request_comes_again(
     await StatusStore(bus, CLASS).put(said, 0)
     pool = Pool()
     async with running(pool.provider(), nats_server):
-        await asker.asks()
-        await until(lambda: provisioned(asker) == {"u/c/1/1"})
+        await requester.asks()
+        await until(lambda: provisioned(requester) == {"u/c/1/1"})
     assert not pool.calls
 
 
 async def test_a_stored_revocation_is_published_when_reported_again(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     said = StoredStatus(
         id="u/c/1/1",
@@ -164,27 +166,27 @@ async def test_a_stored_revocation_is_published_when_reported_again(
         await until(lambda: provider.is_running)
         outbox_runs = provider.report("u/c/1/1", CapacityRevoked("sold"))
         assert await within(outbox_runs)
-        await until(lambda: asker.words() == ["CapacityRevoked"])
+        await until(lambda: requester.words() == ["CapacityRevoked"])
 
 
 async def test_a_booking_of_a_dead_replica_is_freed_after_a_cancellation(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     """A replica that knows only the cancellation gets the request again."""
     pool = Pool()
     async with running(pool.provider(), nats_server):
-        await asker.takes_back()
+        await requester.takes_back()
         await until_all_acknowledged(bus)
         pool.booked["u/c/1/1"] = 1
-        await asker.asks()
+        await requester.asks()
         await until(lambda: not pool.booked)
         await until_all_acknowledged(bus)
     assert not pool.calls
-    assert not asker.said
+    assert not requester.said
 
 
 async def test_capacity_reported_after_the_cancellation_is_freed(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS)
     freed: list[str] = []
@@ -195,9 +197,9 @@ async def test_capacity_reported_after_the_cancellation_is_freed(
         freed.append(cancellation.id)
 
     async with running(provider, nats_server):
-        await asker.asks()
-        await until(lambda: asker.words() == ["Accepted"])
-        await asker.takes_back()
+        await requester.asks()
+        await until(lambda: requester.words() == ["Accepted"])
+        await requester.takes_back()
         await until_all_acknowledged(bus)
         before = len(freed)
         assert not await provider.report("u/c/1/1", Provisioned("there it is"))
@@ -205,15 +207,15 @@ async def test_capacity_reported_after_the_cancellation_is_freed(
 
 
 async def test_a_request_finished_by_another_replica_is_acknowledged(
-    asker: Asker, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.providers.request_worker.LOOK_SECONDS", 0.1)
     holder, other = Provider(CLASS), Provider(CLASS)
     holder.requested(lambda _: Accepted("in an hour"))
     other.requested(lambda _: Accepted("in an hour"))
     async with running(holder, nats_server):
-        await asker.asks()
-        await until(lambda: asker.words() == ["Accepted"])
+        await requester.asks()
+        await until(lambda: requester.words() == ["Accepted"])
         async with running(other, nats_server):
             await until(lambda: other.is_running)
             assert await within(other.report("u/c/1/1", Provisioned("here")))
@@ -221,7 +223,7 @@ async def test_a_request_finished_by_another_replica_is_acknowledged(
 
 
 async def test_a_cancellation_that_arrives_twice_frees_once(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     """From the durable, and directly, like each replica with the request."""
     provider = Provider(CLASS)
@@ -235,9 +237,9 @@ async def test_a_cancellation_that_arrives_twice_frees_once(
         await go.wait()
 
     async with running(provider, nats_server):
-        await asker.asks()
-        await until(lambda: asker.words() == ["Accepted"])
-        await asker.takes_back()
+        await requester.asks()
+        await until(lambda: requester.words() == ["Accepted"])
+        await requester.takes_back()
         await until(lambda: bool(freed))
         await asyncio.sleep(0.2)
         go.set()
@@ -246,7 +248,7 @@ async def test_a_cancellation_that_arrives_twice_frees_once(
 
 
 async def test_all_replicas_read_a_request_in_progress(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     """Otherwise the check would send it again, and another replica would book it as well."""
     go = asyncio.Event()
@@ -258,20 +260,20 @@ async def test_all_replicas_read_a_request_in_progress(
     for pool in pools:
         pool.before = wait
     async with running(pools[0].provider(), nats_server):
-        await asker.asks()
+        await requester.asks()
         await until(lambda: bool(pools[0].calls))
         other = pools[1].provider()
         async with running(other, nats_server):
             await until(lambda: other.is_running)
-            replies = [await asker.query("u/c/1/1") for _ in range(20)]
+            replies = [await requester.query("u/c/1/1") for _ in range(20)]
             go.set()
-            await until(lambda: bool(asker.said))
+            await until(lambda: bool(requester.said))
     assert all(one.known and not one.status for one in replies)
-    assert asker.said[0].seq == 1
+    assert requester.said[0].seq == 1
 
 
 async def test_an_unfinished_release_is_handed_back_at_the_end(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS, grace_seconds=0.1)
     begun = asyncio.Event()
@@ -283,7 +285,7 @@ async def test_an_unfinished_release_is_handed_back_at_the_end(
         await asyncio.Event().wait()
 
     async with running(provider, nats_server):
-        await asker.takes_back()
+        await requester.takes_back()
         await within(begun.wait())
 
     pool = Pool()
@@ -294,7 +296,7 @@ async def test_an_unfinished_release_is_handed_back_at_the_end(
 
 
 async def test_a_plain_function_ends_before_its_request_is_freed(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS)
     begun, go = threading.Event(), threading.Event()
@@ -314,20 +316,20 @@ async def test_a_plain_function_ends_before_its_request_is_freed(
         story.append("freed")
 
     async with running(provider, nats_server):
-        await asker.asks()
+        await requester.asks()
         await until(begun.is_set)
-        await asker.takes_back()
-        await until_cancelled(asker)
+        await requester.takes_back()
+        await until_cancelled(requester)
         go.set()
         await until_all_acknowledged(bus)
 
     assert {*story} == {"counts: False", "booked", "freed"}
     assert story[-1] == "freed", "perhaps before, too: nothing was to be kept"
-    assert not asker.said
+    assert not requester.said
 
 
 async def test_a_cancellation_that_hits_a_bug_is_redelivered(
-    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+    requester: CapacityRequester, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.providers.request_worker.AGAIN_SECONDS", 0.05)
     cancel, stumbled = StatusStore.cancel, asyncio.Event()
@@ -342,21 +344,21 @@ async def test_a_cancellation_that_hits_a_bug_is_redelivered(
     pool = Pool()
     pool.booked["u/c/1/1"] = 1
     async with running(pool.provider(), nats_server):
-        await asker.takes_back()
+        await requester.takes_back()
         # Much sooner than what was never settled would: as long as this process lives, never.
         await until(lambda: not pool.booked, 4.0)
 
 
 async def test_an_unreadable_status_is_overwritten(
-    asker: Asker, bus: Bus, nats_server: TestServer
+    requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
     key = StatusStore(bus, CLASS)._key("u/c/1/1")
     await bus.publish(bucket.put_message(key, b"no record", expected=None, bucket=PROVIDERS))
     pool = Pool()
     async with running(pool.provider(), nats_server):
-        await asker.asks()
-        await until(lambda: asker.words() == ["Provisioned"])
-        await asker.takes_back()
+        await requester.asks()
+        await until(lambda: requester.words() == ["Provisioned"])
+        await requester.takes_back()
         await until(lambda: not pool.booked)
 
 
@@ -429,11 +431,13 @@ async def test_replicas_with_one_secret_give_a_status_one_message_id(bus: Bus) -
     assert first == again != other
 
 
-async def test_a_message_of_any_length_is_published(asker: Asker, nats_server: TestServer) -> None:
+async def test_a_message_of_any_length_is_published(
+    requester: CapacityRequester, nats_server: TestServer
+) -> None:
     provider = Provider(CLASS)
     provider.requested(lambda _: Failed("x" * 2_000_000))
     async with running(provider, nats_server):
-        await asker.asks()
-        await until(lambda: bool(asker.said))
-    assert isinstance(asker.said[0], ProvisioningStatus)
-    assert len(asker.said[0].message) == 32_768
+        await requester.asks()
+        await until(lambda: bool(requester.said))
+    assert isinstance(requester.said[0], ProvisioningStatus)
+    assert len(requester.said[0].message) == 32_768

@@ -42,14 +42,14 @@ pytestmark = pytest.mark.bus
 CLASS = "check-capacity.autoscaling.x-k8s.io"
 
 
-class Asker:
+class CapacityRequester:
     """Plays the provisioning check. ``said``: all statuses, in the order of the log."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self.said: list[ProvisioningStatus] = []
 
-    async def start(self) -> Asker:
+    async def start(self) -> CapacityRequester:
         await provider_durables.make(self._bus, CLASS)
         for word in ("accepted", "provisioned", "failed", "booking_expired", "capacity_revoked"):
             await self._bus.nc.listen(f"admit.provisioning.{word}.*.*.*", self._on_status)
@@ -88,8 +88,8 @@ class Asker:
 
 
 @pytest.fixture
-async def asker(bus: Bus) -> Asker:
-    return await Asker(bus).start()
+async def requester(bus: Bus) -> CapacityRequester:
+    return await CapacityRequester(bus).start()
 
 
 @asynccontextmanager
@@ -139,62 +139,64 @@ def pods(count: int) -> dict[str, Any]:
 
 
 async def test_requests_sent_before_the_provider_starts_are_obtained(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
-    await asker.asks()
+    await requester.asks()
     pool = Pool()
 
     async with running(pool.provider(), nats_server):
-        await until(lambda: bool(asker.said))
+        await until(lambda: bool(requester.said))
 
-    assert asker.words() == ["Provisioned"]
-    assert (asker.said[0].seq, asker.said[0].details) == (1, {"pool": "a"})
+    assert requester.words() == ["Provisioned"]
+    assert (requester.said[0].seq, requester.said[0].details) == (1, {"pool": "a"})
 
 
 async def test_a_failure_is_published_with_all_its_fields(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     pool = Pool(size=-1)
 
     async with running(pool.provider(), nats_server):
-        await asker.asks()
-        await until(lambda: bool(asker.said))
+        await requester.asks()
+        await until(lambda: bool(requester.said))
 
-    found = msgspec.to_builtins(asker.said[0])
+    found = msgspec.to_builtins(requester.said[0])
     assert (found["message"], found["retryAfter"]) == ("0 pods, and no room", 30)
 
 
 async def test_a_redelivered_request_gets_the_same_status(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     pool = Pool()
     async with running(pool.provider(), nats_server):
-        await asker.asks()
-        await until(lambda: bool(asker.said))
-        await asker.asks()
-        await until(lambda: len(asker.said) >= 1)
-        assert (await asker.query("u/c/1/1")).status == "provisioned"
+        await requester.asks()
+        await until(lambda: bool(requester.said))
+        await requester.asks()
+        await until(lambda: len(requester.said) >= 1)
+        assert (await requester.query("u/c/1/1")).status == "provisioned"
 
     assert pool.calls == ["u/c/1/1"]
-    assert {one.seq for one in asker.said} == {1}
+    assert {one.seq for one in requester.said} == {1}
 
 
 async def test_cancelled_and_unknown_requests_are_freed(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     pool = Pool()
     pool.booked["unknown"] = 3
     async with running(pool.provider(), nats_server):
-        await asker.asks()
+        await requester.asks()
         await until(lambda: "u/c/1/1" in pool.booked)
-        await asker.takes_back()
-        await asker.takes_back("unknown")
+        await requester.takes_back()
+        await requester.takes_back("unknown")
 
         await until(lambda: not pool.booked)
-        assert (await asker.query("u/c/1/1")).status == "cancelled"
+        assert (await requester.query("u/c/1/1")).status == "cancelled"
 
 
-async def test_a_cancellation_cancels_the_function(asker: Asker, nats_server: TestServer) -> None:
+async def test_a_cancellation_cancels_the_function(
+    requester: CapacityRequester, nats_server: TestServer
+) -> None:
     pool = Pool()
     ended: list[str] = []
 
@@ -206,17 +208,17 @@ async def test_a_cancellation_cancels_the_function(asker: Asker, nats_server: Te
 
     pool.before = for_ever
     async with running(pool.provider(), nats_server):
-        await asker.asks()
+        await requester.asks()
         await until(lambda: bool(pool.calls))
-        await asker.takes_back()
+        await requester.takes_back()
         await until(lambda: bool(ended))
 
     assert not pool.booked
-    assert not asker.said
+    assert not requester.said
 
 
 async def test_capacity_obtained_after_the_cancellation_is_freed(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     """A replica that does not know the request acknowledges the cancellation."""
     first, second = Pool(), Pool()
@@ -232,19 +234,19 @@ async def test_capacity_obtained_after_the_cancellation_is_freed(
 
     first.before = until_told
     async with running(first.provider(grace_seconds=1.0), nats_server):
-        await asker.asks()
+        await requester.asks()
         await until(lambda: bool(first.calls))
         async with running(second.provider(), nats_server):
-            await asker.takes_back()
+            await requester.takes_back()
             await asyncio.sleep(0.1)
             go.set()
             await until(lambda: not first.booked)
 
-    assert not asker.said
+    assert not requester.said
 
 
 async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS)
     seen: list[Request] = []
@@ -255,18 +257,18 @@ async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
         return Accepted("in four minutes")
 
     async with running(provider, nats_server):
-        await asker.asks()
-        await until(lambda: asker.words() == ["Accepted"])
+        await requester.asks()
+        await until(lambda: requester.words() == ["Accepted"])
         assert await seen[0].say(Provisioned("here"))
         assert await provider.report("u/c/1/1", CapacityRevoked("sold"))
-        await until(lambda: len(asker.said) == 3)
+        await until(lambda: len(requester.said) == 3)
 
-    assert asker.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
-    assert [one.seq for one in asker.said] == [1, 2, 3]
+    assert requester.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
+    assert [one.seq for one in requester.said] == [1, 2, 3]
 
 
 async def test_a_plain_function_can_publish_statuses(
-    bus: Bus, asker: Asker, nats_server: TestServer
+    bus: Bus, requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     beats = await beats_of(bus)
     provider = Provider(CLASS)
@@ -285,30 +287,30 @@ async def test_a_plain_function_can_publish_statuses(
 
     async with running(provider, nats_server):
         await until(lambda: bool(beats))
-        await asker.asks()
-        await until(lambda: asker.words() == ["Accepted"] and not beats[-1].active)
+        await requester.asks()
+        await until(lambda: requester.words() == ["Accepted"] and not beats[-1].active)
         heard_accepted.set()
-        await until(lambda: len(asker.said) == 2 and beats[-1].active)
+        await until(lambda: len(requester.said) == 2 and beats[-1].active)
         assert await asyncio.to_thread(revoke)
-        await until(lambda: len(asker.said) == 3)
-        await asker.takes_back()
-        await until_cancelled(asker)
+        await until(lambda: len(requester.said) == 3)
+        await requester.takes_back()
+        await until_cancelled(requester)
         assert not await asyncio.to_thread(revoke)
 
-    assert asker.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
+    assert requester.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
 
 
-async def until_cancelled(asker: Asker, request_id: str = "u/c/1/1") -> None:
+async def until_cancelled(requester: CapacityRequester, request_id: str = "u/c/1/1") -> None:
     async def poll() -> None:
         # Nothing is said of it that could be waited for.
-        while (await asker.query(request_id)).status != "cancelled":  # noqa: ASYNC110
+        while (await requester.query(request_id)).status != "cancelled":  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     await within(poll())
 
 
 async def test_a_function_that_raises_is_called_again(
-    asker: Asker, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+    requester: CapacityRequester, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.sdk.threads.PAUSE_MIN", 0.01)
     pool = Pool()
@@ -322,14 +324,14 @@ async def test_a_function_that_raises_is_called_again(
     log = structlog.wrap_logger(None, processors=[logged])
     monkeypatch.setattr("admittance.providers.request_worker.log", log)
     async with running(pool.provider(), nats_server):
-        await asker.asks()
-        await until(lambda: "Provisioned" in asker.words())
+        await requester.asks()
+        await until(lambda: "Provisioned" in requester.words())
 
     assert len(pool.calls) == 3
     told = [one["reason"] for one in logged.entries if one["event"] == "not_obtained"]
     assert told == ["OSError: the API is away"] * 2
     # Who waits for it is told; of the error only its kind, as its words may be nobody's business.
-    assert [(type(one).__name__, one.message) for one in asker.said] == [
+    assert [(type(one).__name__, one.message) for one in requester.said] == [
         ("Accepted", "obtaining failed (OSError), again in 0.01 s"),
         ("Accepted", "obtaining failed (OSError), again in 0.02 s"),
         ("Provisioned", "booked"),
@@ -344,7 +346,7 @@ async def test_a_function_that_raises_is_called_again(
     ],
 )
 async def test_a_request_without_a_status_of_the_provider_counts_as_new(
-    asker: Asker, nats_server: TestServer, says: list[Accepted], last: str | None
+    requester: CapacityRequester, nats_server: TestServer, says: list[Accepted], last: str | None
 ) -> None:
     pool = Pool()
 
@@ -355,8 +357,8 @@ async def test_a_request_without_a_status_of_the_provider_counts_as_new(
 
     pool.before = fail
     async with running(pool.provider(grace_seconds=0.0), nats_server):
-        await asker.asks()
-        await until(lambda: len(asker.said) > len(says))
+        await requester.asks()
+        await until(lambda: len(requester.said) > len(says))
 
     after = Pool()
     seen: list[str | None] = []
@@ -366,12 +368,12 @@ async def test_a_request_without_a_status_of_the_provider_counts_as_new(
 
     after.before = look
     async with running(after.provider(), nats_server):
-        await until(lambda: "Provisioned" in asker.words())
+        await until(lambda: "Provisioned" in requester.words())
     assert seen == [last]
 
 
 async def test_a_cancelled_request_is_not_called_again_after_an_error(
-    bus: Bus, asker: Asker, nats_server: TestServer
+    bus: Bus, requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     pool = Pool()
 
@@ -384,10 +386,10 @@ async def test_a_cancelled_request_is_not_called_again_after_an_error(
 
     pool.before = fail
     async with running(pool.provider(), nats_server):
-        await asker.asks()
+        await requester.asks()
         await until(lambda: bool(pool.calls) and not pool.booked)
 
-    assert not asker.said
+    assert not requester.said
     assert len(pool.calls) == 1
 
 
@@ -407,7 +409,7 @@ class Wanted(msgspec.Struct):
 
 
 async def test_parameters_become_the_struct_and_wrong_ones_fail_permanently(
-    asker: Asker, nats_server: TestServer
+    requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS, parameters=Wanted)
     seen: list[Wanted] = []
@@ -418,18 +420,18 @@ async def test_parameters_become_the_struct_and_wrong_ones_fail_permanently(
         return Provisioned()
 
     async with running(provider, nats_server):
-        await asker.asks(parameters={"zone": "a", "size": "3"})
-        await asker.asks("u/c/1/2", parameters={"size": "many"})
-        await until(lambda: len(asker.said) == 2)
+        await requester.asks(parameters={"zone": "a", "size": "3"})
+        await requester.asks("u/c/1/2", parameters={"size": "many"})
+        await until(lambda: len(requester.said) == 2)
 
     assert seen == [Wanted("a", 3)]
-    failed = next(one for one in asker.said if one.id == "u/c/1/2")
+    failed = next(one for one in requester.said if one.id == "u/c/1/2")
     assert msgspec.to_builtins(failed)["retryable"] is False
     assert "wrong parameters" in failed.message
 
 
 async def test_heartbeats_contain_the_class_and_its_readiness(
-    bus: Bus, asker: Asker, nats_server: TestServer
+    bus: Bus, requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     beats = await beats_of(bus)
     provider = Provider(CLASS, parameters=Wanted)

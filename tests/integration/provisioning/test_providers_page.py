@@ -18,8 +18,8 @@ from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import provider_durables
+from conformance_runs import assert_passed, run_kit, shorten_waits
 from integration.checks.test_checks_page import put_tools_on_path
-from on_trial import assert_well, hurry, on_trial
 
 from servers import TestServer
 
@@ -43,7 +43,7 @@ def block(language: str) -> str:
 
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    hurry(monkeypatch, GRACE_SECONDS=0.5, QUIET_SECONDS=0.5)
+    shorten_waits(monkeypatch, GRACE_SECONDS=0.5, QUIET_SECONDS=0.5)
     folder = tmp_path / "rack"
     folder.mkdir()
     for number in range(2):
@@ -65,7 +65,7 @@ async def tried(
         command=command,
         only=only,
     )
-    return await on_trial(run_provider_kit, bus, url, wanted, 120.0)
+    return await run_kit(run_provider_kit, bus, url, wanted, 120.0)
 
 
 def assert_free(rack: Path) -> None:
@@ -76,7 +76,7 @@ async def test_the_dozen_lines_are_a_provider(
     bus: Bus, nats_server: TestServer, rack: Path
 ) -> None:
     report = await tried(bus, nats_server.url, sys.executable, "-c", block("python"))
-    assert_well(report, CASES)
+    assert_passed(report, CASES)
     assert_free(rack)
 
 
@@ -112,7 +112,7 @@ async def test_the_loop_around_the_nats_command_is_a_provider(
     # A process for every message takes its time.
     only = ("answers", "overtaken", "frees", "acknowledges")
     report = await tried(bus, nats_server.url, "bash", "-c", program, only=only)
-    assert_well(report, only)
+    assert_passed(report, only)
 
 
 def test_the_manifests_of_page_and_samples_are_valid() -> None:

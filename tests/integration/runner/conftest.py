@@ -10,17 +10,17 @@ import pytest
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.embedded_server import EmbeddedServer
-from integration.runner.harness import World
+from integration.runner.harness import RunnerTestbed
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def testbed(tmp_path: Path) -> AsyncIterator[RunnerTestbed]:
     server = EmbeddedServer(tmp_path / "nats")
     url = await server.start()
     bus = await Bus.connect(url, name="test")
     try:
         await streams.ensure(bus)
-        yield World(server, bus, tmp_path)
+        yield RunnerTestbed(server, bus, tmp_path)
     finally:
         await bus.close()
         await server.stop()

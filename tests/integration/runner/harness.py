@@ -52,7 +52,7 @@ async def until(truth: Callable[[], Any], what: str, limit: float = LIMIT_SECOND
         await asyncio.sleep(0.02)
 
 
-class World:
+class RunnerTestbed:
     """The bus, and the workload-controller's side of it."""
 
     def __init__(self, server: EmbeddedServer, bus: Bus, tmp: Path) -> None:
@@ -171,14 +171,14 @@ class Runner:
 
     def __init__(
         self,
-        world: World,
+        testbed: RunnerTestbed,
         folder: Path,
         *,
         claim_ttl: float = 60.0,
         executor: str = "local",
         detach_jobs: bool = False,
     ) -> None:
-        self.world = world
+        self.testbed = testbed
         self.folder = folder
         self.executor = executor
         self.claim_ttl = claim_ttl
@@ -188,12 +188,12 @@ class Runner:
         self.task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Runner:
-        self.bus = await Bus.connect(self.world.server.url, name="runner")
+        self.bus = await Bus.connect(self.testbed.server.url, name="runner")
         ready = asyncio.Event()
         settings = Settings(
             service="runner",
             instance=self.folder.name,
-            url=self.world.server.url,
+            url=self.testbed.server.url,
             data_dir=self.folder,
         )
         self.task = asyncio.create_task(
@@ -237,10 +237,10 @@ class Runner:
 class RunnerProcess:
     """A runner in a process of its own, to be killed."""
 
-    def __init__(self, world: World, folder: Path, claim_ttl: float = 60.0) -> None:
+    def __init__(self, testbed: RunnerTestbed, folder: Path, claim_ttl: float = 60.0) -> None:
         self.env = {
             **os.environ,
-            "ADMIT_NATS_URL": world.server.url,
+            "ADMIT_NATS_URL": testbed.server.url,
             "ADMIT_DATA_DIR": str(folder),
             "ADMIT_CLAIM_SECONDS": str(claim_ttl),
         }

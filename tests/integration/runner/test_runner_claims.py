@@ -11,67 +11,71 @@ from admittance.events.subjects import CLAIMS
 from admittance.runner.claims import Claims, ClaimState
 from admittance.runner.machine import run_key
 from admittance.runtime.bus.bucket import get, put_message
-from integration.runner.harness import NAMESPACE, RunnerProcess, World, until
+from integration.runner.harness import NAMESPACE, RunnerProcess, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
 KEY = f"{NAMESPACE}.train.1"
 
 
-def starts(world: World) -> list[Path]:
-    return sorted(world.tmp.glob("*/runner/runs/*/shim"))
+def starts(testbed: RunnerTestbed) -> list[Path]:
+    return sorted(testbed.tmp.glob("*/runner/runs/*/shim"))
 
 
-async def test_two_runners_start_each_admission_once(world: World) -> None:
-    async with world.runner("a"), world.runner("b"):
+async def test_two_runners_start_each_admission_once(testbed: RunnerTestbed) -> None:
+    async with testbed.runner("a"), testbed.runner("b"):
         for number in range(20):
-            await world.admit(f"train-{number}", "sleep 0.1")
+            await testbed.admit(f"train-{number}", "sleep 0.1")
         for number in range(20):
-            await world.hears("finished", f"train-{number}")
-    assert len(starts(world)) == 20
-    assert await world.count("started") == 20
+            await testbed.hears("finished", f"train-{number}")
+    assert len(starts(testbed)) == 20
+    assert await testbed.count("started") == 20
 
 
-async def test_an_eviction_is_answered_by_the_runner_that_has_the_job(world: World) -> None:
-    async with world.runner("a"), world.runner("b"):
+async def test_an_eviction_is_answered_by_the_runner_that_has_the_job(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner("a"), testbed.runner("b"):
         script = "trap 'sleep 0.5; exit 1' TERM; while :; do sleep 0.02; done"
-        admitted = await world.admit("train", script, grace=5)
-        await world.hears("started", "train")
-        evicted = await world.evict("train", admitted)
-        stopped = await world.hears("stopped", "train")
+        admitted = await testbed.admit("train", script, grace=5)
+        await testbed.hears("started", "train")
+        evicted = await testbed.evict("train", admitted)
+        stopped = await testbed.hears("stopped", "train")
         assert stopped.revision == evicted
-        (shim,) = starts(world)
+        (shim,) = starts(testbed)
         assert '"outcome"' in (shim.parent / "journal").read_text()
-    assert await world.count("stopped") == 1
+    assert await testbed.count("stopped") == 1
 
 
 async def test_a_job_longer_than_the_claim_goes_on_since_the_claim_is_renewed(
-    world: World,
+    testbed: RunnerTestbed,
 ) -> None:
-    async with world.runner("a", claim_ttl=1.5), world.runner("b", claim_ttl=1.5):
-        await world.admit("train", "sleep 3.5")
-        assert (await world.hears("finished", "train")).succeeded
-    assert await world.count("stopped") == 0
+    async with testbed.runner("a", claim_ttl=1.5), testbed.runner("b", claim_ttl=1.5):
+        await testbed.admit("train", "sleep 3.5")
+        assert (await testbed.hears("finished", "train")).succeeded
+    assert await testbed.count("stopped") == 0
 
 
-async def test_a_runner_that_cannot_renew_a_claim_stops_its_job_in_time(world: World) -> None:
-    async with world.runner(claim_ttl=3.0) as runner:
-        await world.admit("train", "sleep 60")
-        await world.hears("started", "train")
-        claims = await get(world.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
+async def test_a_runner_that_cannot_renew_a_claim_stops_its_job_in_time(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner(claim_ttl=3.0) as runner:
+        await testbed.admit("train", "sleep 60")
+        await testbed.hears("started", "train")
+        claims = await get(testbed.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
         assert claims is not None
         assert runner.bus is not None
-        (shim,) = starts(world)
+        (shim,) = starts(testbed)
         journal = shim.parent / "journal"
         runner.bus.publish_all = _deaf  # type: ignore
         loop = asyncio.get_running_loop()
         began = loop.time()
         await until(lambda: '"lost"' in journal.read_text(), "the job's end", 4.0)
         assert loop.time() - began < 3.0
-        claim = await get(world.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
+        claim = await get(testbed.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
         assert claim is not None
         assert claim.value is not None, "the claim outlives the job"
         del runner.bus.publish_all
-        stopped = await world.hears("stopped", "train")
+        stopped = await testbed.hears("stopped", "train")
         assert stopped.reason == "NodeFailures"
 
 
@@ -82,140 +86,150 @@ async def _deaf(*_: object, **__: object) -> list[int]:
     raise Unavailable("cut off")
 
 
-async def test_jobs_of_a_dead_runner_are_reported_lost_by_another_runner(world: World) -> None:
-    async with RunnerProcess(world, world.tmp / "a", claim_ttl=2.0) as first:
-        admitted = await world.admit("train", "sleep 60")
-        await world.hears("started", "train")
-        async with world.runner("b"):
+async def test_jobs_of_a_dead_runner_are_reported_lost_by_another_runner(
+    testbed: RunnerTestbed,
+) -> None:
+    async with RunnerProcess(testbed, testbed.tmp / "a", claim_ttl=2.0) as first:
+        admitted = await testbed.admit("train", "sleep 60")
+        await testbed.hears("started", "train")
+        async with testbed.runner("b"):
             await first.kill()
-            stopped = await world.hears("stopped", "train")
+            stopped = await testbed.hears("stopped", "train")
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
-    assert len(starts(world)) == 1, "what is lost is not started again under the same admission"
+    assert len(starts(testbed)) == 1, "what is lost is not started again under the same admission"
 
 
-async def ended_without_its_runner(world: World) -> int:
+async def ended_without_its_runner(testbed: RunnerTestbed) -> int:
     """A job of runner a has ended well while that is dead, and the claim lasts; the admission."""
-    flag = world.tmp / "flag"
-    async with RunnerProcess(world, world.tmp / "a", claim_ttl=2.0) as first:
-        admitted = await world.admit("train", f"until test -e {flag}; do sleep 0.02; done; echo ok")
-        await world.hears("started", "train")
+    flag = testbed.tmp / "flag"
+    async with RunnerProcess(testbed, testbed.tmp / "a", claim_ttl=2.0) as first:
+        admitted = await testbed.admit(
+            "train", f"until test -e {flag}; do sleep 0.02; done; echo ok"
+        )
+        await testbed.hears("started", "train")
         await first.kill()
     flag.touch()
-    (shim,) = starts(world)
+    (shim,) = starts(testbed)
     await until(lambda: '"succeeded"' in (shim.parent / "journal").read_text(), "its end")
     return admitted
 
 
 async def test_the_result_of_a_dead_runner_counts_for_a_runner_with_its_folder(
-    world: World,
+    testbed: RunnerTestbed,
 ) -> None:
-    admitted = await ended_without_its_runner(world)
-    async with world.runner("b"):
-        finished = await world.hears("finished", "train")
+    admitted = await ended_without_its_runner(testbed)
+    async with testbed.runner("b"):
+        finished = await testbed.hears("finished", "train")
         assert (finished.revision, finished.succeeded) == (admitted, True)
-        async with world.runner("a"):
-            await world.admit("marker", "true")
-            await world.hears("finished", "marker")
-    assert await world.said("stopped", "train") is None
-    assert await world.count("finished") == 2, "each is said once"
-    assert len(starts(world)) == 2
+        async with testbed.runner("a"):
+            await testbed.admit("marker", "true")
+            await testbed.hears("finished", "marker")
+    assert await testbed.said("stopped", "train") is None
+    assert await testbed.count("finished") == 2, "each is said once"
+    assert len(starts(testbed)) == 2
 
 
-async def test_a_result_that_came_too_late_ends_the_rerun_before_it_starts(world: World) -> None:
-    admitted = await ended_without_its_runner(world)
+async def test_a_result_that_came_too_late_ends_the_rerun_before_it_starts(
+    testbed: RunnerTestbed,
+) -> None:
+    admitted = await ended_without_its_runner(testbed)
     # As on another machine: what is at that path there is not the folder of that runner.
-    name = world.tmp / "a/runner/id"
+    name = testbed.tmp / "a/runner/id"
     mine = name.read_text()
     name.write_text("another")
-    async with world.runner("b"):
-        assert (await world.hears("stopped", "train")).reason == "NodeFailures"
+    async with testbed.runner("b"):
+        assert (await testbed.hears("stopped", "train")).reason == "NodeFailures"
     name.write_text(mine)
-    again = await world.put("train", admitted, "QuotaReserved", "Admitted")
-    await world.say_admitted("train", again, "echo ran twice")
-    async with world.runner("a"):
+    again = await testbed.put("train", admitted, "QuotaReserved", "Admitted")
+    await testbed.say_admitted("train", again, "echo ran twice")
+    async with testbed.runner("a"):
 
         async def finished() -> bool:
-            said = await world.said("finished", "train")
+            said = await testbed.said("finished", "train")
             return said is not None and said.revision == again and said.succeeded
 
         await until(finished, "the result, as that of the rerun")
-    assert len(starts(world)) == 1, "the work was done, and is not done again"
+    assert len(starts(testbed)) == 1, "the work was done, and is not done again"
 
 
-async def test_a_restarted_runner_reports_a_lost_job_that_was_not_reported(world: World) -> None:
-    async with world.runner("a"):
+async def test_a_restarted_runner_reports_a_lost_job_that_was_not_reported(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner("a"):
         pass
-    mine = (world.tmp / "a/runner/id").read_text()
-    claims = Claims(world.bus, mine, 60.0)
-    admitted = await world.admit("train", "echo ran")
+    mine = (testbed.tmp / "a/runner/id").read_text()
+    claims = Claims(testbed.bus, mine, 60.0)
+    admitted = await testbed.admit("train", "echo ran")
     key = run_key(NAMESPACE, "train", admitted)
     await claims.take([key])
     assert await claims.mark_over(key)
-    async with world.runner("a"):
-        stopped = await world.hears("stopped", "train")
+    async with testbed.runner("a"):
+        stopped = await testbed.hears("stopped", "train")
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
 
 
-async def test_a_job_whose_claim_was_removed_is_stopped(world: World) -> None:
-    async with world.runner(claim_ttl=2.0):
-        revision = await world.admit("train", "sleep 60")
-        await world.hears("started", "train")
+async def test_a_job_whose_claim_was_removed_is_stopped(testbed: RunnerTestbed) -> None:
+    async with testbed.runner(claim_ttl=2.0):
+        revision = await testbed.admit("train", "sleep 60")
+        await testbed.hears("started", "train")
         key = run_key(NAMESPACE, "train", revision)
-        entry = await get(world.bus, key, bucket=CLAIMS)
+        entry = await get(testbed.bus, key, bucket=CLAIMS)
         assert entry is not None
-        thief = Claims(world.bus, "thief", 60.0)
+        thief = Claims(testbed.bus, "thief", 60.0)
         thief.held[key] = entry.revision
         assert await thief.renew() == []
-        (shim,) = starts(world)
+        (shim,) = starts(testbed)
         await until(lambda: '"outcome"' in (shim.parent / "journal").read_text(), "its end")
-    assert await world.said("stopped", "train") is None, "that is for the holder to say"
+    assert await testbed.said("stopped", "train") is None, "that is for the holder to say"
 
 
 async def test_a_job_whose_claim_is_overwritten_with_junk_is_stopped(
-    world: World,
+    testbed: RunnerTestbed,
 ) -> None:
     """Its claim is as that of a dead runner: the workload runs again, under another admission."""
-    async with world.runner():
-        admitted = await world.admit("train", "sleep 60")
-        await world.hears("started", "train")
+    async with testbed.runner():
+        admitted = await testbed.admit("train", "sleep 60")
+        await testbed.hears("started", "train")
         key = run_key(NAMESPACE, "train", admitted)
-        await world.bus.publish(put_message(key, b"junk", expected=None, bucket=CLAIMS))
-        stopped = await world.hears("stopped", "train")
+        await testbed.bus.publish(put_message(key, b"junk", expected=None, bucket=CLAIMS))
+        stopped = await testbed.hears("stopped", "train")
         assert stopped.revision == admitted
 
 
-async def test_a_released_claim_is_taken_over_by_another_runner(world: World) -> None:
-    flag = world.tmp / "flag"
-    async with world.runner("b"):
-        async with RunnerProcess(world, world.tmp / "a") as first:
-            revision = await world.admit("train", f"test -e {flag} || sleep 60")
-            await world.hears("started", "train")
+async def test_a_released_claim_is_taken_over_by_another_runner(testbed: RunnerTestbed) -> None:
+    flag = testbed.tmp / "flag"
+    async with testbed.runner("b"):
+        async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+            revision = await testbed.admit("train", f"test -e {flag} || sleep 60")
+            await testbed.hears("started", "train")
             flag.touch()
             assert first.process is not None
             first.process.terminate()
             await first.process.wait()
         # Whoever of the two had it: it ends once, and well.
-        if not await world.said("finished", "train"):
-            (shim, *_) = starts(world)
-            if shim.is_relative_to(world.tmp / "b"):
+        if not await testbed.said("finished", "train"):
+            (shim, *_) = starts(testbed)
+            if shim.is_relative_to(testbed.tmp / "b"):
                 return
-        finished = await world.hears("finished", "train")
+        finished = await testbed.hears("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
 
 
 class TestClaims:
-    async def test_a_claim_is_granted_to_one_of_two_runners(self, world: World) -> None:
-        a, b = (Claims(world.bus, name, 60.0) for name in "ab")
+    async def test_a_claim_is_granted_to_one_of_two_runners(self, testbed: RunnerTestbed) -> None:
+        a, b = (Claims(testbed.bus, name, 60.0) for name in "ab")
         assert (await a.take([KEY]))[0].runner == "a"
         assert (await b.take([KEY]))[0].runner == "a"
 
-    async def test_a_claim_is_granted_again_to_the_same_runner(self, world: World) -> None:
-        first = (await Claims(world.bus, "a", 60.0).take([KEY]))[0]
-        again = (await Claims(world.bus, "a", 60.0).take([KEY]))[0]
+    async def test_a_claim_is_granted_again_to_the_same_runner(
+        self, testbed: RunnerTestbed
+    ) -> None:
+        first = (await Claims(testbed.bus, "a", 60.0).take([KEY]))[0]
+        again = (await Claims(testbed.bus, "a", 60.0).take([KEY]))[0]
         assert (again.runner, again.revision > first.revision) == ("a", True)
 
-    async def test_a_claim_of_a_lost_job_cannot_be_taken(self, world: World) -> None:
-        a, b = (Claims(world.bus, name, 60.0) for name in "ab")
+    async def test_a_claim_of_a_lost_job_cannot_be_taken(self, testbed: RunnerTestbed) -> None:
+        a, b = (Claims(testbed.bus, name, 60.0) for name in "ab")
         await a.take([KEY])
         assert not await b.mark_over(KEY)
         assert await a.mark_over(KEY)
@@ -223,16 +237,16 @@ class TestClaims:
         assert not await b.mark_over(KEY)
         assert (await b.take([KEY]))[0].state is ClaimState.OVER
 
-    async def test_a_released_claim_is_free(self, world: World) -> None:
-        a, b = (Claims(world.bus, name, 60.0) for name in "ab")
+    async def test_a_released_claim_is_free(self, testbed: RunnerTestbed) -> None:
+        a, b = (Claims(testbed.bus, name, 60.0) for name in "ab")
         await a.take([KEY])
         await a.release(KEY)
         assert (await b.take([KEY]))[0].runner == "b"
 
     async def test_a_renewed_claim_is_valid_and_an_expired_claim_can_be_taken(
-        self, world: World
+        self, testbed: RunnerTestbed
     ) -> None:
-        a, b = (Claims(world.bus, name, 1.0) for name in "ab")
+        a, b = (Claims(testbed.bus, name, 1.0) for name in "ab")
         await a.take([KEY])
         for _ in range(4):
             await asyncio.sleep(0.4)

@@ -12,197 +12,209 @@ import pytest
 
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.errors import Unavailable
-from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerProcess, World, until
+from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerProcess, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
 
 
-def the_run(world: World) -> Path:
-    (found,) = (world.tmp / "a/runner/runs").iterdir()
+def the_run(testbed: RunnerTestbed) -> Path:
+    (found,) = (testbed.tmp / "a/runner/runs").iterdir()
     return found
 
 
-async def said(world: World, text: str) -> None:
+async def said(testbed: RunnerTestbed, text: str) -> None:
     """Waits until the job has printed that."""
-    await world.hears("started", "train")
-    out = the_run(world) / "out/main-0.log"
+    await testbed.hears("started", "train")
+    out = the_run(testbed) / "out/main-0.log"
     await until(lambda: out.exists() and text in out.read_text(), text)
 
 
-async def test_a_job_that_runs_on_is_not_started_again(world: World) -> None:
-    flag = world.tmp / "flag"
-    async with RunnerProcess(world, world.tmp / "a") as first:
+async def test_a_job_that_runs_on_is_not_started_again(testbed: RunnerTestbed) -> None:
+    flag = testbed.tmp / "flag"
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
         script = f"echo begun; while ! test -e {flag}; do sleep 0.02; done"
-        revision = await world.admit("train", script)
-        await world.hears("started", "train")
+        revision = await testbed.admit("train", script)
+        await testbed.hears("started", "train")
         await first.kill()
-    async with world.runner():
+    async with testbed.runner():
         flag.touch()
-        finished = await world.hears("finished", "train")
+        finished = await testbed.hears("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
-    assert (the_run(world) / "out/main-0.log").read_text() == "begun\n"
+    assert (the_run(testbed) / "out/main-0.log").read_text() == "begun\n"
 
 
 @pytest.mark.parametrize("junk", [b"junk", b"{}"], ids=["no JSON", "no fact"])
-async def test_junk_behind_an_admission_does_not_hide_it(world: World, junk: bytes) -> None:
-    revision = await world.admit("train", "true")
-    await world.bus.publish(Outgoing(f"admit.workload.admitted.{NAMESPACE}.train", junk))
-    async with world.runner():
-        finished = await world.hears("finished", "train")
+async def test_junk_behind_an_admission_does_not_hide_it(
+    testbed: RunnerTestbed, junk: bytes
+) -> None:
+    revision = await testbed.admit("train", "true")
+    await testbed.bus.publish(Outgoing(f"admit.workload.admitted.{NAMESPACE}.train", junk))
+    async with testbed.runner():
+        finished = await testbed.hears("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
 
 
-async def test_a_job_that_ends_while_the_runner_is_down_keeps_its_result(world: World) -> None:
-    flag = world.tmp / "flag"
-    async with RunnerProcess(world, world.tmp / "a") as first:
-        revision = await world.admit(
+async def test_a_job_that_ends_while_the_runner_is_down_keeps_its_result(
+    testbed: RunnerTestbed,
+) -> None:
+    flag = testbed.tmp / "flag"
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        revision = await testbed.admit(
             "train", f"while ! test -e {flag}; do sleep 0.02; done; exit 7"
         )
-        await world.hears("started", "train")
+        await testbed.hears("started", "train")
         await first.kill()
     flag.touch()
-    journal = the_run(world) / "journal"
+    journal = the_run(testbed) / "journal"
     await until(lambda: '"outcome"' in journal.read_text(), "its end")
-    async with world.runner():
-        finished = await world.hears("finished", "train")
+    async with testbed.runner():
+        finished = await testbed.hears("finished", "train")
     assert (finished.revision, finished.message) == (revision, "pod main-0 failed: exit code 7")
 
 
-async def test_an_eviction_while_the_runner_is_down_stops_the_job(world: World) -> None:
-    async with RunnerProcess(world, world.tmp / "a") as first:
-        admitted = await world.admit("train", CHECKPOINTS, grace=10)
-        await said(world, "on")
+async def test_an_eviction_while_the_runner_is_down_stops_the_job(testbed: RunnerTestbed) -> None:
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        admitted = await testbed.admit("train", CHECKPOINTS, grace=10)
+        await said(testbed, "on")
         await first.kill()
-    evicted = await world.evict("train", admitted)
-    async with world.runner():
-        assert (await world.hears("stopped", "train")).revision == evicted
-    assert '"outcome"' in (the_run(world) / "journal").read_text()
-    assert await world.said("finished", "train") is None, "it exited 0 to go on later"
+    evicted = await testbed.evict("train", admitted)
+    async with testbed.runner():
+        assert (await testbed.hears("stopped", "train")).revision == evicted
+    assert '"outcome"' in (the_run(testbed) / "journal").read_text()
+    assert await testbed.said("finished", "train") is None, "it exited 0 to go on later"
 
 
-async def test_a_job_that_stops_while_the_runner_is_down_is_reported_stopped(world: World) -> None:
-    async with RunnerProcess(world, world.tmp / "a") as first:
-        admitted = await world.admit("train", CHECKPOINTS, grace=10)
-        await said(world, "on")
-        evicted = await world.evict("train", admitted)
-        journal = the_run(world) / "journal"
+async def test_a_job_that_stops_while_the_runner_is_down_is_reported_stopped(
+    testbed: RunnerTestbed,
+) -> None:
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        admitted = await testbed.admit("train", CHECKPOINTS, grace=10)
+        await said(testbed, "on")
+        evicted = await testbed.evict("train", admitted)
+        journal = the_run(testbed) / "journal"
         await until(lambda: '"stop"' in journal.read_text(), "the stop")
         await first.kill()
     await until(lambda: '"outcome"' in journal.read_text(), "its end")
-    async with world.runner():
-        assert (await world.hears("stopped", "train")).revision == evicted
-    assert await world.said("finished", "train") is None, "it exited 0 to go on later"
+    async with testbed.runner():
+        assert (await testbed.hears("stopped", "train")).revision == evicted
+    assert await testbed.said("finished", "train") is None, "it exited 0 to go on later"
 
 
 async def test_a_job_is_stopped_when_its_admission_ended_while_the_runner_was_down(
-    world: World,
+    testbed: RunnerTestbed,
 ) -> None:
-    async with RunnerProcess(world, world.tmp / "a") as first:
-        admitted = await world.admit("train", "sleep 60")
-        await world.hears("started", "train")
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        admitted = await testbed.admit("train", "sleep 60")
+        await testbed.hears("started", "train")
         await first.kill()
-    await world.put("train", admitted)
-    journal = the_run(world) / "journal"
-    async with world.runner():
+    await testbed.put("train", admitted)
+    journal = the_run(testbed) / "journal"
+    async with testbed.runner():
         await until(lambda: '"outcome"' in journal.read_text(), "its end")
-    assert await world.said("finished", "train") is None
+    assert await testbed.said("finished", "train") is None
 
 
-async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(world: World) -> None:
-    async with world.runner():
-        revision = await world.admit("train", "setsid sleep 64 & echo $!; wait")
-        await world.hears("started", "train")
-        out = the_run(world) / "out/main-0.log"
+async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: RunnerTestbed) -> None:
+    async with testbed.runner():
+        revision = await testbed.admit("train", "setsid sleep 64 & echo $!; wait")
+        await testbed.hears("started", "train")
+        out = the_run(testbed) / "out/main-0.log"
         child = int(await until(lambda: out.exists() and out.read_text(), "the child's pid"))
-        os.kill(int((the_run(world) / "shim").read_text().split()[0]), signal.SIGKILL)
-        stopped = await world.hears("stopped", "train")
+        os.kill(int((the_run(testbed) / "shim").read_text().split()[0]), signal.SIGKILL)
+        stopped = await testbed.hears("stopped", "train")
     assert (stopped.revision, stopped.reason) == (revision, "NodeFailures")
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
-async def test_facts_arrive_again_within_a_second_of_a_server_restart(world: World) -> None:
-    async with world.runner():
-        await world.admit("before", "true")
-        await world.hears("finished", "before")
-        await world.kill_server()
-        await world.start_server()
-        await world.admit("after", "true")
-        await world.hears("finished", "after", 3.0)
+async def test_facts_arrive_again_within_a_second_of_a_server_restart(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner():
+        await testbed.admit("before", "true")
+        await testbed.hears("finished", "before")
+        await testbed.kill_server()
+        await testbed.start_server()
+        await testbed.admit("after", "true")
+        await testbed.hears("finished", "after", 3.0)
 
 
-async def test_jobs_continue_after_all_processes_are_killed_at_once(world: World) -> None:
-    flag = world.tmp / "flag"
-    async with RunnerProcess(world, world.tmp / "a") as first:
-        await world.admit("train", f"while ! test -e {flag}; do sleep 0.02; done; echo done")
-        await world.hears("started", "train")
-        await world.kill_server()
+async def test_jobs_continue_after_all_processes_are_killed_at_once(testbed: RunnerTestbed) -> None:
+    flag = testbed.tmp / "flag"
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        await testbed.admit("train", f"while ! test -e {flag}; do sleep 0.02; done; echo done")
+        await testbed.hears("started", "train")
+        await testbed.kill_server()
         await first.kill()
     flag.touch()
-    await world.start_server()
-    async with world.runner():
-        assert (await world.hears("finished", "train")).succeeded
-    assert (the_run(world) / "out/main-0.log").read_text() == "done\n"
+    await testbed.start_server()
+    async with testbed.runner():
+        assert (await testbed.hears("finished", "train")).succeeded
+    assert (the_run(testbed) / "out/main-0.log").read_text() == "done\n"
 
 
-async def test_a_runner_ends_in_order_also_when_the_server_is_gone(world: World) -> None:
-    async with RunnerProcess(world, world.tmp / "a") as first:
-        revision = await world.admit("train", CHECKPOINTS, grace=10)
-        await said(world, "on")
-        await world.kill_server()
+async def test_a_runner_ends_in_order_also_when_the_server_is_gone(testbed: RunnerTestbed) -> None:
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        revision = await testbed.admit("train", CHECKPOINTS, grace=10)
+        await said(testbed, "on")
+        await testbed.kill_server()
         assert first.process is not None
         first.process.terminate()
         # Its own limit, for what a server that is there has to hear, is a minute.
         assert await asyncio.wait_for(first.process.wait(), 30.0) == 0
-    assert "saved" in (the_run(world) / "out/main-0.log").read_text()
-    await world.start_server()
-    async with world.runner():
-        await until(lambda: world.count("started"), "its first start")
-        stopped = await world.hears("stopped", "train")
+    assert "saved" in (the_run(testbed) / "out/main-0.log").read_text()
+    await testbed.start_server()
+    async with testbed.runner():
+        await until(lambda: testbed.count("started"), "its first start")
+        stopped = await testbed.hears("stopped", "train")
         assert (stopped.revision, stopped.reason) == (revision, "RunnerEnded")
 
         async def again() -> bool:
-            return await world.count("started") == 2
+            return await testbed.count("started") == 2
 
         await until(again, "its second start")
 
 
-async def test_a_job_with_an_unpublished_start_is_stopped_without_the_bus(world: World) -> None:
-    async with world.runner() as runner:
+async def test_a_job_with_an_unpublished_start_is_stopped_without_the_bus(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner() as runner:
         assert runner.bus is not None
         publish, runner.bus.publish = runner.bus.publish, _unheard  # type: ignore[method-assign]
-        await world.admit("train", CHECKPOINTS, grace=10)
-        await until(lambda: list(world.tmp.glob("a/runner/runs/*/out/main-0.log")), "its start")
-        out = the_run(world) / "out/main-0.log"
+        await testbed.admit("train", CHECKPOINTS, grace=10)
+        await until(lambda: list(testbed.tmp.glob("a/runner/runs/*/out/main-0.log")), "its start")
+        out = the_run(testbed) / "out/main-0.log"
         await until(lambda: "on" in out.read_text(), "its first word")
-        await world.kill_server()
+        await testbed.kill_server()
         await until(lambda: not runner.bus.is_up, "the loss of the connection")  # type: ignore
         runner.stop.set()
         assert runner.task is not None
         await asyncio.wait_for(runner.task, 30.0)
         runner.bus.publish = publish  # type: ignore[method-assign]
     assert "saved" in out.read_text()
-    await world.start_server()
+    await testbed.start_server()
 
 
 async def _unheard(*_: object, **__: object) -> int:
     raise Unavailable("cut off")
 
 
-async def test_every_job_runs_once_when_the_runner_is_killed_repeatedly(world: World) -> None:
+async def test_every_job_runs_once_when_the_runner_is_killed_repeatedly(
+    testbed: RunnerTestbed,
+) -> None:
     count = 40
-    tally = world.tmp / "tally"
+    tally = testbed.tmp / "tally"
     tally.mkdir()
     for number in range(count):
         name = f"train-{number}"
         # Were it started twice, mkdir would fail the job.
-        await world.admit(name, f"mkdir {tally}/{name} && sleep 0.3")
+        await testbed.admit(name, f"mkdir {tally}/{name} && sleep 0.3")
     for pause in (0.5, 0.55, 0.6, 0.7, 0.9):
-        async with RunnerProcess(world, world.tmp / "a") as runner:
+        async with RunnerProcess(testbed, testbed.tmp / "a") as runner:
             await asyncio.sleep(pause)
             await runner.kill()
-    async with world.runner():
+    async with testbed.runner():
         for number in range(count):
-            finished = await world.hears("finished", f"train-{number}")
+            finished = await testbed.hears("finished", f"train-{number}")
             assert finished.succeeded, finished.message
-    assert await world.count("stopped") == 0
-    assert await world.count("finished") == count, "each is said once, however often it was tried"
+    assert await testbed.count("stopped") == 0
+    assert await testbed.count("finished") == count, "each is said once, however often it was tried"

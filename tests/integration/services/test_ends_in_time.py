@@ -37,7 +37,7 @@ SECONDS = 9.0
 WITHOUT_DOMAIN = {"runner", "provider-kubernetes"}
 
 
-class Town:
+class ServiceTestbed:
     """Instances of all services. ``stop``: asks all of them to end."""
 
     def __init__(self, folder: Path, url: str) -> None:
@@ -81,9 +81,9 @@ def _file(task: asyncio.Task[Any]) -> str:
 
 
 @pytest.fixture
-async def town(
+async def testbed(
     bus: Bus, nats_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Town]:
+) -> AsyncIterator[ServiceTestbed]:
     cluster = Kubernetes()
     env = {
         "ADMIT_LEASE_SECONDS": "1",
@@ -101,18 +101,18 @@ async def town(
     }
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    yield Town(tmp_path, nats_server.url)
+    yield ServiceTestbed(tmp_path, nats_server.url)
     cluster.close()
     gc.collect()
 
 
-async def all_answer(bus: Bus, town: Town) -> None:
+async def all_answer(bus: Bus, testbed: ServiceTestbed) -> None:
     """Waits until every instance answers, and every domain is led."""
 
     async def they_do() -> bool:
         said = await health(bus)
         led = {one.service for one in said if one.leads}
-        return {one.instance for one in said} >= set(town.tasks) and led >= (
+        return {one.instance for one in said} >= set(testbed.tasks) and led >= (
             set(SERVICES) - WITHOUT_DOMAIN
         )
 
@@ -122,42 +122,46 @@ async def all_answer(bus: Bus, town: Town) -> None:
 @pytest.mark.parametrize(
     "instances", [pytest.param(1, id="it leads"), pytest.param(2, id="some stand by")]
 )
-async def test_a_service_ends_in_time_while(bus: Bus, town: Town, instances: int) -> None:
+async def test_a_service_ends_in_time_while(
+    bus: Bus, testbed: ServiceTestbed, instances: int
+) -> None:
     for number in range(instances):
-        town.start(number)
+        testbed.start(number)
     await apply(bus, *queues("cq"))
-    await all_answer(bus, town)
-    await town.end()
+    await all_answer(bus, testbed)
+    await testbed.end()
 
 
 async def test_a_service_ends_in_time_while_the_server_is_gone(
-    bus: Bus, nats_server: TestServer, town: Town
+    bus: Bus, nats_server: TestServer, testbed: ServiceTestbed
 ) -> None:
-    town.start()
+    testbed.start()
     await apply(bus, *queues("cq"))
-    await all_answer(bus, town)
+    await all_answer(bus, testbed)
     await nats_server.kill()
     await until(lambda: not bus.nc.is_connected)
     await bus.close()
-    await town.end()
+    await testbed.end()
 
 
 async def test_a_service_ends_in_time_while_the_server_is_silent(
-    bus: Bus, nats_server: TestServer, town: Town
+    bus: Bus, nats_server: TestServer, testbed: ServiceTestbed
 ) -> None:
-    town.start()
+    testbed.start()
     await apply(bus, *queues("cq"))
-    await all_answer(bus, town)
+    await all_answer(bus, testbed)
     os.kill(nats_server.server.pid, signal.SIGSTOP)
     try:
-        await town.end()
+        await testbed.end()
     finally:
         os.kill(nats_server.server.pid, signal.SIGCONT)
 
 
-async def test_a_service_ends_in_time_while_it_cannot_connect(town: Town, tmp_path: Path) -> None:
+async def test_a_service_ends_in_time_while_it_cannot_connect(
+    testbed: ServiceTestbed, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        starting = Town(tmp_path, f"nats://127.0.0.1:{silent.getsockname()[1]}")
+        starting = ServiceTestbed(tmp_path, f"nats://127.0.0.1:{silent.getsockname()[1]}")
         starting.start()
         await asyncio.to_thread(silent.accept)
         await starting.end()

@@ -46,7 +46,7 @@ def a_job(name: str = "w", **spec: Any) -> dict[str, Any]:
     }
 
 
-class Town:
+class TimerTestbed:
     """One queue with one check, and the services."""
 
     def __init__(self, bus: Bus, fleet: Fleet) -> None:
@@ -165,36 +165,36 @@ def retries(one: StoredWorkload) -> int:
 
 
 @pytest.fixture
-def town(bus: Bus, fleet: Fleet) -> Town:
-    return Town(bus, fleet)
+def testbed(bus: Bus, fleet: Fleet) -> TimerTestbed:
+    return TimerTestbed(bus, fleet)
 
 
 @pytest.mark.scenario("L3")
-async def test_a_delayed_workload_competes_when_its_delay_ends(town: Town) -> None:
-    await town.start()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(2)
-    assert await town.stands() == until
-    one = await town.back()
+async def test_a_delayed_workload_competes_when_its_delay_ends(testbed: TimerTestbed) -> None:
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(2)
+    assert await testbed.stands() == until
+    one = await testbed.back()
     assert retries(one) == 1
-    requeued = await town.stories("requeued")
+    requeued = await testbed.stories("requeued")
     assert len(requeued) == 1
     assert requeued[0] >= until
-    assert await town.standing() == []
+    assert await testbed.standing() == []
 
 
-async def test_a_wait_that_is_moved_has_one_end(town: Town) -> None:
-    await town.start()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    await town.put_off(600)
-    await town.stands()
-    until = await town.put_off(2)
-    await eventually(lambda: _is(town.stands(), until))
-    one = await town.back()
+async def test_a_wait_that_is_moved_has_one_end(testbed: TimerTestbed) -> None:
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    await testbed.put_off(600)
+    await testbed.stands()
+    until = await testbed.put_off(2)
+    await eventually(lambda: _is(testbed.stands(), until))
+    one = await testbed.back()
     assert retries(one) == 1
-    assert (await town.stories("requeued"))[0] >= until
+    assert (await testbed.stories("requeued"))[0] >= until
 
 
 async def _is(coming: Any, expected: datetime) -> bool:
@@ -203,38 +203,40 @@ async def _is(coming: Any, expected: datetime) -> bool:
 
 @pytest.mark.scenario("L26")
 @pytest.mark.scenario("L26")
-async def test_a_workload_deleted_during_its_wait_leaves_no_timer(town: Town) -> None:
-    await town.start()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    await town.put_off(600)
-    await town.stands()
+async def test_a_workload_deleted_during_its_wait_leaves_no_timer(testbed: TimerTestbed) -> None:
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    await testbed.put_off(600)
+    await testbed.stands()
     said = {"namespace": "ns", "name": "w"}
-    await town.bus.publish(Outgoing("admit.workload.deleted.ns.w", msgspec.json.encode(said)))
-    await eventually(lambda: _empty(town))
+    await testbed.bus.publish(Outgoing("admit.workload.deleted.ns.w", msgspec.json.encode(said)))
+    await eventually(lambda: _empty(testbed))
 
 
-async def _empty(town: Town) -> bool:
-    return not await town.standing()
+async def _empty(testbed: TimerTestbed) -> bool:
+    return not await testbed.standing()
 
 
 @pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
 @pytest.mark.parametrize("who", ["retry-timer", "workload-controller", "all of them"])
-async def test_a_kill_during_a_wait_does_not_change_its_end(town: Town, who: str) -> None:
-    await town.start()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(3)
-    await town.stands()
-    killed = [one for one in town.fleet.processes if who in (one.service, "all of them")]
+async def test_a_kill_during_a_wait_does_not_change_its_end(
+    testbed: TimerTestbed, who: str
+) -> None:
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(3)
+    await testbed.stands()
+    killed = [one for one in testbed.fleet.processes if who in (one.service, "all of them")]
     for one in killed:
         await one.kill()
     for one in killed:
         await one.start()
-    again = await town.back()
+    again = await testbed.back()
     assert retries(again) == 1
-    requeued = await town.stories("requeued")
+    requeued = await testbed.stories("requeued")
     assert len(requeued) == 1
     assert requeued[0] >= until
 
@@ -242,36 +244,36 @@ async def test_a_kill_during_a_wait_does_not_change_its_end(town: Town, who: str
 @pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
 async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end(
-    town: Town, nats_server: TestServer
+    testbed: TimerTestbed, nats_server: TestServer
 ) -> None:
-    await town.start()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(3)
-    await town.stands()
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(3)
+    await testbed.stands()
     await nats_server.restart_after_kill()
-    again = await town.back()
+    again = await testbed.back()
     assert retries(again) == 1
-    requeued = await town.stories("requeued")
+    requeued = await testbed.stories("requeued")
     assert len(requeued) == 1
     assert requeued[0] >= until
 
 
 @pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
-async def test_a_timer_due_during_downtime_fires_once(town: Town) -> None:
-    await town.start()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(1)
-    await town.stands()
-    for one in town.fleet.processes:
+async def test_a_timer_due_during_downtime_fires_once(testbed: TimerTestbed) -> None:
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(1)
+    await testbed.stands()
+    for one in testbed.fleet.processes:
         await one.kill()
     await within(_past(until))
-    for one in town.fleet.processes:
+    for one in testbed.fleet.processes:
         await one.start()
-    assert retries(await town.back()) == 1
-    assert len(await town.stories("requeued")) == 1
+    assert retries(await testbed.back()) == 1
+    assert len(await testbed.stories("requeued")) == 1
 
 
 async def _past(until: datetime) -> None:
@@ -279,142 +281,146 @@ async def _past(until: datetime) -> None:
 
 
 async def test_a_wait_ends_although_no_retry_timer_ran_at_its_start(
-    town: Town,
+    testbed: TimerTestbed,
 ) -> None:
-    await town.start()
-    (timer,) = [one for one in town.fleet.processes if one.service == "retry-timer"]
+    await testbed.start()
+    (timer,) = [one for one in testbed.fleet.processes if one.service == "retry-timer"]
     await timer.kill()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(1)
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(1)
     await within(_past(until))
-    assert await town.standing() == []
+    assert await testbed.standing() == []
     await timer.start()
-    await town.back()
-    assert (await town.stories("requeued"))[0] >= until
+    await testbed.back()
+    assert (await testbed.stories("requeued"))[0] >= until
 
 
-async def test_a_purged_schedule_is_restored(town: Town) -> None:
-    await town.start(compare=0.3)
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(6)
-    await town.stands()
-    await timers.purge(town.bus, f"{subjects.TIMER_AT}>")
-    assert await town.stands() == until
-    assert (await town.serving()).mended == 1
-    await town.back()
-    assert (await town.stories("requeued"))[0] >= until
+async def test_a_purged_schedule_is_restored(testbed: TimerTestbed) -> None:
+    await testbed.start(compare=0.3)
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(6)
+    await testbed.stands()
+    await timers.purge(testbed.bus, f"{subjects.TIMER_AT}>")
+    assert await testbed.stands() == until
+    assert (await testbed.serving()).mended == 1
+    await testbed.back()
+    assert (await testbed.stories("requeued"))[0] >= until
 
 
-async def test_a_purged_schedule_is_written_again_when_it_is_due(town: Town) -> None:
+async def test_a_purged_schedule_is_written_again_when_it_is_due(testbed: TimerTestbed) -> None:
     """Before any comparison: a time that came, and nothing followed."""
-    await town.start()
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(2)
-    await town.stands()
-    await timers.purge(town.bus, f"{subjects.TIMER_AT}>")
-    one = await town.back()
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(2)
+    await testbed.stands()
+    await timers.purge(testbed.bus, f"{subjects.TIMER_AT}>")
+    one = await testbed.back()
     assert retries(one) == 1
-    assert (await town.stories("requeued"))[0] >= until
-    assert (await town.serving()).again == 1
+    assert (await testbed.stories("requeued"))[0] >= until
+    assert (await testbed.serving()).again == 1
 
 
-async def test_a_schedule_that_fires_too_early_is_ignored_and_set_again(town: Town) -> None:
+async def test_a_schedule_that_fires_too_early_is_ignored_and_set_again(
+    testbed: TimerTestbed,
+) -> None:
     """As an instance would leave it that slept through a takeover."""
-    await town.start()
-    await submit(town.bus, [a_job()])
-    one = await town.reserved()
-    until = await town.put_off(3)
-    await town.stands()
+    await testbed.start()
+    await submit(testbed.bus, [a_job()])
+    one = await testbed.reserved()
+    until = await testbed.put_off(3)
+    await testbed.stands()
     early = clock.now() + timedelta(seconds=0.2)
     due = {"namespace": "ns", "name": "w", "uid": one.metadata.uid, "kind": "requeue", "at": early}
     data = msgspec.json.encode(due)
-    await town.bus.publish(timers.schedule_message("requeue", "ns", "w", early, data))
-    assert retries(await town.back()) == 1
-    requeued = await town.stories("requeued")
+    await testbed.bus.publish(timers.schedule_message("requeue", "ns", "w", early, data))
+    assert retries(await testbed.back()) == 1
+    requeued = await testbed.stories("requeued")
     assert len(requeued) == 1
     assert requeued[0] >= until
-    assert (await town.serving()).again == 1
+    assert (await testbed.serving()).again == 1
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["by a comparison", "by a new leader"])
 async def test_an_orphaned_schedule_is_deleted_and_a_wrong_one_corrected(
-    town: Town, replaced: bool
+    testbed: TimerTestbed, replaced: bool
 ) -> None:
-    await town.start(compare=60.0 if replaced else 0.3)
-    await submit(town.bus, [a_job()])
-    await town.reserved()
-    until = await town.put_off(600)
-    await town.stands()
+    await testbed.start(compare=60.0 if replaced else 0.3)
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
+    until = await testbed.put_off(600)
+    await testbed.stands()
     later = clock.now() + timedelta(hours=1)
     for name in ("w", "nobody"):
-        await town.bus.publish(timers.schedule_message("requeue", "ns", name, later, b"{}"))
+        await testbed.bus.publish(timers.schedule_message("requeue", "ns", name, later, b"{}"))
     strange = timers.schedule_message("requeue", "ns", "w", later, b"{}")
-    await town.bus.publish(strange._replace(subject=f"{subjects.TIMER_AT}odd"))
+    await testbed.bus.publish(strange._replace(subject=f"{subjects.TIMER_AT}odd"))
     if replaced:
-        await _replaced(town)
-    await eventually(lambda: _stands_alone(town, until))
+        await _replaced(testbed)
+    await eventually(lambda: _stands_alone(testbed, until))
 
 
-async def _replaced(town: Town) -> None:
-    (timer,) = [one for one in town.fleet.processes if one.service == "retry-timer"]
+async def _replaced(testbed: TimerTestbed) -> None:
+    (timer,) = [one for one in testbed.fleet.processes if one.service == "retry-timer"]
     await timer.kill()
     await timer.start()
-    await town.serving()
+    await testbed.serving()
 
 
-async def _stands_alone(town: Town, until: datetime) -> bool:
-    found, strange = await timers.schedules(town.bus)
+async def _stands_alone(testbed: TimerTestbed, until: datetime) -> bool:
+    found, strange = await timers.schedules(testbed.bus)
     return [(one.name, one.at) for one in found] == [("w", until)] and not strange
 
 
-async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(town: Town) -> None:
-    await town.start("retry-timer")
-    await submit(town.bus, [a_job()])
-    await town.reserved()
+async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(
+    testbed: TimerTestbed,
+) -> None:
+    await testbed.start("retry-timer")
+    await submit(testbed.bus, [a_job()])
+    await testbed.reserved()
 
     async def leaders() -> list[str]:
         return [
             one.instance
-            for one in await health(town.bus)
+            for one in await health(testbed.bus)
             if one.leads and one.service == ("retry-timer")
         ]
 
     (first,) = await leaders()
-    (leader,) = [one for one in town.fleet.processes if one.instance == first]
+    (leader,) = [one for one in testbed.fleet.processes if one.instance == first]
     await leader.kill()
-    until = await town.put_off(4)
+    until = await testbed.put_off(4)
 
     async def taken_over() -> bool:
         return await leaders() not in ([], [first])
 
     await eventually(taken_over)
-    assert await town.stands() == until
-    await town.back()
-    assert (await town.stories("requeued"))[0] >= until
+    assert await testbed.stands() == until
+    await testbed.back()
+    assert (await testbed.stories("requeued"))[0] >= until
 
 
 async def test_a_longer_check_timeout_moves_the_timers_of_its_workloads(
-    town: Town,
+    testbed: TimerTestbed,
 ) -> None:
-    await town.start(check=a_check(checkTimeoutSeconds=600))
-    await submit(town.bus, [a_job()])
-    one = await town.reserved()
+    await testbed.start(check=a_check(checkTimeoutSeconds=600))
+    await submit(testbed.bus, [a_job()])
+    one = await testbed.reserved()
     (since,) = [c.last_transition_time for c in one.status.conditions if c.type == "QuotaReserved"]
     assert since is not None
-    assert await town.stands("checks") == since + timedelta(seconds=600)
-    await apply(town.bus, a_check(checkTimeoutSeconds=900))
-    await eventually(lambda: _is(town.stands("checks"), since + timedelta(seconds=900)))
+    assert await testbed.stands("checks") == since + timedelta(seconds=600)
+    await apply(testbed.bus, a_check(checkTimeoutSeconds=900))
+    await eventually(lambda: _is(testbed.stands("checks"), since + timedelta(seconds=900)))
 
 
-async def test_a_thousand_workloads_due_at_once_all_compete_again(town: Town) -> None:
-    await town.start(cpu=5000)
+async def test_a_thousand_workloads_due_at_once_all_compete_again(testbed: TimerTestbed) -> None:
+    await testbed.start(cpu=5000)
     names = [f"w{number}" for number in range(1000)]
-    await submit(town.bus, [a_job(name) for name in names])
+    await submit(testbed.bus, [a_job(name) for name in names])
     for name in (names[0], names[-1]):
-        await town.reserved(name)
+        await testbed.reserved(name)
     verdicts = [
         Outgoing(
             f"admit.check.reported.example_com=2Fbudget.ns.{name}",
@@ -432,12 +438,12 @@ async def test_a_thousand_workloads_due_at_once_all_compete_again(town: Town) ->
         )
         for name in names
     ]
-    await town.bus.publish_all(verdicts)
+    await testbed.bus.publish_all(verdicts)
     for name in names:
-        one = await town.back(name)
+        one = await testbed.back(name)
         assert retries(one) == 1
-    assert (await town.serving()).again == 0
-    info = await town.bus.api(
+    assert (await testbed.serving()).again == 0
+    info = await testbed.bus.api(
         f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": "admit.timer.at.>"}
     )
     assert not info["state"].get("subjects")

@@ -18,7 +18,15 @@ from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import WORKLOAD
 from admittance.cli.support.output import Table
 from admittance.events.requests import ExplainReply, VariantVerdict
-from kinsfolk import a_family, a_parent, a_queue, as_found, as_stored, its_variants, the_rules
+from stored_families import (
+    a_family,
+    a_parent,
+    a_queue,
+    as_found,
+    as_stored,
+    its_variants,
+    the_rules,
+)
 
 from builders import NOON, a_manifest
 

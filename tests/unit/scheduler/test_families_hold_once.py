@@ -13,7 +13,7 @@ from admittance.scheduling.cycle.recheck import exceeds_quota
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.state.workload_info import Victim
-from kin import Kin, both, explicit
+from family_scheduler import FamilyScheduler, both, explicit
 
 from scheduling import groups
 
@@ -24,9 +24,9 @@ PODS = [(1, {"cpu": "4"}), (4, {"gpu": "2", "cpu": "4"})]
 """Story 7: 8 gpus and 20 cpus."""
 
 
-def story_7(cpu: str = "30", config: Config | None = None, **spec: Any) -> Kin:
+def story_7(cpu: str = "30", config: Config | None = None, **spec: Any) -> FamilyScheduler:
     """Two gpu flavors of 8 each, and the cpus that both variants share."""
-    kin = Kin(config)
+    kin = FamilyScheduler(config)
     for flavor in ("reservation", "on-demand", "cpu-only"):
         kin.flavor(flavor)
     kin.put("AdmissionCheck", "slow", {"controllerName": "ctl"})
@@ -39,13 +39,15 @@ def story_7(cpu: str = "30", config: Config | None = None, **spec: Any) -> Kin:
     return kin
 
 
-def with_slow_reservation(cpu: str = "30", config: Config | None = None, **spec: Any) -> Kin:
+def with_slow_reservation(
+    cpu: str = "30", config: Config | None = None, **spec: Any
+) -> FamilyScheduler:
     """The same, and the reservation brings a check."""
     strategy = {"admissionChecks": [{"name": "slow", "onFlavors": ["reservation"]}]}
     return story_7(cpu, config, admissionChecksStrategy=strategy, **spec)
 
 
-def runs_on_demand_and_reserved_better(kin: Kin, **spec: Any) -> None:
+def runs_on_demand_and_reserved_better(kin: FamilyScheduler, **spec: Any) -> None:
     """``j`` runs on demand, and its reservation waits for a check."""
     kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=5)
     kin.settle()
@@ -267,7 +269,7 @@ def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
 # Cuts. ----------------------------------------------------------------------------------------
 
 
-def cut(kin: Kin, cpu: str, **spec: Any) -> None:
+def cut(kin: FamilyScheduler, cpu: str, **spec: Any) -> None:
     """So many cpus are left."""
     strategy = {"admissionChecks": [{"name": "slow", "onFlavors": ["reservation"]}]}
     kin.queue(
@@ -323,9 +325,9 @@ def test_two_reservations_are_no_excuse_for_each_other() -> None:
 
 
 @pytest.fixture
-def fair() -> Kin:
+def fair() -> FamilyScheduler:
     """Queue ``q`` has nothing of its own, and borrows what ``lender`` has."""
-    kin = Kin(Config(fair_sharing=FairSharing()))
+    kin = FamilyScheduler(Config(fair_sharing=FairSharing()))
     for flavor in ("best", "worst"):
         kin.flavor(flavor)
     kin.put("AdmissionCheck", "slow", {"controllerName": "ctl"})
@@ -336,13 +338,13 @@ def fair() -> Kin:
     return kin
 
 
-def share(kin: Kin) -> float:
+def share(kin: FamilyScheduler) -> float:
     node = kin.queue_of("q").node
     assert node is not None
     return share_of(node).ratio
 
 
-def test_a_share_counts_only_the_variant_that_is_admitted(fair: Kin) -> None:
+def test_a_share_counts_only_the_variant_that_is_admitted(fair: FamilyScheduler) -> None:
     fair.reserve("j.worst", "q", {"cpu": "worst"})
     fair.admit("j.worst")
     alone = share(fair)
@@ -355,7 +357,7 @@ def test_a_share_counts_only_the_variant_that_is_admitted(fair: Kin) -> None:
     assert share(fair) == 0
 
 
-def test_the_request_of_a_variant_replaces_its_family_quota(fair: Kin) -> None:
+def test_the_request_of_a_variant_replaces_its_family_quota(fair: FamilyScheduler) -> None:
     fair.reserve("j.worst", "q", {"cpu": "worst"})
     fair.admit("j.worst")
     node = fair.queue_of("q").node
@@ -370,7 +372,7 @@ def test_the_request_of_a_variant_replaces_its_family_quota(fair: Kin) -> None:
     assert share(fair) == pytest.approx(200)
 
 
-def test_before_an_admission_the_best_reservation_counts_in_shares(fair: Kin) -> None:
+def test_before_an_admission_the_best_reservation_counts_in_shares(fair: FamilyScheduler) -> None:
     fair.family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
     fair.reserve("j.best", "q", {"cpu": "best"})
     fair.reserve("j.worst", "q", {"cpu": "worst"})
@@ -381,7 +383,7 @@ def test_before_an_admission_the_best_reservation_counts_in_shares(fair: Kin) ->
     assert share(fair) == pytest.approx(300)
 
 
-def test_uncounted_quota_moves_with_its_queue(fair: Kin) -> None:
+def test_uncounted_quota_moves_with_its_queue(fair: FamilyScheduler) -> None:
     fair.reserve("j.worst", "q", {"cpu": "worst"})
     fair.reserve("j.best", "q", {"cpu": "best"})
     fair.put("Cohort", "co", {"parentName": "top"})

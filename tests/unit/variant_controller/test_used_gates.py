@@ -8,7 +8,7 @@ from admittance.api.workload import GatePosition
 from admittance.events import facts
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal
 from admittance.workload.family_info import gate_of, preempts_workloads, sibling
-from families_at_work import Household
+from family_controller import FamilyController
 
 from builders import an_admission
 
@@ -20,20 +20,20 @@ TOLD = PendingPreemption(victims=(VICTIM,), issued=True)
 NOT_TOLD = PendingPreemption(victims=(VICTIM,))
 
 
-def gated(*, opened: bool = True) -> Household:
-    house = Household(checks=CHECKS).family()
+def gated(*, opened: bool = True) -> FamilyController:
+    house = FamilyController(checks=CHECKS).family()
     return house.happens(facts.Ungated(namespace="ns", name=A)) if opened else house
 
 
-def gate(house: Household) -> GatePosition:
+def gate(house: FamilyController) -> GatePosition:
     return gate_of(house.get(A))
 
 
-def took(house: Household) -> bool:
+def took(house: FamilyController) -> bool:
     return sibling(house.get(A), 0).took
 
 
-def plan(house: Household, pending: PendingPreemption) -> Household:
+def plan(house: FamilyController, pending: PendingPreemption) -> FamilyController:
     return house.happens(facts.Planned(**house.decided(A), pending_preemption=pending))
 
 

@@ -20,14 +20,25 @@ from admittance.whatif import simulate as whole
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, in_parts, joined, perform, simulate
 
-from towns import NOON, Town, a_job, a_local, a_queue, an_object, evictions, raws, starts, waits
+from stored_system import (
+    NOON,
+    StoredSystem,
+    a_job,
+    a_local,
+    a_queue,
+    an_object,
+    evictions,
+    raws,
+    starts,
+    waits,
+)
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-def a_town(**spec: Any) -> Town:
+def a_town(**spec: Any) -> StoredSystem:
     """One queue of two, a and b run, c waits."""
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"spot": 2}, **spec)
     for name in "abc":
         town.submit(name, "cq")
@@ -84,7 +95,7 @@ def test_an_evicted_job_stops_with_and_without_the_change() -> None:
     assert reply.starts[0].after == 1
 
 
-def with_a_long_finished(town: Town) -> list[BucketEntry]:
+def with_a_long_finished(town: StoredSystem) -> list[BucketEntry]:
     """The town's bucket once its workload a has finished and nobody holds it any more."""
     [old] = [one for one in town.entries() if one.key == "workload.ns.a"]
     town.copy.publish([Finished(namespace="ns", name="a")])
@@ -134,7 +145,7 @@ def test_unreadable_values_are_left_out_with_a_warning() -> None:
 
 
 def test_a_workload_that_waits_for_a_time_keeps_waiting() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"spot": 1})
     town.submit("a", "cq")
     entries = town.entries()
@@ -154,7 +165,7 @@ def test_consumed_usage_of_local_queues_counts() -> None:
     config = Config(admission_fair_sharing=AdmissionFairSharing(usage_half_life_time=timedelta(1)))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     queue = a_queue("cq", cpu={"spot": 0}, admissionScope=scope)
-    town = Town(queue, a_local("greedy", "cq"), a_local("modest", "cq"), config=config)
+    town = StoredSystem(queue, a_local("greedy", "cq"), a_local("modest", "cq"), config=config)
     town.submit("first", "greedy")
     town.submit("second", "modest")
     wider = a_queue("cq", cpu={"spot": 1}, admissionScope=scope)
@@ -174,14 +185,14 @@ def a_cohort(name: str, parent: str) -> dict[str, Any]:
 
 
 def test_a_cycle_of_cohorts_is_a_warning() -> None:
-    town = Town(a_cohort("top", "left"))
+    town = StoredSystem(a_cohort("top", "left"))
     town.queue("cq", "left", cpu={"spot": 1})
     reply = town.simulate(a_cohort("left", "top"))
     assert any("its cohorts form a cycle" in one for one in reply.warnings)
 
 
 def test_problems_that_existed_before_are_no_warnings() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"gold": 1})
     assert town.simulate(a_queue("other", cpu={"spot": 1})).warnings == ()
     reply = town.simulate(a_queue("other", cpu={"silver": 1}))
@@ -195,7 +206,7 @@ def test_a_local_queue_without_a_cluster_queue_is_a_warning() -> None:
 
 
 def test_a_warning_names_a_cohort_above_its_limit() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("lender", "team", cpu={"spot": 2})
     town.queue("cq", "team", cpu={"spot": 0})
     town.submit("a", "cq", cpu=2)

@@ -8,16 +8,16 @@ import pytest
 
 from admittance.events.requests import Delete
 
-from towns import Town, a_job, a_local, a_queue, an_object, evictions, starts, waits
+from stored_system import StoredSystem, a_job, a_local, a_queue, an_object, evictions, starts, waits
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any"}
 CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})
 
 
-def a_town(**spec: Any) -> Town:
+def a_town(**spec: Any) -> StoredSystem:
     """One queue of two, a and b run, c and d wait."""
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"spot": 2}, **spec)
     for name in "abcd":
         town.submit(name, "cq")
@@ -56,7 +56,7 @@ def test_lowering_a_quota_stops_no_job_and_warns() -> None:
 
 
 def test_lowering_a_quota_revokes_the_newest_reservations_first() -> None:
-    town = Town(CHECK)
+    town = StoredSystem(CHECK)
     town.queue("cq", cpu={"spot": 2}, admissionChecks=["budget"])
     town.submit("a", "cq")
     town.submit("b", "cq")
@@ -108,7 +108,7 @@ def test_hold_and_drain_evicts_running_jobs() -> None:
 
 
 def test_resuming_a_queue_starts_its_held_workloads() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"spot": 2}, stopPolicy="Hold")
     town.submit("a", "cq")
     reply = town.simulate(a_queue("cq", cpu={"spot": 2}))
@@ -117,7 +117,7 @@ def test_resuming_a_queue_starts_its_held_workloads() -> None:
 
 
 def test_a_stopped_local_queue_drains_its_own_workloads_only() -> None:
-    town = Town(a_queue("cq", cpu={"spot": 2}), a_local("one", "cq"), a_local("two", "cq"))
+    town = StoredSystem(a_queue("cq", cpu={"spot": 2}), a_local("one", "cq"), a_local("two", "cq"))
     town.submit("a", "one")
     town.submit("b", "two")
     town.submit("c", "two")
@@ -131,7 +131,7 @@ def test_a_stopped_local_queue_drains_its_own_workloads_only() -> None:
 
 
 def test_a_preemptor_starts_when_its_victim_has_stopped() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"spot": 2}, preemption=LOWER)
     town.submit("old", "cq")
     town.submit("new", "cq")
@@ -149,7 +149,7 @@ def test_a_preemptor_starts_when_its_victim_has_stopped() -> None:
 
 
 def test_a_victim_starts_again_in_another_flavor() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"spot": 2}, preemption=LOWER)
     town.submit("low", "cq", cpu=2)
     wider = a_queue(
@@ -169,7 +169,7 @@ def test_a_victim_starts_again_in_another_flavor() -> None:
 
 
 def test_a_queue_that_joins_a_cohort_borrows_there() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("rich", "team", cpu={"spot": 4})
     town.queue("poor", cpu={"spot": 1})
     town.submit("a", "poor")
@@ -180,7 +180,7 @@ def test_a_queue_that_joins_a_cohort_borrows_there() -> None:
 
 
 def test_a_queue_that_joins_a_cohort_reclaims_its_quota() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("mine", cpu={"spot": 0}, preemption=RECLAIM)
     town.queue("lender", "team", cpu={"spot": 2})
     town.queue("borrower", "team", cpu={"spot": 0})
@@ -200,7 +200,7 @@ def test_a_queue_that_joins_a_cohort_reclaims_its_quota() -> None:
 
 
 def test_a_workload_with_a_check_reserves_quota_and_waits() -> None:
-    town = Town(CHECK)
+    town = StoredSystem(CHECK)
     town.queue("cq", cpu={"spot": 1}, admissionChecks=["budget"])
     town.submit("a", "cq")
     town.ready("a", "budget")
@@ -212,7 +212,7 @@ def test_a_workload_with_a_check_reserves_quota_and_waits() -> None:
 
 
 def test_without_its_check_a_reservation_is_admitted() -> None:
-    town = Town(CHECK)
+    town = StoredSystem(CHECK)
     town.queue("cq", cpu={"spot": 1}, admissionChecks=["budget"])
     town.submit("a", "cq")
     reply = town.simulate(a_queue("cq", cpu={"spot": 1}))
@@ -283,7 +283,7 @@ def test_a_terminating_queue_admits_no_workload() -> None:
 
 
 def test_a_cluster_queue_can_be_simulated_with_new_workloads() -> None:
-    town = Town()
+    town = StoredSystem()
     reply = town.simulate(
         a_queue("cq", cpu={"spot": 1}), a_local("cq"), a_job("a", "cq"), a_job("b", "cq")
     )
@@ -319,7 +319,7 @@ def test_a_job_is_simulated_as_a_workload() -> None:
 def test_events_without_the_change_are_not_listed() -> None:
     town = a_town()
     # Room has come free, and nobody has decided yet.
-    quiet = Town()
+    quiet = StoredSystem()
     quiet.copy = town.copy
     entries = [one for one in town.entries() if not one.key.startswith("workload.ns.a")]
     quiet.entries = lambda: entries  # type: ignore[method-assign]
@@ -369,7 +369,7 @@ def test_a_workload_without_a_name_is_a_mistake() -> None:
 
 
 def test_an_immutable_field_has_the_error_text_of_apply() -> None:
-    town = Town(CHECK)
+    town = StoredSystem(CHECK)
     other = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/other"})
     reply = town.simulate(other)
     assert any("AdmissionCheck budget" in line for line in reply.problems)
@@ -381,7 +381,7 @@ def test_a_request_for_one_namespace_changes_nothing_else() -> None:
 
 
 def test_a_request_for_one_namespace_lists_only_its_workloads() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"spot": 1}, preemption=LOWER)
     town.apply(an_object("LocalQueue", "cq", {"clusterQueue": "cq"}, "other"))
     town.submit("low", "cq")

@@ -10,7 +10,7 @@ from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import simulate
 from admittance.workload.limits import Limits
 
-from towns import Town, a_job, a_queue, an_object, evictions, raws, starts, waits
+from stored_system import StoredSystem, a_job, a_queue, an_object, evictions, raws, starts, waits
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})
@@ -20,9 +20,9 @@ def policy(mode: str = "UpgradeOnly", **constraints: Any) -> dict[str, Any]:
     return {"concurrentAdmission": {"migrationConstraints": {"mode": mode, **constraints}}}
 
 
-def a_town(*objects: Any, steady: int = 2, spot: int = 2, **spec: Any) -> Town:
+def a_town(*objects: Any, steady: int = 2, spot: int = 2, **spec: Any) -> StoredSystem:
     """A queue whose better flavor is steady, and that has families."""
-    town = Town(*objects)
+    town = StoredSystem(*objects)
     town.queue("cq", cpu={"steady": steady, "spot": spot}, **policy(), **spec)
     return town
 
@@ -72,7 +72,7 @@ def test_free_quota_in_a_better_flavor_migrates_a_family() -> None:
 
 
 def test_a_family_without_migration_keeps_its_variant() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"steady": 2, "spot": 2}, **policy("NoMigration"))
     town.submit("a", "cq", cpu=2)
     town.submit("b", "cq")
@@ -124,7 +124,7 @@ def test_a_deleted_parent_frees_the_quota_of_its_variants() -> None:
 
 
 def test_a_new_policy_makes_pending_workloads_families() -> None:
-    town = Town()
+    town = StoredSystem()
     town.queue("cq", cpu={"steady": 2, "spot": 2})
     for name in "abc":
         town.submit(name, "cq", cpu=2)
@@ -143,7 +143,7 @@ def test_a_removed_policy_keeps_running_jobs() -> None:
 
 
 def test_a_warning_says_that_the_feature_gate_is_off() -> None:
-    town = Town()
+    town = StoredSystem()
     request = Simulate(objects=raws(the_queue()))
     reply = simulate(
         town.entries(), request, Config(), now=town.copy.now, limits=Limits(families=False)

@@ -8,21 +8,21 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.stored import head
-from families_at_work import Household
+from family_controller import FamilyController
 
 CHECKS = {"a": ("slow",)}
 
 
 def test_the_door_makes_parents_where_the_queue_has_families() -> None:
-    house = Household().submit()
+    house = FamilyController().submit()
     assert head(house.get()).role == "parent"
     assert house.get().metadata.annotations["kueue.x-k8s.io/parent-variant"] == "true"
-    assert head(Household(policy=None).submit().get()).role == "regular"
-    assert head(Household(policy=None).submit(role="parent").get()).role == "regular"
+    assert head(FamilyController(policy=None).submit().get()).role == "regular"
+    assert head(FamilyController(policy=None).submit(role="parent").get()).role == "regular"
 
 
 def test_variants_are_what_their_parent_makes_them() -> None:
-    house = Household().family()
+    house = FamilyController().family()
     assert [head(one).variant for one in house.variants()] == ["a", "b", "c"]
     assert house.active() == "abc"
     house.happens(*house.variant_facts())
@@ -30,7 +30,7 @@ def test_variants_are_what_their_parent_makes_them() -> None:
 
 
 def test_a_variant_without_checks_admits_its_parent_and_ends_the_race() -> None:
-    house = Household().family().assign("b")
+    house = FamilyController().family().assign("b")
     assert house.condition("Admitted") == "True: Admitted"
     assert house.get().status.admitted_variant == "j-variant-b"
     assert house.starts == [("j", "b")]
@@ -39,7 +39,7 @@ def test_a_variant_without_checks_admits_its_parent_and_ends_the_race() -> None:
 
 
 def test_an_eviction_stops_the_job_and_starts_the_family_over() -> None:
-    house = Household().family().assign("c").later(50).preempt("c")
+    house = FamilyController().family().assign("c").later(50).preempt("c")
     assert house.condition("Evicted") == "True: VariantEvicted"
     assert ("evicted", "j") in house.said
     house.later(1).stop()
@@ -52,7 +52,7 @@ def test_an_eviction_stops_the_job_and_starts_the_family_over() -> None:
 
 
 def test_a_swap_without_checks() -> None:
-    house = Household().family().assign("c").assign("a", source="c")
+    house = FamilyController().family().assign("c").assign("a", source="c")
     assert house.condition("Evicted", "j-variant-c") == "True: FlavorMigration"
     assert house.get("j-variant-a").status.promised is not None
     assert house.get().status.migrating_to == "j-variant-a"
@@ -63,7 +63,7 @@ def test_a_swap_without_checks() -> None:
 
 
 def test_a_swap_with_checks() -> None:
-    house = Household(checks=CHECKS).family().assign("c").assign("a")
+    house = FamilyController(checks=CHECKS).family().assign("c").assign("a")
     assert house.condition("Admitted") == "True: Admitted"
     house.verdict("a", "slow").confirm("a")
     assert house.condition("Evicted") == "True: VariantEvicted"
@@ -76,7 +76,7 @@ def test_a_swap_with_checks() -> None:
     "end", [facts.Finished(namespace="ns", name="j"), facts.Deleted(namespace="ns", name="j")]
 )
 def test_the_end_of_a_family(end: Any) -> None:
-    house = Household().family().assign("b").happens(end)
+    house = FamilyController().family().assign("b").happens(end)
     if isinstance(end, facts.Deleted):
         assert house.condition("Evicted") == "True: Deleted"
         house.stop()

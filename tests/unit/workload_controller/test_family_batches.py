@@ -9,14 +9,14 @@ import pytest
 from admittance.control import fold as folding
 from admittance.control.fold import fold
 from admittance.events import facts
-from families_at_work import Household, key_of_workload
+from family_controller import FamilyController, key_of_workload
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 
 
 def test_what_concerns_one_member_alone_is_written_alone() -> None:
-    house = Household().family()
+    house = FamilyController().family()
     refused = [
         facts.Refused(**house.decided(one), refusal=facts.Refusal(reason="r", message="m"))
         for one in (A, B)
@@ -29,7 +29,7 @@ def test_what_concerns_one_member_alone_is_written_alone() -> None:
 
 
 def test_facts_of_one_family_in_one_batch_are_written_as_one_group() -> None:
-    house = Household().family()
+    house = FamilyController().family()
     batch = [
         house.heard(facts.Reprioritized(**J, priority=3)),
         house.heard(facts.Deactivated(namespace="ns", name=B)),
@@ -43,7 +43,7 @@ def test_facts_of_one_family_in_one_batch_are_written_as_one_group() -> None:
 
 
 def test_a_workload_with_an_unpublished_start_is_not_moved_in_that_batch() -> None:
-    house = Household().family()
+    house = FamilyController().family()
     started = house.heard(house.assigned("c"))
     gone = house.heard(facts.Deleted(namespace="ns", name=C))
     commit = fold(house.controller, [started, gone], house.now)
@@ -52,7 +52,7 @@ def test_a_workload_with_an_unpublished_start_is_not_moved_in_that_batch() -> No
 
 def test_an_atomic_batch_never_exceeds_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "GROUPED_MAX", 3)
-    house = Household().family()
+    house = FamilyController().family()
     several = [facts.Reprioritized(**J, priority=1), facts.Reprioritized(**J, priority=2)]
     batch = [house.heard(one) for one in several]
     assert fold(house.controller, batch, house.now).rest == batch[1:]
@@ -61,7 +61,7 @@ def test_an_atomic_batch_never_exceeds_its_limit(monkeypatch: pytest.MonkeyPatch
 
 
 def test_variants_may_come_in_any_order_and_more_than_once() -> None:
-    house = Household().submit()
+    house = FamilyController().submit()
     several = house.variant_facts() * 2
     Random(7).shuffle(several)
     house.happens(*several)
@@ -69,7 +69,7 @@ def test_variants_may_come_in_any_order_and_more_than_once() -> None:
 
 
 def test_a_finished_family_leaves_memory() -> None:
-    house = Household().family().assign("b").happens(facts.Finished(**J))
+    house = FamilyController().family().assign("b").happens(facts.Finished(**J))
     assert house.workloads() == []
     assert house.controller.workloads.must_load(key_of_workload(B))
     house.happens(*[facts.Ungated(namespace="ns", name=B), facts.Aggregated(**J)])

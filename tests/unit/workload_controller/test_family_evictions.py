@@ -13,23 +13,23 @@ from admittance.events.shapes import Refusal
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import phase
-from families_at_work import Household
+from family_controller import FamilyController
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 CHECKS = {"a": ("slow",), "b": ("odd",)}
 
 
-def running(tag: str = "c", limits: Limits | None = None) -> Household:
+def running(tag: str = "c", limits: Limits | None = None) -> FamilyController:
     """A family of three, the first two of which have a check, that runs on one of them."""
-    house = Household(checks=CHECKS, limits=limits).family().assign(tag)
+    house = FamilyController(checks=CHECKS, limits=limits).family().assign(tag)
     if tag in CHECKS:
         house.verdict(tag, CHECKS[tag][0]).confirm(tag)
     assert house.get().status.admitted_variant == f"j-variant-{tag}"
     return house.later(100)
 
 
-def where(house: Household, name: str = "j") -> str:
+def where(house: FamilyController, name: str = "j") -> str:
     return str(phase(house.get(name), house.now))
 
 
@@ -59,7 +59,7 @@ def test_preempted_from_outside_it_starts_over_as_if_it_were_new() -> None:
     ],
 )
 def test_a_variant_rejected_by_a_check_returns_only_with_the_family(
-    gone: Callable[[Household], Household], *, back: bool
+    gone: Callable[[FamilyController], FamilyController], *, back: bool
 ) -> None:
     house = running("b").assign("a").verdict("a", "slow", "Rejected")
     gone(house)
@@ -103,7 +103,7 @@ def test_a_rejection_is_no_new_start_and_the_siblings_race() -> None:
 
 
 def test_the_parent_is_rejected_when_every_variant_is() -> None:
-    house = Household(("a", "b"), checks=CHECKS).family().assign("a").assign("b")
+    house = FamilyController(("a", "b"), checks=CHECKS).family().assign("a").assign("b")
     house.verdict("a", "slow", "Rejected")
     assert where(house) == "Pending"
     house.verdict("b", "odd", "Rejected")
@@ -114,7 +114,7 @@ def test_the_parent_is_rejected_when_every_variant_is() -> None:
 
 
 def test_the_last_variant_to_be_rejected_may_be_the_running_one() -> None:
-    house = Household(("a", "b"), checks=CHECKS).family().assign("a").assign("b")
+    house = FamilyController(("a", "b"), checks=CHECKS).family().assign("a").assign("b")
     house.verdict("a", "slow", "Rejected").verdict("b", "odd").confirm("b")
     house.verdict("b", "odd", "Rejected")
     assert where(house) == "Rejected"
@@ -202,7 +202,7 @@ def test_turned_on_again_while_the_job_still_stops() -> None:
 
 
 def test_a_held_family_is_not_tried() -> None:
-    house = Household(checks=CHECKS).family().assign("a").happens(facts.Held(**J))
+    house = FamilyController(checks=CHECKS).family().assign("a").happens(facts.Held(**J))
     assert house.active() == ""
     assert house.get(A).status.admission is None
     house.happens(facts.Released(**J))
@@ -248,7 +248,7 @@ def test_a_variant_deleted_by_hand_is_gone_when_its_job_finishes() -> None:
 def test_no_flavor_for_one_variant_is_not_the_reason_of_the_family(
     others: str, expected: str
 ) -> None:
-    house = Household(("a", "b"), {"b": ("slow",)}).family()
+    house = FamilyController(("a", "b"), {"b": ("slow",)}).family()
 
     def refused(tag: str, reason: str) -> None:
         decided = house.decided(f"j-variant-{tag}")

@@ -12,7 +12,7 @@ from admittance.events.base import Fact
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import Limits
 from admittance.workload.stored import head
-from families_at_work import UPGRADE, Household
+from family_controller import UPGRADE, FamilyController
 from family_living import a_family_life
 
 from builders import a_manifest, an_admission
@@ -37,7 +37,7 @@ def explicit(*variants: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_waiting_workload_becomes_a_parent_when_a_policy_is_added() -> None:
-    house = Household(policy=None, checks={"a": ("slow",)}).submit()
+    house = FamilyController(policy=None, checks={"a": ("slow",)}).submit()
     house.offer(FLAVORS, {}, UPGRADE, admissionChecks=["slow"])
     assert head(house.get()).role == "parent"
     assert house.get().status.admission_checks == ()
@@ -45,7 +45,7 @@ def test_a_waiting_workload_becomes_a_parent_when_a_policy_is_added() -> None:
 
 
 def test_an_admitted_workload_stays_regular_until_it_is_requeued() -> None:
-    house = Household(policy=None).submit()
+    house = FamilyController(policy=None).submit()
     house.happens(facts.Assigned(**house.decided("j"), admission=an_admission(flavor="a")))
     house.offer(FLAVORS)
     assert head(house.get()).role == "regular"
@@ -57,7 +57,7 @@ def test_an_admitted_workload_stays_regular_until_it_is_requeued() -> None:
 
 
 def test_a_parent_without_admission_becomes_regular_without_a_policy() -> None:
-    house = Household(checks={"a": ("slow",)}).family().assign("a")
+    house = FamilyController(checks={"a": ("slow",)}).family().assign("a")
     house.offer(FLAVORS, {}, None, admissionChecks=["slow"])
     assert head(house.get()).role == "regular"
     assert house.variants() == []
@@ -68,7 +68,7 @@ def test_a_parent_without_admission_becomes_regular_without_a_policy() -> None:
 
 
 def test_an_admitted_family_keeps_what_runs_when_policy_goes() -> None:
-    house = Household().family().assign("b")
+    house = FamilyController().family().assign("b")
     house.offer(FLAVORS, None, None)
     assert head(house.get()).role == "parent"
     assert house.condition("Admitted") == "True: Admitted"
@@ -78,7 +78,7 @@ def test_an_admitted_family_keeps_what_runs_when_policy_goes() -> None:
 
 
 def test_with_the_gate_off_everything_is_regular() -> None:
-    house = Household(limits=Limits(families=False)).submit()
+    house = FamilyController(limits=Limits(families=False)).submit()
     assert head(house.get()).role == "regular"
 
 
@@ -86,7 +86,7 @@ def test_a_workload_with_partial_admission_is_regular_with_a_note() -> None:
     manifest = a_manifest("j", count=4)
     manifest["spec"]["podSets"][0]["minCount"] = 2
     workload = msgspec.Raw(msgspec.json.encode(manifest))
-    house = Household().happens(facts.Submitted(**J, workload=workload))
+    house = FamilyController().happens(facts.Submitted(**J, workload=workload))
     assert head(house.get()).role == "regular"
     assert ("noted", "j") in house.said
     house.offer(FLAVORS, None, UPGRADE)
@@ -97,7 +97,7 @@ def test_a_workload_with_partial_admission_is_regular_with_a_note() -> None:
 
 
 def test_a_new_flavor_order_changes_places_without_evictions() -> None:
-    house = Household().family().assign("b")
+    house = FamilyController().family().assign("b")
     house.offer(("c", "b", "a"))
     places = {head(one).variant: head(one).sibling_index for one in house.variants()}
     assert places == {"c": 0, "b": 1, "a": 2}
@@ -118,7 +118,7 @@ def test_flavors_of_an_explicit_variant(
 ) -> None:
     checks = {} if admitted else {"a": ("slow",)}
     first = explicit({"name": "x", "flavors": ["a", "c"]}, {"name": "y", "flavors": ["b"]})
-    house = Household(FLAVORS, checks, first).family()
+    house = FamilyController(FLAVORS, checks, first).family()
     house.happens(
         facts.Assigned(**house.decided("j-variant-x"), admission=an_admission(flavor="a"))
     )
@@ -138,7 +138,7 @@ def test_flavors_of_an_explicit_variant(
 @pytest.mark.scenario("D32")
 def test_a_parent_without_any_flavor_left_reports_that() -> None:
     allowed = {"admissionConstraints": {"allowedResourceFlavors": ["z"]}}
-    house = Household().submit(**allowed)
+    house = FamilyController().submit(**allowed)
     assert house.condition("QuotaReserved") == "False: NoMatchingFlavor"
     house.offer(("a", "z"))
     house.happens(*house.variant_facts(), facts.Aggregated(**J))
@@ -151,7 +151,7 @@ def test_a_parent_without_any_flavor_left_reports_that() -> None:
 
 
 def test_a_parent_lists_its_variants_and_why_it_waits() -> None:
-    house = Household(checks={"a": ("slow",)}).family().happens(facts.Aggregated(**J))
+    house = FamilyController(checks={"a": ("slow",)}).family().happens(facts.Aggregated(**J))
     rows = house.get().status.variants
     assert [(row.name, row.variant, row.active, row.why) for row in rows] == [
         (A, "a", True, "race"),
@@ -170,7 +170,7 @@ def test_a_parent_lists_its_variants_and_why_it_waits() -> None:
 
 def test_a_family_with_quota_everywhere_waits_for_its_checks() -> None:
     slow = ("slow",)
-    house = Household(checks={"a": slow, "b": slow, "c": slow}).family()
+    house = FamilyController(checks={"a": slow, "b": slow, "c": slow}).family()
     for tag in "abc":
         house.assign(tag)
     house.happens(facts.Aggregated(**J))
@@ -178,7 +178,7 @@ def test_a_family_with_quota_everywhere_waits_for_its_checks() -> None:
 
 
 def test_an_aggregation_without_changes_writes_nothing() -> None:
-    house = Household().family().happens(facts.Aggregated(**J))
+    house = FamilyController().family().happens(facts.Aggregated(**J))
     before = house.revision
     house.happens(facts.Aggregated(**J))
     assert (house.revision, house.outcome, house.reason) == (before, "ignored", "Unchanged")
@@ -192,7 +192,7 @@ def test_a_variant_with_a_delay_waits_until_it_is_over() -> None:
         {"name": "x", "flavors": ["a"]},
         {"name": "y", "flavors": ["b"], "createDelaySeconds": 7200},
     )
-    house = Household(("a", "b"), policy=policy).family().happens(facts.Aggregated(**J))
+    house = FamilyController(("a", "b"), policy=policy).family().happens(facts.Aggregated(**J))
     assert house.active() == "x"
     assert house.get().status.next_change_at is not None
     house.due("family")
@@ -215,7 +215,7 @@ def test_a_better_variant_has_its_time_to_take_over() -> None:
         {"name": "x", "flavors": ["a"], "deleteDelaySeconds": 600},
         {"name": "y", "flavors": ["b"]},
     )
-    house = Household(("a", "b"), {"a": ("slow",)}, policy).family()
+    house = FamilyController(("a", "b"), {"a": ("slow",)}, policy).family()
     house.happens(
         facts.Assigned(**house.decided("j-variant-y"), admission=an_admission(flavor="b"))
     )
@@ -233,7 +233,7 @@ def test_a_better_variant_has_its_time_to_take_over() -> None:
 
 
 def test_one_gate_is_opened_and_its_eviction_closes_it() -> None:
-    house = Household(checks={"a": ("slow",)}).family()
+    house = FamilyController(checks={"a": ("slow",)}).family()
     house.later(3).happens(facts.Ungated(namespace="ns", name=A))
     gate = house.get().status.preemption_gate
     assert gate is not None and (gate.holder, gate.since) == (A, house.now)
@@ -254,14 +254,14 @@ def test_one_gate_is_opened_and_its_eviction_closes_it() -> None:
     ],
 )
 def test_requests_to_a_variant_that_concern_its_parent(fact: Fact) -> None:
-    house = Household().family()
+    house = FamilyController().family()
     before = house.get(B)
     house.happens(fact)
     assert (house.outcome, house.get(B)) == ("refused", before)
 
 
 def test_a_priority_is_that_of_the_whole_family() -> None:
-    house = Household().family().happens(facts.Reprioritized(**J, priority=7))
+    house = FamilyController().family().happens(facts.Reprioritized(**J, priority=7))
     assert [head(one).priority for one in house.variants()] == [7, 7, 7]
 
 
@@ -281,7 +281,7 @@ def of_a_family(**spec: Any) -> dict[str, Any]:
     ],
 )
 def test_a_variant_submitted_by_hand(name: str, change: dict[str, Any], *, taken: bool) -> None:
-    house = Household().submit(requests={"cpu": "3"})
+    house = FamilyController().submit(requests={"cpu": "3"})
     uid = change.pop("uid", house.get().metadata.uid)
     manifest = of_a_family(requests={"cpu": "900"}, **change)
     manifest["metadata"] |= {"name": name, "annotations": {"a": "b"}}
@@ -297,7 +297,7 @@ def test_a_variant_submitted_by_hand(name: str, change: dict[str, Any], *, taken
 
 
 def test_a_variant_name_in_use_stays_with_its_workload() -> None:
-    house = Household(policy=None).submit(B)
+    house = FamilyController(policy=None).submit(B)
     house.offer(FLAVORS)
     house.family()
     assert head(house.get(B)).role == "parent"
@@ -305,7 +305,7 @@ def test_a_variant_name_in_use_stays_with_its_workload() -> None:
 
 
 def test_a_parent_that_comes_and_goes_in_one_batch_leaves_nothing() -> None:
-    house = Household().submit()
+    house = FamilyController().submit()
     house.happens(*house.variant_facts(), facts.Deleted(**J))
     assert house.workloads() == []
     house.happens(*[])
@@ -316,7 +316,7 @@ def test_a_gated_family_is_not_tried_until_it_is_released() -> None:
     manifest = a_manifest("j")
     manifest["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": "example.com/me"}
     workload = msgspec.Raw(msgspec.json.encode(manifest))
-    house = Household().happens(facts.Submitted(**J, workload=workload))
+    house = FamilyController().happens(facts.Submitted(**J, workload=workload))
     house.happens(*house.variant_facts())
     assert (len(house.variants()), house.active()) == (3, "")
     house.happens(facts.Released(**J))
@@ -326,7 +326,7 @@ def test_a_gated_family_is_not_tried_until_it_is_released() -> None:
 
 
 def test_a_repeated_aggregation_does_not_write_the_parent() -> None:
-    house = Household().family().happens(facts.Aggregated(**J))
+    house = FamilyController().family().happens(facts.Aggregated(**J))
     before = house.revision_of("j")
     house.happens(facts.Aggregated(**J))
     assert (house.outcome, house.revision_of("j")) == ("ignored", before)

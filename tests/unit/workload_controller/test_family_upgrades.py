@@ -12,26 +12,26 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
-from families_at_work import Household
+from family_controller import FamilyController
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 CHECKS = {"a": ("slow",)}
 
 
-def moving() -> Household:
+def moving() -> FamilyController:
     """It ran on c, and is to run on a as soon as it has stopped; a has a check that is Ready."""
-    house = Household(checks=CHECKS).family().assign("c").assign("a")
+    house = FamilyController(checks=CHECKS).family().assign("c").assign("a")
     return house.later(60).verdict("a", "slow").confirm("a")
 
 
-def promised() -> Household:
+def promised() -> FamilyController:
     """The same without a check."""
-    return Household().family().assign("c").later(60).assign("a", source="c")
+    return FamilyController().family().assign("c").later(60).assign("a", source="c")
 
 
 def test_the_running_sibling_is_untouched_until_the_checks_have_passed() -> None:
-    house = Household(checks=CHECKS).family().assign("c")
+    house = FamilyController(checks=CHECKS).family().assign("c")
     before = house.revision_of(C)
     house.assign("a").verdict("a", "slow")
     assert house.revision_of(C) == before
@@ -39,7 +39,7 @@ def test_the_running_sibling_is_untouched_until_the_checks_have_passed() -> None
 
 
 def test_both_are_in_one_commit_with_their_parent() -> None:
-    house = Household(checks=CHECKS).family().assign("c").assign("a").verdict("a", "slow")
+    house = FamilyController(checks=CHECKS).family().assign("c").assign("a").verdict("a", "slow")
     confirmed = house.heard(facts.Confirmed(**house.decided(A)))
     commit = fold(house.controller, [confirmed], house.now)
     names = [put.key.rpartition(".")[2] for put in commit.puts]
@@ -50,7 +50,7 @@ def test_both_are_in_one_commit_with_their_parent() -> None:
 
 
 @pytest.mark.parametrize("begin", [moving, promised])
-def test_it_moves_once_the_job_has_stopped(begin: Callable[[], Household]) -> None:
+def test_it_moves_once_the_job_has_stopped(begin: Callable[[], FamilyController]) -> None:
     house = begin()
     assert house.get().status.migrating_to == A
     assert house.condition("Evicted", C) == "True: FlavorMigration"
@@ -69,7 +69,7 @@ def test_it_moves_once_the_job_has_stopped(begin: Callable[[], Household]) -> No
 
 @pytest.mark.parametrize("begin", [moving, promised])
 def test_a_source_flavor_removed_and_restored_during_a_move_competes(
-    begin: Callable[[], Household],
+    begin: Callable[[], FamilyController],
 ) -> None:
     house = begin()
     house.offer(("a", "b"), CHECKS if begin is moving else None)
@@ -92,7 +92,7 @@ def test_promised_quota_is_not_a_reservation() -> None:
 
 @pytest.mark.parametrize("begin", [moving, promised])
 def test_a_migration_continues_when_no_stop_is_reported_in_time(
-    begin: Callable[[], Household],
+    begin: Callable[[], FamilyController],
 ) -> None:
     house = begin().due("drain")
     assert house.starts == [("j", "c"), ("j", "a")]
@@ -109,7 +109,7 @@ def test_a_migration_continues_when_no_stop_is_reported_in_time(
     ],
 )
 def test_if_the_better_one_has_lost_what_it_needs_the_family_starts_over(
-    begin: Callable[[], Household], lost: Callable[[Household], Any]
+    begin: Callable[[], FamilyController], lost: Callable[[FamilyController], Any]
 ) -> None:
     house = begin()
     lost(house)
@@ -140,13 +140,13 @@ def test_preempted_meanwhile() -> None:
     ],
 )
 def test_the_end_in_the_middle_of_it(
-    begin: Callable[[], Household], end: Callable[[Household], Household]
+    begin: Callable[[], FamilyController], end: Callable[[FamilyController], FamilyController]
 ) -> None:
     assert end(begin()).workloads() == []
 
 
 @pytest.mark.parametrize("begin", [moving, promised])
-def test_turned_off_in_the_middle_of_it(begin: Callable[[], Household]) -> None:
+def test_turned_off_in_the_middle_of_it(begin: Callable[[], FamilyController]) -> None:
     house = begin().happens(facts.Deactivated(**J)).stop()
     assert house.starts == [("j", "c")]
     assert house.active() == ""
@@ -155,7 +155,7 @@ def test_turned_off_in_the_middle_of_it(begin: Callable[[], Household]) -> None:
 
 
 def test_a_decision_on_an_old_sibling_revision_is_void_and_forgotten() -> None:
-    house = Household().family().assign("c")
+    house = FamilyController().family().assign("c")
     swap = house.assigned("a", source="c")
     house.happens(facts.PodsReady(**J, revision=house.get().status.admitted_revision))
     before = house.revision_of(A)
@@ -166,7 +166,7 @@ def test_a_decision_on_an_old_sibling_revision_is_void_and_forgotten() -> None:
 
 
 def test_a_decision_that_omits_the_running_sibling_is_refused() -> None:
-    house = Household().family().assign("c")
+    house = FamilyController().family().assign("c")
     before = house.revision_of(A)
     house.assign("a")
     assert house.get(A).status.admission is None
@@ -175,13 +175,13 @@ def test_a_decision_that_omits_the_running_sibling_is_refused() -> None:
 
 
 def test_a_worse_one_is_never_reserved_beside_a_better_one() -> None:
-    house = Household(checks={"c": ("slow",)}).family().assign("b").assign("c")
+    house = FamilyController(checks={"c": ("slow",)}).family().assign("b").assign("c")
     assert house.get(C).status.admission is None
 
 
 def test_two_that_are_confirmed_at_once_are_never_both_admitted() -> None:
     checks = {"a": ("slow",), "b": ("odd",)}
-    house = Household(checks=checks).family().assign("a").assign("b")
+    house = FamilyController(checks=checks).family().assign("a").assign("b")
     house.verdict("a", "slow").verdict("b", "odd")
     both = [facts.Confirmed(**house.decided(one)) for one in (A, B)]
     house.happens(*both)
@@ -190,7 +190,7 @@ def test_two_that_are_confirmed_at_once_are_never_both_admitted() -> None:
 
 
 def test_the_job_gets_what_the_checks_of_its_variant_add_to_its_pods() -> None:
-    house = Household(checks=CHECKS).family().assign("c").assign("a")
+    house = FamilyController(checks=CHECKS).family().assign("c").assign("a")
     zone = PodSetUpdate(name="main", labels={"zone": "z"})
     house.verdict("a", "slow", pod_set_updates=(zone,)).confirm("a").stop()
     admitted = [one for one in house.facts if isinstance(one, facts.Admitted)]
@@ -199,7 +199,7 @@ def test_the_job_gets_what_the_checks_of_its_variant_add_to_its_pods() -> None:
 
 def test_a_migration_is_counted_once() -> None:
     tally = WorkloadMetrics()
-    house = Household()
+    house = FamilyController()
     house.tally = tally
     house.family().assign("c").assign("a", source="c").stop()
     assert tally.evicted.values == {("cq", "FlavorMigration", "", ""): 1}
@@ -218,7 +218,7 @@ def test_promised_quota_is_revoked_when_quota_is_cut_meanwhile() -> None:
 
 
 def test_pod_set_updates_that_contradict_the_flavor_reject_the_variant() -> None:
-    house = Household(checks=CHECKS).family().assign("c").assign("a")
+    house = FamilyController(checks=CHECKS).family().assign("c").assign("a")
     pool = PodSetUpdate(name="main", node_selector={"pool": "small"})
     house.verdict("a", "slow", pod_set_updates=(pool,)).confirm("a")
     house.put("ResourceFlavor", "a", {"nodeLabels": {"pool": "big"}})

@@ -14,7 +14,7 @@ from servers import within
 
 R = TypeVar("R", bound=KitReport)
 
-HURRIED = {
+SHORT_WAITS = {
     "WATCH_SECONDS": 1.0,
     "QUIET_SECONDS": 0.3,
     "GRACE_SECONDS": 0.3,
@@ -23,13 +23,13 @@ HURRIED = {
 """Seconds that suffice for programs of a few lines on this machine."""
 
 
-def hurry(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
-    """Shortens the waits of the kits to `HURRIED`, or to these seconds."""
-    for name, length in {**HURRIED, **seconds}.items():
+def shorten_waits(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+    """Shortens the waits of the kits to `SHORT_WAITS`, or to these seconds."""
+    for name, length in {**SHORT_WAITS, **seconds}.items():
         monkeypatch.setattr(f"admittance.conformance.kit.{name}", length)
 
 
-async def on_trial(
+async def run_kit(
     try_out: Callable[..., Awaitable[R]],
     bus: Bus,
     url: str,
@@ -41,20 +41,20 @@ async def on_trial(
     return await within(trial, limit)
 
 
-def words(report: KitReport, outcome: str) -> dict[str, str]:
+def details_by_case(report: KitReport, outcome: str) -> dict[str, str]:
     """The cases with this outcome, each with its details."""
     return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
 
 
-def assert_well(report: KitReport, only: Collection[str]) -> None:
+def assert_passed(report: KitReport, only: Collection[str]) -> None:
     """Asserts that no case failed and these cases passed."""
-    assert words(report, FAILED) == {}
-    assert words(report, PASSED).keys() >= set(only)
+    assert details_by_case(report, FAILED) == {}
+    assert details_by_case(report, PASSED).keys() >= set(only)
 
 
-def assert_named(report: KitReport, case: str, sentence: str) -> None:
+def assert_only_failure(report: KitReport, case: str, sentence: str) -> None:
     """Asserts that only this case failed, with this text in its details."""
-    failed = words(report, FAILED)
+    failed = details_by_case(report, FAILED)
     assert not report.passed
     assert sentence in failed[case]
     assert failed.keys() <= {case, "answers"}

@@ -54,7 +54,7 @@ def explicit(*tags: str, shared: str = "cpu-only", mode: str = "UpgradeOnly") ->
     }
 
 
-class Kin(Story):
+class FamilyScheduler(Story):
     """Variants are named ``parent.tag``. A workload with checks stays reserved until they are
     Ready (`says_ready`) and the scheduler confirms it. Without checks it is admitted at once, or
     takes over. ``stubborn``: jobs of victims stop only by `stops`. ``revoked``: workloads with a

@@ -46,7 +46,7 @@ def key_of_workload(name: str) -> str:
     return f"workload.ns.{token(name)}"
 
 
-class Household:
+class FamilyController:
     """``flavors``: what the queue offers, the best first. ``checks``: per flavor. ``said``: what
     was said so far: (what, of whom). ``outcome``: what became of the last fact."""
 
@@ -131,7 +131,7 @@ class Household:
         headers = FENCE if isinstance(fact, facts.Decision) else {}
         return log_message(self.sequence, subject_of(fact), encode(fact), headers, self.now)
 
-    def happens(self, *several: Fact) -> Household:
+    def happens(self, *several: Fact) -> FamilyController:
         """In one batch."""
         self.perform([self.heard(fact) for fact in several])
         return self
@@ -238,7 +238,7 @@ class Household:
         workload = msgspec.Raw(msgspec.json.encode(a_manifest(name, **spec)))
         return facts.Submitted(namespace="ns", name=name, workload=workload)
 
-    def submit(self, name: str = "j", **spec: Any) -> Household:
+    def submit(self, name: str = "j", **spec: Any) -> FamilyController:
         return self.happens(self.submission(name, **spec))
 
     def admission(self, flavor: str) -> Admission:
@@ -257,7 +257,7 @@ class Household:
             found.append(facts.Submitted(namespace="ns", name=called, workload=manifest))
         return found
 
-    def family(self, name: str = "j", **spec: Any) -> Household:
+    def family(self, name: str = "j", **spec: Any) -> FamilyController:
         """A parent with all its variants."""
         self.submit(name, **spec)
         return self.happens(*self.variant_facts(name))
@@ -289,10 +289,10 @@ class Household:
         decision = self.decided(name) | {"admission": an_admission(flavor=tag)} | more
         return facts.Assigned(**decision, migrates_from=handed)
 
-    def assign(self, tag: str, parent: str = "j", **more: Any) -> Household:
+    def assign(self, tag: str, parent: str = "j", **more: Any) -> FamilyController:
         return self.happens(self.assigned(tag, parent, **more))
 
-    def verdict(self, tag: str, check: str, state: str = "Ready", **more: Any) -> Household:
+    def verdict(self, tag: str, check: str, state: str = "Ready", **more: Any) -> FamilyController:
         name = f"j-variant-{tag}"
         cycle = more.pop("cycle", self.get(name).status.admission_cycle)
         return self.happens(
@@ -306,27 +306,27 @@ class Household:
             )
         )
 
-    def confirm(self, tag: str) -> Household:
+    def confirm(self, tag: str) -> FamilyController:
         return self.happens(facts.Confirmed(**self.decided(f"j-variant-{tag}")))
 
-    def preempt(self, tag: str) -> Household:
+    def preempt(self, tag: str) -> FamilyController:
         return self.happens(
             facts.Preempted(
                 **self.decided(f"j-variant-{tag}"), reason="InClusterQueue", message="m"
             )
         )
 
-    def stop(self, name: str = "j") -> Household:
+    def stop(self, name: str = "j") -> FamilyController:
         """The job has stopped."""
         return self.happens(
             facts.Stopped(**self.me(name), revision=self.get(name).status.evicted_revision)
         )
 
-    def later(self, seconds: float) -> Household:
+    def later(self, seconds: float) -> FamilyController:
         self.now += timedelta(seconds=seconds)
         return self
 
-    def due(self, kind: str, name: str = "j") -> Household:
+    def due(self, kind: str, name: str = "j") -> FamilyController:
         times = due_times(self.get(name), self.now, self.controller.queues)
         at = next((at for one, at in times.items() if str(one) == kind), None)
         if at is not None:

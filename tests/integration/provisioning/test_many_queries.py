@@ -48,7 +48,7 @@ def a_record(number: int) -> Record:
     )
 
 
-class Desk:
+class ProviderStub:
     """Answers questions, each after a while; ``knows``: up to which number."""
 
     def __init__(self, bus: Bus) -> None:
@@ -83,7 +83,7 @@ class Desk:
         await message.respond(self.says or encode(reply))
 
 
-class Ears:
+class StatusReceiver:
     """Where the answers go."""
 
     def __init__(self) -> None:
@@ -106,18 +106,18 @@ class Ears:
 
 
 @pytest.fixture
-def ears() -> Ears:
-    return Ears()
+def receiver() -> StatusReceiver:
+    return StatusReceiver()
 
 
 @pytest.fixture
-async def listening(bus: Bus, ears: Ears) -> AsyncIterator[None]:
+async def listening(bus: Bus, receiver: StatusReceiver) -> AsyncIterator[None]:
     core = ProvisioningCore(None)
     for number in range(MANY):
         core.observed.record(("ns", f"w{number:04}-c-1"), a_record(number), number + 1)
     controller = AdmissionCheckController(CONTROLLER)
     settings = Settings(service="provisioning-check", instance="a", url="")
-    providers = ProviderMonitor(bus, controller, core, settings, lambda: None, ears)
+    providers = ProviderMonitor(bus, controller, core, settings, lambda: None, receiver)
     loaded = asyncio.Event()
     loaded.set()
     task = asyncio.create_task(providers.run(loaded))
@@ -133,56 +133,56 @@ async def beat(bus: Bus) -> None:
 
 
 async def test_a_thousand_requests_are_queried_and_applied_in_order(
-    bus: Bus, ears: Ears, listening: None
+    bus: Bus, receiver: StatusReceiver, listening: None
 ) -> None:
-    desk = Desk(bus)
-    desk.knows = MANY - 1
-    await desk.open()
+    provider = ProviderStub(bus)
+    provider.knows = MANY - 1
+    await provider.open()
 
     await beat(bus)
 
-    await until(lambda: len(ears.taken) + len(ears.lost) == MANY)
-    assert ears.taken == [a_record(number).spec.id for number in range(MANY - 1)]
+    await until(lambda: len(receiver.taken) + len(receiver.lost) == MANY)
+    assert receiver.taken == [a_record(number).spec.id for number in range(MANY - 1)]
     last = a_record(MANY - 1)
-    assert ears.lost == [(Slot("ns", last.spec.workload, "c"), last.spec.id)]
-    assert 1 < desk.most <= AT_ONCE
+    assert receiver.lost == [(Slot("ns", last.spec.workload, "c"), last.spec.id)]
+    assert 1 < provider.most <= AT_ONCE
 
 
 async def test_a_provider_with_unreadable_replies_is_not_queried_further(
-    bus: Bus, ears: Ears, listening: None
+    bus: Bus, receiver: StatusReceiver, listening: None
 ) -> None:
-    desk = Desk(bus)
-    desk.says = b"what?"
-    await desk.open()
+    provider = ProviderStub(bus)
+    provider.says = b"what?"
+    await provider.open()
 
     await beat(bus)
 
-    await until(lambda: desk.asked > 0)
+    await until(lambda: provider.asked > 0)
     await asyncio.sleep(0.2)
-    assert desk.asked <= AT_ONCE
-    assert not ears.taken
-    assert not ears.lost
+    assert provider.asked <= AT_ONCE
+    assert not receiver.taken
+    assert not receiver.lost
 
 
 async def test_one_unreadable_reply_does_not_block_others(
-    bus: Bus, ears: Ears, listening: None
+    bus: Bus, receiver: StatusReceiver, listening: None
 ) -> None:
-    desk = Desk(bus)
-    desk.knows = MANY
+    provider = ProviderStub(bus)
+    provider.knows = MANY
     deep = (
         b'{"status": "provisioned", "podSetUpdates": [{"name": "a", "tolerations": [{"a": %s}]}]}'
     )
-    desk.odd = {
+    provider.odd = {
         0: b'{"status": "\xff"}',
         1: deep % (b"[" * 900 + b"]" * 900),
         2: deep % (b"[" * 100_000 + b"]" * 100_000),
         3: b'{"status": "provisioned", "seq": "one"}',
         4: b"[]",
     }
-    await desk.open()
+    await provider.open()
 
     await beat(bus)
 
-    await until(lambda: len(ears.taken) == MANY - len(desk.odd))
-    assert sorted(ears.strange) == [a_record(number).spec.workload for number in desk.odd]
-    assert not ears.lost
+    await until(lambda: len(receiver.taken) == MANY - len(provider.odd))
+    assert sorted(receiver.strange) == [a_record(number).spec.workload for number in provider.odd]
+    assert not receiver.lost

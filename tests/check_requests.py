@@ -58,7 +58,7 @@ def withdrawn(name: str = "w", cycle: int = 1, reason: str = "Preempted") -> Che
     )
 
 
-class Asker:
+class CheckRequester:
     """Sends requests to a controller, and records its verdicts."""
 
     def __init__(self, bus: Bus, controller: str = NAME) -> None:
@@ -68,7 +68,7 @@ class Asker:
         self.headers: list[dict[str, str]] = []
         self.subscription: Subscription | None = None
 
-    async def start(self, *, durable: bool = True) -> Asker:
+    async def start(self, *, durable: bool = True) -> CheckRequester:
         if durable:
             await check_durables.make(self.bus, self.controller)
 

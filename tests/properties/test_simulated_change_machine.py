@@ -13,7 +13,7 @@ from admittance.whatif.simulate import change_of, perform
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload
 
-from towns import Town, a_job, a_local, a_queue, an_object, raws
+from stored_system import StoredSystem, a_job, a_local, a_queue, an_object, raws
 
 CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})
 QUEUES = ("one", "two", "three")
@@ -74,7 +74,7 @@ def held(workload: StoredWorkload | None) -> Any:
 def test_a_simulated_change_gives_the_real_result(
     configured: tuple[dict[str, Any], ...], old: list[dict[str, Any]], change: list[dict[str, Any]]
 ) -> None:
-    town = Town(CHECK, *configured, *(a_local(name) for name in QUEUES))
+    town = StoredSystem(CHECK, *configured, *(a_local(name) for name in QUEUES))
     for job in old:
         town.apply(job)
     before = {key: held(workload) for key, workload in town.copy.workloads()}

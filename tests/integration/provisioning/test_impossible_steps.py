@@ -23,7 +23,7 @@ from admittance.provisioning_check.step_performer import StepPerformer
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from integration.provisioning.test_many_questions import a_record
+from integration.provisioning.test_many_queries import a_record
 
 pytestmark = pytest.mark.bus
 

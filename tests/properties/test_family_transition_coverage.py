@@ -17,7 +17,7 @@ from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import head
 from admittance.workload.transition_context import TransitionContext
 from admittance.workload.transitions import MOVES
-from families_at_work import Household
+from family_controller import FamilyController
 from properties.test_family_machine import KINDS, POLICIES, TAGS, Families
 
 SEEDS = 120
@@ -51,7 +51,7 @@ def rare() -> None:
     """What hardly ever happens by chance."""
     checks = dict.fromkeys(TAGS, ("slow",))
     for running in ("", "c"):
-        house = Household(checks=checks).family()
+        house = FamilyController(checks=checks).family()
         for tag in TAGS:
             house.assign(tag)
         if running:

@@ -55,7 +55,7 @@ def raws(*objects: Mapping[str, Any]) -> tuple[msgspec.Raw, ...]:
     return tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
 
 
-class Town:
+class StoredSystem:
     """A system at rest, with the flavors ``spot`` and ``steady``; each step settles."""
 
     def __init__(self, *objects: Mapping[str, Any], config: Config | None = None) -> None:
