@@ -30,7 +30,7 @@ def variant_name(
 
     Equal arguments give the same name, so that creating a variant again finds the existing one. A
     name that is too long is cut and gets a hash of the parent's uid and the tag. ``force_hash``:
-    add the hash in any case, because another workload has the plain name.
+    add the hash to a name of any length, because another workload has the plain name.
     """
     tail = f"{_MIDDLE}{tag}"
     if not force_hash and len(parent) + len(tail) <= limit:

@@ -91,7 +91,8 @@ def read_manifest(key: str, value: bytes) -> Manifest:
         raise Unreadable(reason_of(error)) from error
     if key != expected:
         raise Unreadable(
-            f"it is the {found.kind} {meta.namespace + '/' * bool(meta.namespace)}{meta.name}"
+            f"the manifest in the value is the {found.kind} "
+            f"{meta.namespace + '/' * bool(meta.namespace)}{meta.name}"
         )
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
     if isinstance(found, ClusterQueue | Cohort):

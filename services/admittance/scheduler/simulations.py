@@ -1,5 +1,5 @@
-"""``admit.api.simulate``: answers which decisions would follow from a change. Each answer comes
-from its own process.
+"""``admit.api.simulate``: answers which decisions would follow from a change. Each simulation runs
+in its own process.
 
 Copying the bucket and deciding on the copy takes seconds, and the scheduler would make no decisions
 during those seconds. The simulating process reads the bucket itself and decides with the same

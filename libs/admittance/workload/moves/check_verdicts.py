@@ -187,8 +187,8 @@ def _stored(
         conflict = contradiction(kept, context)
         if conflict is not None:
             return conflict
-    # The last Ready verdict is only stored. The scheduler confirms the reservation before the
-    # workload is admitted.
+    # The last Ready verdict is stored without admitting the workload, because the scheduler must
+    # confirm the reservation first.
     return applied(kept, *remarks, *says)
 
 

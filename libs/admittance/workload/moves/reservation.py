@@ -75,9 +75,9 @@ def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkloa
 
 
 def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext) -> Change | None:
-    """T09 if the queue no longer lists a flavor of the reservation; None: the queue lists all
-    flavors. The checks of that flavor are gone too, so nothing else would prevent a job from
-    starting on the flavor."""
+    """Returns the change that ends the reservation (T09) if the queue no longer lists one of its
+    flavors; None: the queue lists all flavors. The checks of that flavor are gone too, so nothing
+    else would prevent a job from starting on the flavor."""
     admission = workload.status.admission
     gone = context.queues.not_offered(admission) if admission is not None else ()
     if admission is None or not gone:
