@@ -123,7 +123,8 @@ class Counts(Part, frozen=True, kw_only=True):
 
 
 class SimulateReply(Reply, frozen=True, kw_only=True):
-    """The result of a simulation. On an error nothing was tried; ``problems`` lists the mistakes.
+    """The result of a simulation. If ``error`` is set, nothing was simulated, and ``problems``
+    lists the mistakes.
 
     ``results``: the outcome for each object: ``deleted`` for a deletion, ``refused`` for an invalid
     workload, with the reason among the warnings. ``revision``: revision of the bucket that was

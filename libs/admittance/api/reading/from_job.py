@@ -43,7 +43,9 @@ _OF_A_JOB: Final = frozenset(
         "batch.kubernetes.io/job-name",
     }
 )
-"""Labels that a cluster's Job controller adds to templates; they would select pods of that job."""
+"""Labels that a cluster's Job controller adds to templates; kept on a workload they would select
+the pods of the cluster's job.
+"""
 
 _EXPANDED: Final = re.compile(r"\$(?=[$(])")
 """A dollar sign that begins ``$(NAME)`` or ``$$``, which Kubernetes expands."""

@@ -160,8 +160,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the pipe has closed it. With the old stdout, Python would report a second
-        # error at exit.
+        # The reader of the pipe on standard output has closed the pipe. Python would report that a
+        # second time at exit if stdout were not replaced.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
         return 0
     except Exception as error:

@@ -30,7 +30,7 @@ DEFAULT_NAMESPACE: Final = "default"
 
 
 class Output(StrEnum):
-    """Output formats. ``table`` is for people."""
+    """Output formats. ``table`` is the format for people, all others are for programs."""
 
     TABLE = "table"
     WIDE = "wide"
