@@ -372,7 +372,8 @@ class ShippedWorld(World):
         process = self.lives[name].process
         wires = self.network.wires(process)
         muted = any(wire.out.silent_until > self.loop.now for wire in wires)
-        if not process.alive or process.paused or muted:
+        orphans = name in self.machines and self.machines[name].has_orphans()
+        if not process.alive or process.paused or muted or orphans:
             return
         self.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
         match fault.what:

@@ -271,6 +271,12 @@ class VirtualMachine:
             if disk.shim is not None:
                 disk.shim.die()
 
+    def has_orphans(self) -> bool:
+        """Whether pods of dead shims run. Until the runner sweeps them, nothing else would end
+        them: no job is promised to end when its shim and its runner are both struck."""
+        shims = (disk.shim for disk in self.disks.values())
+        return any(shim is not None and shim.dead and not shim.over for shim in shims)
+
     def notify_runner(self, key: str) -> None:
         if self.listener is not None:
             process, on_change = self.listener
@@ -294,7 +300,7 @@ class Shim:
         self._machine = machine
         self._disk = disk
         self._why = ""
-        self._over = False
+        self.over = False
         self._course = Course(0.0)
 
     def start(self) -> None:
@@ -313,7 +319,7 @@ class Shim:
         self._watch_lease()
 
     def _come_up(self) -> None:
-        if self._over:
+        if self.over:
             return
         self._write(e="up")
         course, kernel = self._course, self._machine.kernel
@@ -329,7 +335,7 @@ class Shim:
     def _turn(self, kind: type[PodsReady | PodsNotReady]) -> None:
         """Pods are not ready any more, or again. The runner that ships publishes only the first
         time; others publish each."""
-        if not self._over:
+        if not self.over:
             spec = self.spec
             fact = kind(
                 namespace=spec.namespace, name=spec.name, uid=spec.uid, revision=spec.revision
@@ -338,7 +344,7 @@ class Shim:
 
     def _watch_lease(self) -> None:
         machine = self._machine
-        if self._over or self.dead or self._why == "lost" or machine.renewed_at == inf:
+        if self.over or self.dead or self._why == "lost" or machine.renewed_at == inf:
             return
         deadline = machine.renewed_at + self.spec.lease_stop
         if machine.loop.now < deadline:
@@ -348,7 +354,7 @@ class Shim:
 
     def end_all(self, why: str, *, within: float = inf) -> None:
         """Tells the pods to end; kills them after the grace period, or ``within`` seconds."""
-        if self._over:
+        if self.over:
             return
         kernel = self._machine.kernel
         if not self._why:
@@ -361,8 +367,8 @@ class Shim:
 
     def end(self, kind: str) -> None:
         """All pods have ended."""
-        if not self._over:
-            self._over = True
+        if not self.over:
+            self.over = True
             self._machine.on_end(self.spec.key, kind)
             if self._why == "stopped" and self._course.mute:
                 self.hangs = True
@@ -375,7 +381,7 @@ class Shim:
         self.dead = True
 
     def _tell_end(self, kind: str) -> None:
-        self._over = True
+        self.over = True
         self.alive = False
         self._write(
             e="outcome",
@@ -385,7 +391,7 @@ class Shim:
         )
 
     def _write(self, **line: Any) -> None:
-        if not self.dead and (line["e"] == "outcome" or not self._over):
+        if not self.dead and (line["e"] == "outcome" or not self.over):
             self._disk.journal += json.dumps(line).encode() + b"\n"
             self._machine.notify_runner(self.spec.key)
 
