@@ -92,7 +92,7 @@ def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
         fact = None
     if fact is not None and fact.uid and fact.name == meta.name:
         return fact.uid == meta.uid
-    # A submission may have no uid; it is compared by time. The workload is created when the
+    # A submission may have no uid, so its time is compared. The workload is created when the
     # submission is stored.
     created = meta.creation_timestamp
     return created is None or entry.time >= created - ROUNDED

@@ -178,11 +178,12 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables
 async def waiting_reasons(
     bus: Link, kind: Kind, found: Sequence[Found], *, all_namespaces: bool
 ) -> tables.Reasons:
-    """Why workloads wait, from the scheduler. Stored reasons are older and do not mention an
-    inactive queue.
+    """Why workloads wait, from the scheduler. The reasons in stored workloads are older than the
+    scheduler's, and do not mention an inactive queue.
 
     Covers the first page of pending workloads. Empty if no table is printed, no workload is
-    pending, or the scheduler does not answer."""
+    pending, or the scheduler does not answer.
+    """
     if kind is not kinds.WORKLOAD or bus.call.output not in TABLES:
         return {}
     now = clock.now()

@@ -27,8 +27,9 @@ STREAM: Final = "KV_admittance"
 def names(
     url: str, kind: Kind, namespace: str, start: str, access: ConnectionOptions = NO_OPTIONS
 ) -> list[str]:
-    """Names of objects of the kind that begin with start, sorted; empty on failure. A name that was
-    deleted within the last hour may be among them."""
+    """Names of objects of the kind that begin with start, sorted; empty on failure. The result may
+    include the name of an object that was deleted within the last hour.
+    """
     prefix = "$KV.admittance."
     question = {"subjects_filter": prefix + kind.patterns(namespace)[0]}
     try:
