@@ -143,7 +143,9 @@ def pod_set_table(record: Record) -> Table:
 
 
 def _pods(one: PodSetToProvision) -> tuple[str, ...]:
-    from admittance.providers.request import PodSet  # late: it imports all that a provider needs
+    from admittance.providers.request import (
+        PodSet,
+    )  # late: the module imports all that a provider needs
 
     asked = PodSet(one)
     needed = {name: render(name, much) for name, much in asked.requests.items()}

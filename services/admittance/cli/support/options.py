@@ -182,8 +182,8 @@ def outer_call(
     """The call from the environment and the options before the command name. ``given``: contains
     the options of the connection, as ``nats_`` and the field."""
     start = Call(environ=environ)
-    # The variable is not read by typer's option, since the environment would then replace an option
-    # before the command name.
+    # The variable of the server URL is not read by typer's option, since the environment would then
+    # replace an option before the command name.
     if url := environ.get(URL_VARIABLE):
         start = replace(start, url=url, url_from=UrlFrom.ENVIRONMENT)
     return settle(start, nats, namespace, output, given)
