@@ -16,7 +16,7 @@ PACKAGES: Final = ("scheduler", "flavorassigner", "preemption", "queue", "cache"
 
 UNPLAYED: Final[dict[str, str]] = {
     "scheduler/TestSchedulerWhenWorkloadModifiedConcurrently": (
-        "who writes at the same time is the business of revisions: see the simulation"
+        "revisions order concurrent writes: see the simulation"
     ),
     "preemption/TestPreemptionMessage": "our sentences are our own, and carry numbers",
     "priority/TestGetPriorityFromPriorityClass": "PriorityClass of pods is no kind of ours",

@@ -160,7 +160,7 @@ ASSIGN: Final[dict[tuple[str, str], str]] = {
 
 FAMILIES: Final[dict[str, str]] = {
     "ungates the next-preferred variant once the open gate's preemption timeout elapses": (
-        "only one of a family may preempt at a time (LIFECYCLE 4.8): the gate of the one whose "
+        "only one of a family may preempt at a time (LIFECYCLE 4.8): the gate of the variant whose "
         "time is over closes when the next one's opens"
     ),
     "admitted variant's flavor removed; variant deleted and parent evicted": (
@@ -193,7 +193,7 @@ ENTRY_ORDER: Final[dict[str, str]] = {
 """Cases in which entries are processed in another order, and why."""
 
 _SINCE_THEN: Final = (
-    "what was written down goes on fading while nobody is there to look: whatever time a restart "
+    "stored usage decays also while no scheduler runs: whatever time a restart "
     "takes, the sums are those of a leader that never fell"
 )
 CONSUMED: Final[dict[str, str]] = {
@@ -223,7 +223,7 @@ PENDING: Final[dict[str, str]] = {
     ),
     "cohort cycle": (
         "a tree with a cycle wakes as any other; its heads are set aside again, Suspended, and "
-        "nobody of it is admitted"
+        "no variant of it is admitted"
     ),
     "falls back to PendingEvaluation if no status condition is present": (
         "the reason is remembered as it was found, and not read back from a status"
@@ -231,7 +231,7 @@ PENDING: Final[dict[str, str]] = {
 }
 """Cases of the queues' tables that come out differently, or cannot happen, and why."""
 
-_FACTS: Final = "that somebody is preempted is a fact on the log, and cannot fail halfway: see undo"
+_FACTS: Final = "a preemption is a fact on the log, and cannot fail halfway: see undo"
 
 ENTRIES: Final[dict[str, str]] = {
     "without the gate the assignment is discarded so every flavor is retried": _NO_PROGRESS,
@@ -240,7 +240,7 @@ ENTRIES: Final[dict[str, str]] = {
     "an unknown hash is not treated as a shape change": "a shape is never unknown",
     "failed preemption": _FACTS,
     "no outcome": _FACTS,
-    "assumed": "who is assumed has left the queue, and is never handed back",
+    "assumed": "an assumed workload has left the queue, and is never handed back",
     "nominated": "a write that fails does so in the workload-controller: see forget",
     "preemption gated": "its reason is left out in the case; as PreemptionGated it is parked",
     "a is preemptor, b not, feature enabled": (
@@ -254,7 +254,7 @@ ENTRIES: Final[dict[str, str]] = {
 }
 """Cases of single entries and priorities that come out differently, or cannot happen, and why."""
 
-_UNHEARD: Final = "on our bus a check of which nobody has heard anything counts as active"
+_UNHEARD: Final = "here a check without any heartbeat counts as active"
 
 CACHE: Final[dict[str, str]] = {
     "check inactive": _UNHEARD,

@@ -40,7 +40,7 @@ SEEN = (Type.QUOTA_RESERVED, Type.ADMITTED, Type.EVICTED, Type.FINISHED, Type.PO
 
 
 class Reconciled:
-    """A case, played until nobody wants anything more."""
+    """A case, played until no process has anything left to do."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.now = time_of(given.get("now"))
@@ -347,7 +347,7 @@ def _wound_back(
 def _gates(
     parent: StoredWorkload, variants: list[StoredWorkload]
 ) -> tuple[StoredWorkload, list[StoredWorkload]]:
-    """The parent tells whose gate was opened last."""
+    """The parent records which gate was opened last."""
     opened = [
         (gate.last_transition_time, _name(one))
         for one in variants

@@ -14,7 +14,7 @@ _GATE: Final = "the gate that turns off granular reasons is not offered; they ar
 
 _ONE_LINE: Final = "one line over a condition, read where it is needed"
 _ONLY_FALSE: Final = (
-    "a check that is Pending again after admission evicts nobody: only False suspends"
+    "a check that is Pending again after admission evicts no workload: only False suspends"
 )
 
 RECONCILE: Final[dict[str, str]] = {

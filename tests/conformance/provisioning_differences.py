@@ -24,7 +24,7 @@ UNPLAYED: Final[dict[str, str]] = {
         "a record that is there already is read, and counts: no error, as here nothing is told"
     ),
     "when the existing request is already visible in the cache": (
-        "there a request of nobody stands in the way; here its name is taken, and another is used"
+        "in Kueue a request without owner blocks the name; here another name is used"
     ),
 }
 

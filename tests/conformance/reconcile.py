@@ -121,7 +121,7 @@ class Reconciled:
     def _wound_back(
         self, workload: StoredWorkload, spoken: list[CheckState]
     ) -> list[tuple[Fact, datetime]]:
-        # What was going to be said is Pending; those who are already there keep the cycle.
+        # New rows are Pending; existing rows keep the cycle.
         states = {row.name for row in spoken}
         rows = tuple(
             CheckState(name=row.name, retry_count=row.retry_count) if row.name in states else row

@@ -224,7 +224,7 @@ def shown(conditions: tuple[Condition, ...]) -> dict[str, tuple[str, str, str, A
 
 
 @pytest.mark.parametrize("case", cases("workload/TestSetQuotaReservation"))
-def test_a_reservation_turns_what_was_into_history(case: dict[str, Any]) -> None:
+def test_a_reservation_resets_earlier_conditions(case: dict[str, Any]) -> None:
     args, now = case["given"]["args"], time_of(case["given"]["now"])
     fact = facts.Assigned(
         **ME, revision=1, seen=0, domain="d",
@@ -242,7 +242,7 @@ def test_a_reservation_turns_what_was_into_history(case: dict[str, Any]) -> None
 
 @pytest.mark.scenario("F12")
 @pytest.mark.parametrize("case", cases("workload/TestTotalExecutionTime"))
-def test_the_whole_time_of_what_has_finished(case: dict[str, Any]) -> None:
+def test_the_total_time_of_a_finished_workload(case: dict[str, Any]) -> None:
     workload = a_workload(case["given"]["wl"])
     want = case["want"].get("duration")
     if want is None:

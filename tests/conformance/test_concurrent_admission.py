@@ -54,7 +54,7 @@ def differences(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.scenario("D3", "D5", "D7", "D21", "D22")
 @pytest.mark.parametrize("case", cases(TABLE, FAMILIES))
-def test_a_family_becomes_what_it_becomes_in_kueue(case: dict[str, Any]) -> None:
+def test_a_family_has_the_state_that_it_has_in_kueue(case: dict[str, Any]) -> None:
     assert differences(case) == {}
 
 

@@ -29,7 +29,7 @@ def test_every_table_in_scope_is_played_by_some_test() -> None:
 
 
 @needs_data
-def test_every_difference_is_one_of_a_case_that_there_is() -> None:
+def test_every_listed_difference_names_an_existing_case() -> None:
     names = {case["name"] for row in counts() for case in read(row.table)}
     named = {case for _, case in reasons()} | set(PENDING) | set(ENTRIES) | set(CACHE)
     assert named <= names, named - names

@@ -40,7 +40,7 @@ def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     for one in table["assignmentUsage"]:
         assignment.usage[given.cell(name, one["flavor"], one["resource"])] = one["value"]
     if table["assignmentMode"] == "Fit":
-        # Who fits is charged for all of it.
+        # A workload that fits is charged in full.
         assignment.mode = FIT
         held = {cell.fr: amount for cell, amount in assignment.usage.items()}
     else:
@@ -186,7 +186,7 @@ def test_a_head_goes_back_to_where_kueue_puts_it(case: dict[str, Any], strategy:
 @pytest.mark.parametrize("case", cases("queue/TestRequeueHashTriggerByReason"))
 def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> None:
     if case["given"].get("reason", "") == "":
-        # Who was not even nominated is set aside by itself.
+        # A workload that was not nominated is set aside by itself.
         story = Story(Config(as_kueue=True))
         story.queue("cq", resourceGroups=groups(default="0"))
         story.submit("one", "cq", "1")

@@ -1,4 +1,4 @@
-"""Kueue's tables of who waits in a queue, who competes, and what brings the parked back."""
+"""Kueue's tables of waiting, active and parked workloads, and of what unparks them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def workload_in(given: Given, obj: dict[str, Any]) -> WorkloadInfo:
 
 
 def active(given: Given) -> list[str]:
-    """Who competes."""
+    """The active workloads."""
     rows = given.core.pending(PendingQuery(limit=1_000)).rows
     return sorted(f"{row.namespace}/{row.name}" for row in rows if row.position and not row.parked)
 
 
 def waiting(given: Given) -> list[str]:
-    """Who waits in a queue, parked or not."""
+    """The workloads that wait in a queue, parked or not."""
     rows = given.core.pending(PendingQuery(limit=1_000)).rows
     return [f"{row.namespace}/{row.name}" for row in rows if row.position]
 
@@ -138,7 +138,7 @@ def test_a_workload_waits_where_kueue_lets_it(case: dict[str, Any]) -> None:
 
 
 def _tell(given: Given, obj: dict[str, Any]) -> None:
-    """The workload as it stands, though nobody may remember it afterwards."""
+    """The current workload, even if the scheduler drops it afterwards."""
     try:
         given.workload(obj)
     except KeyError:
@@ -161,7 +161,7 @@ def test_an_update_takes_a_workload_to_where_it_belongs(case: dict[str, Any]) ->
 
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestRequeueWorkloadStrictFIFO", PENDING))
-def test_what_comes_back_waits_once_if_it_may(case: dict[str, Any]) -> None:
+def test_a_requeued_workload_waits_once_if_it_may(case: dict[str, Any]) -> None:
     table = case["given"]
     given = known(table)
     if table["inClient"]:

@@ -1,4 +1,4 @@
-"""Kueue's tables of who is preempted: the victims of one workload with a given assignment."""
+"""Kueue's tables of preemption: the victims of one workload with a given assignment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from conformance.tables import Given, cases, needs_data, read
 def asked(
     given: Given, case: dict[str, Any], member: WorkloadInfo
 ) -> tuple[dict[Cell, int], dict[tuple[str, str], None]]:
-    """What the case's assignment takes in all, and of what somebody has to give something up."""
+    """What the case's assignment takes in all, and the resources that victims have to release."""
     assert member.shape is not None
     need: dict[Cell, int] = {}
     contested: dict[tuple[str, str], None] = {}
@@ -62,7 +62,7 @@ def test_victims_are_those_that_kueue_selects(case: dict[str, Any]) -> None:
 
 def holding(obj: dict[str, Any], queue: str) -> dict[str, Any]:
     """The workload with quota of the queue: the tables leave it out where it makes no difference,
-    but who holds nothing is no candidate of ours."""
+    but a workload without quota is not a candidate here."""
     status = obj.get("status", {})
     if "admission" in status:
         return obj
@@ -111,7 +111,7 @@ def test_fair_sharing_selects_the_victims_that_kueue_selects(case: dict[str, Any
     sharing = FairSharing(strategies=tuple(table["strategies"])) if "strategies" in table else None
     config = Config(as_kueue=True, preemption=True, fair_sharing=sharing or FairSharing())
     given = Given(table, config)
-    # One case has an incoming workload that holds quota already; nobody has heard of that.
+    # One case has an incoming workload that holds quota already; no process knows of that.
     member = given.workload({**table["incoming"], "status": {}})
     assert member.shape is not None and config.fair_sharing is not None
     flavor = table.get("assignmentFlavor", "default")

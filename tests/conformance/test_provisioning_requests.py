@@ -136,13 +136,13 @@ PLAYED = [
 ]
 
 
-def test_what_is_not_played_is_there() -> None:
+def test_cases_that_are_not_played_exist() -> None:
     names = {case.values[0]["name"] for case in cases("provisioning/TestReconcile")}  # type: ignore[index, call-overload]
     assert set(UNPLAYED) | set(MESSAGES) | {UNANSWERABLE} <= names
 
 
 @pytest.mark.parametrize("case", PLAYED)
-def test_requests_follow_as_there(case: dict[str, Any]) -> None:
+def test_requests_follow_as_in_kueue(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"]
     played = Played(given)
     if case["name"] == UNANSWERABLE:

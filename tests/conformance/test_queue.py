@@ -1,4 +1,4 @@
-"""Kueue's tables of its queues: who is first, and when one may be tried again."""
+"""Kueue's tables of its queues: the order, and when a workload may be tried again."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ OUT = RECONCILE | UNPLAYED
 @needs_data
 @pytest.mark.scenario("F1", "F2", "F3", "F7", "F8", "F9", "L10", "L11")
 @pytest.mark.parametrize("case", [one for table in CALLS for one in cases(table, OUT)])
-def test_a_call_comes_out_as_in_kueue(case: dict[str, Any]) -> None:
+def test_a_reconcile_call_has_the_result_of_kueue(case: dict[str, Any]) -> None:
     played = Reconciled(case)
     assert played.ours() == played.theirs()
 

@@ -1,4 +1,4 @@
-"""Kueue's tables of single scheduling cycles: who gets quota, who has to go, who waits where."""
+"""Kueue's tables of single scheduling cycles: admissions, victims, and waiting workloads."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def told_to_go(case: dict[str, Any]) -> list[tuple[str, str]]:
-    """Who is told to go in this cycle, and under which rule: the condition is new then."""
+    """The victims of this cycle, and the rule of each: the condition is new then."""
 
     def rules(workloads: list[dict[str, Any]]) -> dict[str, str]:
         return {
@@ -119,6 +119,6 @@ def test_every_difference_is_a_case() -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", CASES)
-def test_one_cycle_comes_out_as_kueue_has_it(case: dict[str, Any]) -> None:
+def test_one_cycle_has_the_result_of_kueue(case: dict[str, Any]) -> None:
     got, want = played(case)
     assert got == want

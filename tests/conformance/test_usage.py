@@ -1,4 +1,4 @@
-"""Kueue's tables of admission fair sharing: what LocalQueues have consumed, and who goes first."""
+"""Kueue's tables of admission fair sharing: the usage of LocalQueues, and their order."""
 
 from __future__ import annotations
 

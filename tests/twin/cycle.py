@@ -145,7 +145,7 @@ class Cycle:
     # Processing. ----------------------------------------------------------------------------
 
     def fits(self, entry: Entry) -> bool:
-        """After everybody has gone who was told to, and the victims of this one."""
+        """After every evicted workload has stopped, and the victims of this one."""
         gone = self.claimed | {one.job.name: one.job for one in entry.victims}
         for job in gone.values():
             self.tree.remove(job)
@@ -197,7 +197,7 @@ class Cycle:
             entry.assignment.mode = "DeferredFit"
 
     def held_back(self, entry: Entry) -> dict[FR, float]:
-        """What one that can preempt nobody keeps the others from using in this cycle."""
+        """The quota that a workload without victims blocks for the others in this cycle."""
         held: dict[FR, float] = {}
         for fr, much in entry.assignment.usage().items():
             quota, used = entry.node.quota(fr), entry.node.usage(fr)
@@ -210,5 +210,5 @@ class Cycle:
 
 
 def classic(entry: Entry) -> tuple[object, ...]:
-    """Whose turn is first without fair sharing."""
+    """The order without fair sharing."""
     return (entry.assignment.level(), -entry.job.priority, entry.job.queue_time())

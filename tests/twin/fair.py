@@ -1,4 +1,4 @@
-"""Shares, and who has to go so that another fits, with fair sharing."""
+"""Shares, and the victims that make a workload fit, with fair sharing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sides(node: Node, other: Node) -> tuple[Node, Node]:
 
 @dataclass
 class Targets:
-    """The ClusterQueues from which somebody could go, and who, the best first."""
+    """The ClusterQueues with candidates, and their candidates, the best first."""
 
     tree: Tree
     node: Node

@@ -18,7 +18,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 class Play:
     """``cycles``: of the last settling, without the idle ones at its end. ``trace``: what happened
-    since the last outcome: cycle, what, to whom, why, and for whom. ``kind``: of its cycles."""
+    since the last outcome: cycle, outcome, workload, reason, preemptor. ``kind``: of its cycles."""
 
     kind = Cycle
 
@@ -72,7 +72,7 @@ class Play:
             line.leave(one.name)
 
     def flush(self, queue: str) -> None:
-        """Everybody in the tree of this ClusterQueue may try again."""
+        """Every workload in the cohort tree of this ClusterQueue may be tried again."""
         for name in self.siblings(queue):
             self.lines[name].flush(self.places[True, name], self.labels)
 

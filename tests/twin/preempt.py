@@ -1,4 +1,4 @@
-"""Who has to go so that another fits, without fair sharing."""
+"""The victims that make a workload fit, without fair sharing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def below(top: Node, skip: Node | None, frs: Collection[FR]) -> Iterator[Node]:
 def collect(
     tree: Tree, node: Node, preemptor: Job, need: Need, frs: Collection[FR]
 ) -> tuple[list[Victim], list[Victim], list[Victim]]:
-    """Who could go: by right of a place further up, by priority, and in the own queue."""
+    """The candidates: by position in the tree, by priority, and in the same queue."""
     place = node.place
     own = [Victim(job, IN_QUEUE) for job in candidates(node, place.within, preemptor, frs)]
     by_right: list[Victim] = []
@@ -100,7 +100,7 @@ def fits(node: Node, need: Need, *, borrow: bool) -> bool:
 def fill_back(
     tree: Tree, node: Node, need: Need, taken: list[Victim], *, borrow: bool
 ) -> list[Victim]:
-    """Without those who turned out not to matter. Puts everybody back into the tree."""
+    """The needed victims only. Puts all victims back into the tree."""
     kept = list(taken)
     for one in reversed(taken[:-1]):
         tree.add(one.job)

@@ -1,4 +1,4 @@
-"""Who waits where: per ClusterQueue the active, the parked, and the one being looked at."""
+"""Waiting workloads: per ClusterQueue the active, the parked, and the one being tried."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Line:
                     self.parked[other.job.name] = self.active.pop(other.job.name)
 
     def flush(self, place: Place, labels: dict[str, str]) -> None:
-        """Whoever is parked competes again, unless it has to wait for something else."""
+        """Parked workloads compete again, unless they wait for something else."""
         self.blocked.clear()
         self.flushed = self.popped
         if not matches(place, labels):

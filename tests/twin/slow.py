@@ -1,4 +1,4 @@
-"""A life in which whoever is told to go takes its time, and holds its quota meanwhile."""
+"""A play in which an evicted workload stops later and holds its quota meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twin.play import IDLE, Play
 
 CYCLES = 120
 Going = tuple[int, str, str, str]
-"""In which cycle somebody is gone; who, why, and for whom."""
+"""The cycle in which a victim stops; the victim, the reason, the preemptor."""
 
 
 def gone_in(name: str, cycle: int) -> int:
@@ -18,10 +18,10 @@ def gone_in(name: str, cycle: int) -> int:
 
 
 class SlowPlay(Play):
-    """``going``: who was told to go, and is still there."""
+    """``going``: evicted workloads that still run."""
 
     def settle(self) -> None:
-        """So many cycles, or until nothing changes; whoever is still going is gone at the end."""
+        """So many cycles, or until nothing changes; every victim has stopped at the end."""
         self.going: list[Going] = []
         self.cycles = idle = 0
         while self.cycles < CYCLES:
@@ -42,7 +42,7 @@ class SlowPlay(Play):
         self.let_go(self.cycles + CYCLES)
 
     def let_go(self, cycle: int) -> bool:
-        """Whoever is gone by now has left its quota; whether anybody has."""
+        """Releases the quota of stopped victims; whether there were any."""
         due = sorted(one for one in self.going if one[0] <= cycle)
         for one in due:
             self.going.remove(one)

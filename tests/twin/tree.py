@@ -1,4 +1,4 @@
-"""The sums: who has what, who lends what, who uses what; all asked of the whole tree each time."""
+"""Quota, lending and usage, each computed from the whole tree every time."""
 
 from __future__ import annotations
 

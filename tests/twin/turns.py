@@ -1,4 +1,4 @@
-"""Whose turn it is in a cycle with fair sharing."""
+"""The order of heads in a cycle with fair sharing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check controllers' part of a benchmark: whoever is asked says Ready, of the cycle asked."""
+"""The check controllers' part of a benchmark: every request gets Ready for its cycle."""
 
 from __future__ import annotations
 

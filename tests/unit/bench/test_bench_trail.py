@@ -58,11 +58,13 @@ def test_read_trail(lines: list[str], want: Trail) -> None:
         pytest.param([reserved("a", "2"), finished("a"), reserved("b")], 0, id="an end frees it"),
         pytest.param([reserved("a", "2"), stopped("a"), reserved("b")], 0, id="a stop frees it"),
         pytest.param(
-            [reserved("a", "2"), finished("x"), reserved("b")], 1, id="somebody else's end does not"
+            [reserved("a", "2"), finished("x"), reserved("b")],
+            1,
+            id="the end of another job does not",
         ),
     ],
 )
-def test_replay_finds_what_is_over_quota(told: list[Fact], over: int) -> None:
+def test_replay_finds_usage_over_quota(told: list[Fact], over: int) -> None:
     assert len(replay(told, {"cq": 2000}).over) == over
 
 

@@ -1,4 +1,4 @@
-"""Below the floor nobody is a target, whether or not the family has a variant there."""
+"""Below the floor no variant is a target, whether or not the family has a variant there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One sibling preempts at a time: whose gate opens, and who has to wait for a better one."""
+"""One sibling preempts at a time: which gate opens, and which variants wait for a better one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def sibling(place: int, **more: bool) -> Sibling:
             "",
             id="one not looked at yet stops the walk",
         ),
-        pytest.param([sibling(0), sibling(1)], "", id="nobody asks"),
-        pytest.param([], "", id="nobody is there"),
+        pytest.param([sibling(0), sibling(1)], "", id="no variant needs the gate"),
+        pytest.param([], "", id="no variants"),
     ],
 )
 def test_gates_open_in_order_without_a_holder(siblings: list[Sibling], expected: str) -> None:
@@ -69,7 +69,7 @@ def test_gates_stay_closed_with_a_holder(
         pytest.param(
             [sibling(0, open=True), sibling(1)], ["v0"], 0, id="its victims are still stopping"
         ),
-        pytest.param([sibling(0), sibling(1)], [], None, id="nobody needs victims"),
+        pytest.param([sibling(0), sibling(1)], [], None, id="no variant needs victims"),
     ],
 )
 def test_a_worse_variant_waits_for_a_better_one(

@@ -1,4 +1,4 @@
-"""Who of a family may try: the stories of KEP-8691 on the bare policy."""
+"""Which variants of a family are active: the stories of KEP-8691 on the policy alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However long nobody of a family gets what it would preempt for, everybody has a turn."""
+"""However long no variant of a family can preempt, every variant gets a turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads: epochs, heartbeats and barriers as a pure machine."""
+"""Leader election: epochs, heartbeats and barriers as a pure state machine."""
 
 from __future__ import annotations
 

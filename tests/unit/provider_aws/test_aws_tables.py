@@ -54,7 +54,7 @@ GPU = "nvidia.com/gpu"
         pytest.param("Unsupported", 400, Fault.WRONG, id="a type that the zone does not have"),
         pytest.param("UnsupportedOperation", 400, Fault.WRONG, id="what EC2 does not do"),
         pytest.param("UnauthorizedOperation", 403, Fault.FORBIDDEN, id="what a policy forbids"),
-        pytest.param("AuthFailure", 401, Fault.CREDENTIALS, id="keys that nobody knows"),
+        pytest.param("AuthFailure", 401, Fault.CREDENTIALS, id="unknown keys"),
         pytest.param("InvalidClientTokenId", 403, Fault.CREDENTIALS, id="keys, not parameters"),
         pytest.param("ExpiredToken", 400, Fault.CREDENTIALS, id="a session that has ended"),
         pytest.param("NoCredentials", 0, Fault.CREDENTIALS, id="no keys at all"),
@@ -78,7 +78,7 @@ def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: Fault) ->
         pytest.param("InvalidParameterValue", False, id="a wrong parameter stays wrong"),
         pytest.param("UnsupportedOperation", False, id="so does what EC2 does not do"),
         pytest.param("UnauthorizedOperation", False, id="and what a policy forbids"),
-        pytest.param("Strange", True, id="what we do not know rejects nobody"),
+        pytest.param("Strange", True, id="an unknown code rejects no request"),
     ],
 )
 def test_only_permanent_errors_fail_a_request_permanently(code: str, retryable: bool) -> None:

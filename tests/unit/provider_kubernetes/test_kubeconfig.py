@@ -145,7 +145,7 @@ async def test_only_the_selected_context_has_to_be_valid(tmp_path: Path) -> None
         pytest.param(
             {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"},
             "auth exec api version client.authentication.k8s.io/v1 not implemented",
-            id="is of a version that nobody runs",
+            id="an unsupported version",
         ),
     ],
 )

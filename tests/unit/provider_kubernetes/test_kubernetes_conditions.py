@@ -105,7 +105,7 @@ def test_a_condition_without_a_message_gives_its_reason() -> None:
     "manifest",
     [
         pytest.param({}, id="nothing at all"),
-        pytest.param({"metadata": {"annotations": None}}, id="somebody else's"),
+        pytest.param({"metadata": {"annotations": None}}, id="of another owner"),
         pytest.param({**an_object(), "metadata": 3}, id="of another shape"),
         pytest.param({**an_object(), "status": {"conditions": [3]}}, id="odd conditions"),
     ],

@@ -49,7 +49,7 @@ def test_a_lost_request_that_was_cancelled_gets_another_id() -> None:
     (step,) = story.core.steps(story.now)
     assert isinstance(step.fact, facts.ProvisioningCancelled)
     story.said.append(step.fact)
-    story.core.failed(step)  # Said, but nobody knows.
+    story.core.failed(step)  # Published, but the outcome is unknown.
 
     story.core.observed.check("capacity", story.check)
     story.settle()
@@ -154,7 +154,7 @@ def test_the_log_has_the_requests_that_were_not_cancelled() -> None:
     recovering = DeletedRequestRecovery({("ns", NAME)})
     recovering.read(requested(before), NOON)
     assert recovering.found() == [before]
-    # Said once more by somebody who did not know.
+    # Published again by a process that did not know of it.
     for fact in (cancelled(before), requested(before)):
         recovering.read(fact, NOON)
     assert recovering.found() == []

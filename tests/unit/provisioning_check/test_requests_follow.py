@@ -265,7 +265,7 @@ def test_a_verdict_is_reported_again_after_a_failed_report() -> None:
     story.core.observed.record(("ns", name), later, revision + 1)
     (step,) = story.core.steps(story.now)
     assert step.report is not None
-    story.core.failed(step)  # It was told, but nobody knows.
+    story.core.failed(step)  # It was published, but the outcome is unknown.
 
     story.core.observed.record(("ns", name), record, revision + 2)
     story.reserved(message="later")
@@ -369,7 +369,7 @@ def test_a_missing_config_cancels_the_request_with_a_message() -> None:
 
 
 def test_a_provider_that_is_down_changes_no_request_and_no_row() -> None:
-    """E14: the AdmissionCheck says so, once for all who wait."""
+    """E14: the AdmissionCheck reports it, once for all waiting workloads."""
     story = Story()
     story.reserved()
     story.says(facts.Accepted, message="soon")

@@ -154,7 +154,7 @@ class House:
 
     def commit(self, *, fails: bool = False, falls: bool = False) -> None:
         """Everything unread. ``fails``: of the puts some are refused, found as they were, and
-        decided anew; ``falls``: nobody is told of it."""
+        decided again; ``falls``: no message reports it."""
         rest = self.unread[: self.chance.randint(1, 6)]
         while rest:
             self.now += timedelta(milliseconds=3)
@@ -246,7 +246,7 @@ def living(entries: Sequence[BucketEntry]) -> dict[str, BucketEntry]:
 
 
 def known(entries: Sequence[BucketEntry]) -> dict[str, Any]:
-    """What is in them for whoever holds it: a checkpoint has the numbers of revisions filled in."""
+    """The contents for their holder: a checkpoint has the numbers of revisions filled in."""
     found: dict[str, Any] = {}
     for one in living(entries).values():
         value: Any = one.value
@@ -297,7 +297,7 @@ def test_the_bucket_is_rebuilt_from_any_checkpoint(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_commits_that_a_leader_did_not_record_are_rebuilt(seed: int) -> None:
-    """Times apart: of a commit that nobody told of it is not known when it was."""
+    """Without times: the time of a commit without a message is unknown."""
     house = a_life(seed, falls=0.2)
 
     def shape(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:

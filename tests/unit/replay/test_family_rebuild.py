@@ -193,7 +193,7 @@ def test_families_are_rebuilt_from_any_checkpoint(seed: int) -> None:
 
 
 def shape(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
-    """Times apart: of a commit that nobody told of it is not known when it was."""
+    """Without times: the time of a commit without a message is unknown."""
     found = {}
     for one in living(entries).values():
         value = json.loads(one.value or b"null")

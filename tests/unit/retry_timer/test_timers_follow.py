@@ -43,12 +43,12 @@ WAITING = Slot("requeue", "ns", "w")
         pytest.param(
             a_workload(next_change_at=seconds(7200)),
             {"family": 7200},
-            id="a family is looked at when time alone changes who may try",
+            id="a family is evaluated when time alone changes its active variants",
         ),
         pytest.param(judged(0, "unknown"), {}, id="a check without a timeout judges for ever"),
     ],
 )
-def test_what_a_workload_waits_for_stands_on_the_stream(
+def test_every_wait_of_a_workload_has_its_timer_on_the_stream(
     workload: StoredWorkload, expected: dict[str, int]
 ) -> None:
     table = Table().says("slow", 90).says("quick", 20).has(workload).settled()
@@ -70,7 +70,7 @@ def test_what_a_workload_waits_for_stands_on_the_stream(
         ),
     ],
 )
-def test_what_changes_moves_its_timer(
+def test_a_changed_workload_changes_its_timers(
     before: StoredWorkload, after: StoredWorkload | None, expected: dict[str, int]
 ) -> None:
     table = Table().has(before).settled().has(after).settled()
@@ -105,7 +105,7 @@ def test_a_wait_that_is_over_at_once_never_reaches_the_bus() -> None:
     assert table.later(10).orders() == []
 
 
-def test_what_is_past_already_is_ordered_at_once() -> None:
+def test_a_timer_in_the_past_is_ordered_at_once() -> None:
     table = Table().later(100).has(put_off(60))
     assert [type(order) for order in table.follow()] == [SetTimer]
 
@@ -141,7 +141,7 @@ def test_a_deleted_check_sets_no_timeouts() -> None:
     assert table.standing == {"checks": seconds(30)}
 
 
-def test_a_check_that_says_the_same_moves_nothing() -> None:
+def test_an_unchanged_check_timeout_moves_no_timer() -> None:
     table = Table().says("c", 60).has(judged(0, "c")).settled().says("c", 60)
     assert table.later(5).orders() == []
 
@@ -202,14 +202,14 @@ def test_a_wait_that_ends_while_its_order_is_unknown_is_cancelled() -> None:
     assert table.standing == {}
 
 
-def test_more_orders_than_are_wanted_at_once_come_one_part_after_the_other() -> None:
+def test_many_orders_are_returned_in_parts() -> None:
     table = Table()
     for number in range(25):
         table.has(put_off(3), f"w{number}")
     assert [len(table.timers.orders(table.now, 10)) for _ in range(4)] == [10, 10, 5, 0]
 
 
-def test_a_clock_that_was_set_back_holds_up_nothing() -> None:
+def test_a_clock_set_back_does_not_delay_orders() -> None:
     table = Table().has(put_off(7200))
     table.now -= timedelta(hours=1)
     assert len(table.orders()) == 1
@@ -256,7 +256,7 @@ def test_a_new_leader_orders_only_differences() -> None:
         pytest.param(ActualSchedule(None, "u"), "wrong", id="it says no time"),
     ],
 )
-def test_what_was_done_to_a_schedule_is_mended(real: ActualSchedule | None, what: str) -> None:
+def test_a_changed_or_deleted_schedule_is_repaired(real: ActualSchedule | None, what: str) -> None:
     table = Table().has(put_off(60)).settled()
     if real is None:
         del table.bus.standing[WAITING]
@@ -276,7 +276,7 @@ def test_an_orphaned_schedule_is_cancelled() -> None:
     assert table.settled().standing == {}
 
 
-def test_what_has_fired_is_not_missing() -> None:
+def test_a_fired_timer_is_not_missing() -> None:
     table = Table().has(put_off(5))
     table.follow()
     table.later(6)
@@ -284,7 +284,7 @@ def test_what_has_fired_is_not_missing() -> None:
     assert table.orders() == []
 
 
-def test_what_may_have_fired_by_the_clock_of_the_server_is_not_missing() -> None:
+def test_a_timer_fired_by_the_servers_clock_is_not_missing() -> None:
     table = Table().has(put_off(5))
     table.follow()
     table.later(4)
@@ -292,7 +292,7 @@ def test_what_may_have_fired_by_the_clock_of_the_server_is_not_missing() -> None
     assert not table.compare()
 
 
-def test_what_moves_while_the_stream_is_read_is_not_judged_by_it() -> None:
+def test_timers_changed_during_the_comparison_are_not_compared() -> None:
     table = Table().has(put_off(60), "a").has(put_off(60), "b").has(put_off(4), "c").settled()
     table.has(put_off(9), "flying").later(1)
     flying = table.orders()
@@ -346,7 +346,7 @@ def test_a_longer_wait_is_awaited_to_its_own_end() -> None:
     assert table.timers.next_overdue_at() == seconds(605)
 
 
-def test_what_is_no_longer_awaited_takes_no_room() -> None:
+def test_cancelled_timers_do_not_use_memory() -> None:
     table = Table()
     for number in range(5000):
         table.has(put_off(3600 + number)).later(1).follow()

@@ -232,7 +232,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=12))
-def test_whatever_comes_a_run_starts_once_and_is_closed_once(events: list[Event]) -> None:
+def test_in_any_order_of_events_a_run_starts_and_closes_once(events: list[Event]) -> None:
     run = a_run(CLAIMING)
     done: list[object] = []
     for event in events:
@@ -275,7 +275,7 @@ def test_an_event_twice_is_an_event_once(events: list[Event]) -> None:
         pytest.param(12, 10, ["ten"], id="its own eviction"),
         pytest.param(14, 10, ["ten"], id="its own, told again for another reason"),
         pytest.param(58, 55, [], id="that of a later admission, which runs elsewhere"),
-        pytest.param(58, 0, ["ten"], id="nobody knows of a later admission"),
+        pytest.param(58, 0, ["ten"], id="no later admission is known"),
         pytest.param(12, 55, ["ten"], id="its own, heard after it was admitted anew"),
         pytest.param(10, 10, [], id="one before it was admitted"),
     ],

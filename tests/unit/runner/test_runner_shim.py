@@ -150,7 +150,7 @@ def test_a_job_that_ends_well_has_succeeded_and_its_output_is_kept(bench: Bench)
         pytest.param(ContainerPlan(name="c", argv=("true",), cwd="\0"), id="a folder that is none"),
     ],
 )
-def test_what_no_process_can_be_given_fails_the_job_once_and_for_all(
+def test_invalid_process_arguments_fail_the_job_for_good(
     bench: Bench, container: ContainerPlan
 ) -> None:
     """A shim that died of it would be taken for a lost one, and the job be run again for ever."""

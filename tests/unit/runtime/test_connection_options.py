@@ -22,7 +22,7 @@ ENV = {
 }
 
 
-def test_variables_fill_in_what_no_option_says() -> None:
+def test_variables_apply_where_no_option_is_given() -> None:
     assert connection_options(ENV) == ConnectionOptions(
         user="ada", password="secret", tls_ca="/ca", tls_first=True
     )

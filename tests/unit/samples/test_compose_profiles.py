@@ -43,7 +43,7 @@ def test_every_service_is_in_compose_and_providers_have_a_profile() -> None:
         assert one.get("profiles", []) == ([profile] if provider else []), name
 
 
-def test_nothing_of_ours_has_rights_that_it_needs_not() -> None:
+def test_compose_services_have_minimal_rights() -> None:
     for name, one in of_ours().items():
         assert one["read_only"], name
         assert one["cap_drop"] == ["ALL"], name

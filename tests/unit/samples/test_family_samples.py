@@ -46,7 +46,7 @@ def test_a_story_brings_all_that_it_needs(path: Path) -> None:
         )
         assert ("LocalQueue", queue_name) in names
         if isinstance(one, Workload) and one.spec.admission_constraints is not None:
-            # Somebody else's, who is in the way of just one variant.
+            # Another job, which blocks just one variant.
             allowed = frozenset(one.spec.admission_constraints.allowed_resource_flavors or ())
             assert len(rules.tags_within(allowed)) == 1
 

@@ -23,7 +23,7 @@ HOUR = 3600
 
 
 class Sample(FamilyLife):
-    """One file, applied at noon. Its job is ``train-N``, who is in its way ``other-N-<flavor>``."""
+    """One file, applied at noon. Its job is ``train-N``, blocked by ``other-N-<flavor>``."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Sample(FamilyLife):
         return f"train-{self.number}"
 
     def free(self, flavor: str) -> None:
-        """Who held it ends."""
+        """The job that held it ends."""
         self.done(f"other-{self.number}-{flavor}")
 
     def place(self) -> str:
@@ -67,7 +67,7 @@ class Sample(FamilyLife):
         return next(one[GPU] for one in flavors if GPU in one)
 
     def seen(self) -> tuple[str, str, int]:
-        """Place, who tries or runs, moves so far."""
+        """Flavor, active variants, moves so far."""
         return self.place(), self.active(self.job_name), self.migrations(self.job_name)
 
 

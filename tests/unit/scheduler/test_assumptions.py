@@ -35,7 +35,7 @@ def test_a_decision_is_charged_before_it_is_stored() -> None:
     assert story.cycle(confirm=False) == []
 
 
-def test_a_decision_names_what_it_was_made_from() -> None:
+def test_a_decision_records_its_inputs() -> None:
     story = a_story()
     story.submit("one", "cq", "6")
     of_workload = story.revision
@@ -234,7 +234,7 @@ def test_a_refusal_names_flavor_and_numbers() -> None:
     assert (short.requested, short.available) == (2_500, 2_000)
 
 
-def test_a_head_is_not_decided_about_while_its_refusal_is_on_its_way() -> None:
+def test_a_head_is_not_decided_while_its_refusal_is_in_flight() -> None:
     story = a_story()
     story.submit("runs", "cq", "8", age=9)
     story.submit("w", "cq", "8", age=8)

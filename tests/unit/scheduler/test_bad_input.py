@@ -107,7 +107,7 @@ def case_4() -> Story:
         pytest.param(case_4, {"a": 35, "b": 15, "c": 50}, {}, id="4"),
     ],
 )
-def test_01_to_04_no_more_is_given_than_there_is_and_no_less(
+def test_01_to_04_available_quota_is_exact(
     build: Any, now: Mapping[str, int], most: Mapping[str, int]
 ) -> None:
     story = build()
@@ -400,7 +400,7 @@ def test_stop_policies(kind: str, policy: str, running: str, reason: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["ClusterQueue", "LocalQueue"])
-def test_a_queue_that_is_deleted_keeps_what_runs_and_lets_go_of_what_waits(kind: str) -> None:
+def test_a_deleted_queue_keeps_running_jobs_and_drops_waiting_ones(kind: str) -> None:
     life = a_life()
     admitted(life, "runs", cpu="4")
     life.submit("reserved", "cq", "4")

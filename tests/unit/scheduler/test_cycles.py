@@ -39,7 +39,7 @@ def test_a_stopped_queue_adds_nothing_to_a_cycle() -> None:
     assert not story.core.rouse(now=story.now)
 
 
-def test_a_cycle_without_heads_does_not_age_what_is_remembered_of_a_search() -> None:
+def test_a_cycle_without_heads_does_not_age_saved_searches() -> None:
     """A saved cursor counts in the next cycle. Calls that look at no head are not cycles."""
     story = parked_story()
     number = story.core._cycle.number
@@ -57,7 +57,7 @@ def test_a_deleted_workload_without_a_queue_wakes_the_tree() -> None:
     assert story.core.rouse(now=story.now)
 
 
-def test_in_another_tree_no_search_goes_on_where_it_stopped() -> None:
+def test_a_search_does_not_continue_in_another_cohort_tree() -> None:
     """What a cursor was saved with counts the edits of its tree; the new one may have had fewer."""
     story = Story()
     for nominal in "123456":

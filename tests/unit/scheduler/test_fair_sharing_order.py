@@ -1,4 +1,4 @@
-"""Whose turn it is under fair sharing, where cohorts are below cohorts."""
+"""The order of heads under fair sharing with nested cohorts."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_variants_go_by_the_age_of_their_parent() -> None:
 
 
 @pytest.mark.parametrize("parent_first", [True, False])
-def test_members_find_each_other_whichever_comes_first(parent_first: bool) -> None:
+def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -> None:
     story = FamilyStory()
     story.families()
     full(story)
@@ -131,7 +131,7 @@ def test_a_row_of_a_family_lists_every_variant() -> None:
     assert row.flavors == ("best", "mid", "worst")
 
 
-def test_parents_of_a_queue_that_leads_nowhere_wait_there_once() -> None:
+def test_parents_in_a_local_queue_without_target_wait_there_once() -> None:
     story = FamilyStory()
     story.families()
     story.family("a")

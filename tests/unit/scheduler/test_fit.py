@@ -77,7 +77,7 @@ def test_a_queue_that_does_not_exist_is_named(story: Story) -> None:
     assert "ClusterQueue gone of LocalQueue ns/astray does not exist" in reply.message
 
 
-def test_the_answer_says_how_new_it_is(story: Story) -> None:
+def test_the_answer_contains_its_revision(story: Story) -> None:
     assert asked(story, "cq", "1").seen == story.revision
 
 

@@ -26,7 +26,7 @@ def a_life(**spec: object) -> Life:
 
 
 def move(life: Life, name: str, position: str, gate: str = "gate") -> None:
-    """Somebody moves the gate. There is no fact for it yet: the status is written."""
+    """Moves the gate. There is no fact for it yet: the status is written."""
     key = f"workload.ns.{name}"
     known = life.controller.workloads.get(key)
     workload = known.workload
@@ -52,7 +52,7 @@ def test_58_a_closed_gate_prevents_preemption() -> None:
     assert life.reason("high", "BlockedOnPreemptionGates") == "True: PreemptionGated"
 
 
-def test_58_with_a_closed_gate_it_is_admitted_where_it_fits() -> None:
+def test_58_a_workload_with_a_closed_gate_is_admitted_where_it_fits() -> None:
     life = a_life()
     life.submit("low", "cq", "4", priority=-1)
     life.submit("high", "cq", "6", **GATED)

@@ -20,7 +20,7 @@ LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 ANY: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
 
 
-def test_a_cycle_that_fails_loses_no_head_and_keeps_no_room(
+def test_a_failed_cycle_keeps_its_heads_and_releases_its_quota(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     story = Story()

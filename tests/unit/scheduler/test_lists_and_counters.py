@@ -1,4 +1,4 @@
-"""Who waits in which order, and what queues and cohorts count."""
+"""The list of waiting workloads, and the counters of queues and cohorts."""
 
 from __future__ import annotations
 

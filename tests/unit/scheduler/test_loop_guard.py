@@ -40,7 +40,7 @@ def in_a_ring(life: Life) -> None:
 
 
 def back_before_its_preemptor(life: Life) -> None:
-    """Whoever had to go is first in the tournament, and takes the room that was made."""
+    """The victim comes first in the fair sharing order and takes the freed quota."""
     life.queue("a", "co", resourceGroups=groups(default="1"), preemption={**NEWER, **ANY})
     life.queue("b", "co", resourceGroups=groups(default="4"), preemption={**NEWER, **BORROWS})
     life.submit("high", "a", "5", age=100, priority=2)
@@ -70,7 +70,7 @@ LOOPS = [
 
 
 @pytest.mark.parametrize(("plot", "fair"), LOOPS)
-def test_without_the_rule_it_goes_on_for_ever(plot: Plot, fair: bool) -> None:
+def test_without_the_loop_guard_preemptions_never_end(plot: Plot, fair: bool) -> None:
     life = life_of(fair=fair, rule=None)
     plot(life)
     with pytest.raises(AssertionError, match="does not come to rest"):
@@ -105,7 +105,7 @@ def test_a_preemption_loop_ends_even_if_the_scheduler_keeps_restarting(
 
 
 @pytest.mark.parametrize(("plot", "fair"), LOOPS)
-def test_after_a_pause_it_is_tried_once_more_and_each_time_later(plot: Plot, fair: bool) -> None:
+def test_a_blocked_preemption_is_retried_after_growing_pauses(plot: Plot, fair: bool) -> None:
     life = life_of(fair=fair)
     plot(life)
     life.settle(60)
@@ -166,7 +166,7 @@ def test_the_third_preemption_has_a_warning() -> None:
     ]  # fmt: skip
 
 
-def test_it_has_its_turn_as_soon_as_the_other_is_done() -> None:
+def test_a_blocked_workload_is_admitted_once_the_other_has_finished() -> None:
     life = a_pair()
     life.settle()
     life.finish("borrower")
@@ -183,7 +183,7 @@ def test_a_change_of_a_queue_of_theirs_ends_the_pause() -> None:
     assert life.phase("owner") == "Admitted"
 
 
-def test_when_the_pause_is_over_it_may_take_once_more() -> None:
+def test_after_the_pause_a_workload_may_preempt_once_more() -> None:
     life = a_pair()
     life.settle()
     wake = life.core.next_wake()
@@ -193,7 +193,7 @@ def test_when_the_pause_is_over_it_may_take_once_more() -> None:
     assert life.phases("borrower", "owner") == ["Pending", "Admitted"]
 
 
-def test_a_higher_priority_sets_it_free_to_take() -> None:
+def test_a_raised_priority_allows_preemption_again() -> None:
     life = a_pair()
     life.settle()
     life.say(facts.Reprioritized, "owner", priority=5)
@@ -201,7 +201,7 @@ def test_a_higher_priority_sets_it_free_to_take() -> None:
     assert life.phase("owner") == "Admitted"
 
 
-def test_its_equals_may_take_what_it_may_not() -> None:
+def test_an_equal_workload_may_preempt_where_it_is_blocked() -> None:
     life = a_pair()
     life.settle()
     life.submit("equal", "a", "5")
@@ -268,11 +268,11 @@ def two_queues(**preemptor: Any) -> Life:
 
 
 def assigned(life: Life) -> list[str]:
-    """Who got quota in a cycle; it is not written yet."""
+    """The workloads that got quota in a cycle that is not written yet."""
     return sorted(one.name for one in life.cycle(apply=False) if isinstance(one, facts.Assigned))
 
 
-def test_it_goes_on_as_soon_as_the_other_has_what_it_waits_for() -> None:
+def test_a_blocked_workload_continues_once_the_other_is_admitted() -> None:
     life = two_queues()
     assert assigned(life) == ["large"]
     assert assigned(life) == ["small"]

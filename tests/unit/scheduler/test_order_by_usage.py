@@ -67,7 +67,7 @@ def consumed(story: Story, name: str) -> dict[str, str]:
 
 
 def waiting(story: Story) -> list[str]:
-    """Who waits, in order."""
+    """The waiting workloads, in order."""
     return [row.name for row in story.core.pending(PendingQuery()).rows]
 
 
@@ -119,7 +119,7 @@ def test_a_late_start_event_counts_from_the_time_of_the_start() -> None:
     assert late.at(NOON + 2 * HOUR) == known.at(NOON + 2 * HOUR)
 
 
-def test_resources_weigh_what_they_are_given_to_weigh() -> None:
+def test_resources_count_with_their_configured_weights() -> None:
     config = AdmissionFairSharing(resource_weights={"cpu": 0.5, "gpu": 10})
     amounts = {"cpu": 2 * NANO, "gpu": NANO, "memory": 3 * NANO}
     assert weighed(config, amounts, 1.0) == 14.0
@@ -193,7 +193,7 @@ def test_a_workload_deleted_before_admission_costs_nothing() -> None:
     assert value(story, "a") == 0
 
 
-def test_the_price_is_paid_once_it_is_admitted_and_not_twice() -> None:
+def test_an_admission_is_charged_to_its_local_queue_once() -> None:
     story = a_story()
     story.admits = False
     story.submit("a1", "a", "1")
@@ -301,7 +301,7 @@ def test_a_preemptor_keeps_its_place(as_kueue: bool, first: str) -> None:
     assert story.why("high").position == 3
 
 
-def test_a_victim_does_not_take_the_room_that_it_left() -> None:
+def test_a_victim_does_not_take_back_the_quota_it_freed() -> None:
     story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
     had_used(story, "a", "100")
     story.submit("low", "b", "4", priority=1)
@@ -326,7 +326,7 @@ def test_victims_are_taken_from_the_local_queue_that_used_more() -> None:
 # Configuration. ----------------------------------------------------------------------------
 
 
-def test_a_queue_that_does_not_say_so_goes_by_priority() -> None:
+def test_a_queue_without_the_setting_orders_by_priority() -> None:
     story = a_story()
     had_used(story, "a", "2")
     story.submit("high", "a", "4", priority=9)
@@ -432,7 +432,7 @@ def copied(story: Story, *, records: bool = True) -> Story:
     return other
 
 
-def test_a_successor_comes_to_the_same_sums() -> None:
+def test_a_successor_computes_the_same_usage() -> None:
     story = a_story()
     had_used(story, "a", "8")
     story.submit("a1", "a", "3")

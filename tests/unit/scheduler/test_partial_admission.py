@@ -41,7 +41,7 @@ def count(story: Story, name: str) -> int:
         pytest.param("7", None, 0, id="none where only all would do"),
     ],
 )
-def test_as_many_pods_are_admitted_as_have_room(room: str, least: int | None, want: int) -> None:
+def test_as_many_pods_are_admitted_as_fit(room: str, least: int | None, want: int) -> None:
     story = a_story(room)
     story.submit("one", "cq")
     story.respec("one", podSets=[pods(10, least)])

@@ -87,7 +87,7 @@ def test_victims_run_on_until_the_check_that_defers_has_passed() -> None:
 
 
 @pytest.mark.scenario("A10")
-def test_on_demand_the_victims_go_before_the_verdict() -> None:
+def test_on_demand_the_victims_are_evicted_before_the_verdict() -> None:
     life = two_victims(c=DEFERS)
     life.verdict("j", "c", "Pending", reason="PreemptionRequired")
     life.settle()
@@ -103,7 +103,7 @@ def test_on_demand_the_victims_go_before_the_verdict() -> None:
 
 @pytest.mark.scenario("A11")
 @pytest.mark.parametrize("state", ["Rejected", "Retry"])
-def test_a_verdict_against_it_means_that_no_victim_was_ever_touched(state: str) -> None:
+def test_a_rejecting_verdict_leaves_planned_victims_running(state: str) -> None:
     life = two_victims(c=DEFERS)
     life.verdict("j", "c", state, **({"requeue_after_seconds": 60} if state == "Retry" else {}))
     life.settle()
@@ -114,7 +114,7 @@ def test_a_verdict_against_it_means_that_no_victim_was_ever_touched(state: str) 
 
 
 @pytest.mark.scenario("A12")
-def test_only_the_check_that_defers_decides_when_the_victims_go() -> None:
+def test_only_a_deferring_check_decides_when_victims_are_evicted() -> None:
     life = two_victims(c1="Anytime", c2=DEFERS)
     life.verdict("j", "c1", "Ready")
     life.settle()
@@ -280,7 +280,7 @@ def test_of_planner_and_victims_the_larger_amount_counts() -> None:
     assert used(life) == 6
 
 
-def test_a_new_leader_goes_on_where_the_first_one_died() -> None:
+def test_a_new_leader_continues_a_planned_preemption() -> None:
     life = two_victims(c=DEFERS)
     life.verdict("j", "c", "Ready")
     told = life.cycle(apply=False)
@@ -390,7 +390,7 @@ def test_quota_that_is_not_lent_under_a_plan_counts_as_used() -> None:
 
 
 @pytest.mark.parametrize("nominal", ["9", "6"])
-def test_a_plan_holds_no_more_than_there_is_when_quota_is_cut(nominal: str) -> None:
+def test_a_plan_shrinks_to_the_quota_left_by_a_cut(nominal: str) -> None:
     life = two_victims(c=DEFERS)
     ask(life, "c", nominal=nominal)
     life.settle()
@@ -415,7 +415,7 @@ def test_usage_of_victims_above_a_cut_quota_is_not_the_planners() -> None:
     assert sorted(life.phases("v1", "v2")) == ["Admitted", "Pending"]
 
 
-def test_an_edit_that_changes_nothing_for_it_leaves_a_plan_as_it_is() -> None:
+def test_an_unrelated_edit_does_not_change_a_plan() -> None:
     life = two_victims(c=DEFERS)
     ask(life, "c", nominal="12")
     life.settle()
@@ -425,7 +425,7 @@ def test_an_edit_that_changes_nothing_for_it_leaves_a_plan_as_it_is() -> None:
     assert (life.phase("w"), used(life)) == ("QuotaReserved", 12)
 
 
-def test_played_as_kueue_victims_go_first() -> None:
+def test_as_kueue_victims_are_evicted_first() -> None:
     life = a_life(config=Config(as_kueue=True), c=DEFERS)
     run(life, "v", "10", priority=-1)
     ask(life, "c")

@@ -20,7 +20,7 @@ CHECKED = {"admissionChecks": ["later"]}
 
 
 def waits_for_a_check(story: Story) -> None:
-    """Who has quota is not admitted."""
+    """Workloads with quota are not admitted."""
     story.admits = False
     story.put("AdmissionCheck", "later", {"controllerName": "ctl"})
 
@@ -123,7 +123,7 @@ def the_preemptor_is_written_unchanged(story: Story) -> None:
         pytest.param(the_preemptor_is_written_unchanged, id="the controller refuses it"),
     ],
 )
-def test_undone_everything_is_as_it_was(happens: Any) -> None:
+def test_an_undone_handover_restores_the_previous_state(happens: Any) -> None:
     story = a_story()
     before = picture(story)
     story.cycle(confirm=False)

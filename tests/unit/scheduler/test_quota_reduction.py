@@ -62,7 +62,7 @@ def test_a_revocation_has_the_numbers() -> None:
     assert one.revision < one.seen
 
 
-def test_the_worst_goes_first_the_lowest_priority_and_then_the_newest() -> None:
+def test_the_lowest_priority_then_the_newest_is_revoked_first() -> None:
     life = a_life()
     for name, priority in (("first", 0), ("second", 0), ("low", -1), ("high", 1)):
         life.submit(name, "cq", "2", priority=priority)
@@ -100,7 +100,7 @@ def test_admitted_workloads_stay_above_a_reduced_quota() -> None:
     assert life.phase("waits") == "QuotaReserved"
 
 
-def test_a_verdict_that_comes_first_does_not_admit_to_what_fits_no_longer() -> None:
+def test_a_verdict_before_the_revocation_does_not_admit_beyond_quota() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -168,7 +168,7 @@ def test_a_preemptor_counts_on_quota_that_is_being_revoked() -> None:
     assert ("runs", "high") not in life.preempted()
 
 
-def test_two_cuts_at_once_say_it_once() -> None:
+def test_two_cuts_at_once_publish_one_revocation() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -178,7 +178,7 @@ def test_two_cuts_at_once_say_it_once() -> None:
     assert life.revoked() == [("w", "QuotaChanged")]
 
 
-def test_nothing_is_looked_at_as_long_as_no_quota_is_edited() -> None:
+def test_reservations_are_checked_only_after_quota_edits() -> None:
     life = a_life()
     life.submit("w", "cq", "8")
     life.settle()
@@ -270,7 +270,7 @@ def test_no_verdict_admits_to_a_flavor_that_is_offered_no_more() -> None:
     assert life.reason("w", "QuotaReserved") == "False: FlavorsChanged"
 
 
-def test_a_flavor_that_is_taken_away_goes_on_counting_for_what_runs_on_it() -> None:
+def test_a_removed_flavor_still_counts_its_running_workloads() -> None:
     life = a_life(admissionChecks=[])
     life.put("ResourceFlavor", "other")
     life.queue("cq", resourceGroups=groups(default="10", other="0"))
@@ -286,7 +286,7 @@ def test_a_flavor_that_is_taken_away_goes_on_counting_for_what_runs_on_it() -> N
     assert life.phase("next") == "Pending"
 
 
-def test_a_flavor_of_another_queue_of_the_cohort_does_not_make_up_for_it() -> None:
+def test_quota_of_another_queue_does_not_replace_a_removed_flavor() -> None:
     life = a_life()
     life.put("ResourceFlavor", "other")
     life.queue("cq", "co", resourceGroups=groups(default="5", other="5"), **CHECKED)
@@ -460,7 +460,7 @@ def test_by_default_and_as_kueue_nothing_that_runs_is_evicted() -> None:
     assert life.phases("one", "two") == ["Admitted", "Admitted"]
 
 
-def test_with_evict_the_worst_go_until_the_rest_fits_and_they_come_back() -> None:
+def test_with_evict_workloads_are_evicted_until_the_rest_fits() -> None:
     life = a_life(**EVICT)
     running(life, ("old", "3", 0), ("new", "3", 0), ("high", "3", 5))
     cut(life, "6", **EVICT)
@@ -472,7 +472,7 @@ def test_with_evict_the_worst_go_until_the_rest_fits_and_they_come_back() -> Non
     assert life.phase("new") == "Admitted"
 
 
-def test_with_evict_no_more_go_than_need_be() -> None:
+def test_with_evict_no_needless_workload_is_evicted() -> None:
     life = a_life(**EVICT)
     running(life, ("small", "1", -1), ("big", "8", 0))
     cut(life, "2", **EVICT)
@@ -495,7 +495,7 @@ def test_with_evict_the_quota_counts_until_the_job_has_stopped() -> None:
     assert life.phases("one", "two") == ["Admitted", "Pending"]
 
 
-def test_with_evict_reservations_go_before_what_runs() -> None:
+def test_with_evict_reservations_are_revoked_before_running_jobs() -> None:
     life = a_life(onQuotaCut="evict")
     life.submit("runs", "cq", "5", priority=-5)
     life.settle()
@@ -507,7 +507,7 @@ def test_with_evict_reservations_go_before_what_runs() -> None:
     assert life.phase("runs") == "Admitted"
 
 
-def test_with_evict_what_runs_on_a_flavor_that_is_offered_no_more_goes() -> None:
+def test_with_evict_a_job_on_a_removed_flavor_is_evicted() -> None:
     life = a_life(**EVICT)
     life.put("ResourceFlavor", "other")
     running(life, ("w", "5", 0))

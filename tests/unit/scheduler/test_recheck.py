@@ -61,7 +61,7 @@ def test_many_reservations_are_confirmed_in_one_batch() -> None:
     assert [one.name for one in decisions if isinstance(one, facts.Assigned)] == ["head"]
 
 
-def test_while_it_is_on_its_way_it_is_not_said_again() -> None:
+def test_a_decision_in_flight_is_not_published_again() -> None:
     life = a_life()
     reserved(life, "w", ready=("c1", "c2"))
     (one,) = life.cycle(apply=False)
@@ -155,7 +155,7 @@ def test_a_check_that_cannot_judge_any_more_has_judged() -> None:
         pytest.param("ResourceFlavor", "default", None, id="its flavor"),
     ],
 )
-def test_it_waits_for_what_is_missing_to_come_back(kind: str, name: str, spec: Any) -> None:
+def test_a_reservation_waits_for_missing_objects(kind: str, name: str, spec: Any) -> None:
     life = a_life()
     reserved(life, "w", ready=("c1", "c2"))
     life.delete(kind, name)

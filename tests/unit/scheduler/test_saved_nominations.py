@@ -38,7 +38,7 @@ def strict(story: Story, name: str, *flavors: str) -> None:
     story.queue(name, queueingStrategy="StrictFIFO", resourceGroups=groups(**offered))
 
 
-def test_a_head_that_stays_where_it_is_is_looked_at_once_for_an_event(looks: list[str]) -> None:
+def test_an_unchanged_head_is_tried_once_for_each_event(looks: list[str]) -> None:
     story = Story()
     strict(story, "alone", "default")
     story.submit("runs", "alone")
@@ -49,7 +49,7 @@ def test_a_head_that_stays_where_it_is_is_looked_at_once_for_an_event(looks: lis
     assert looks == ["waits"]
 
 
-def test_a_head_that_stays_is_looked_at_again_when_room_comes_free(looks: list[str]) -> None:
+def test_an_unchanged_head_is_tried_again_when_quota_is_freed(looks: list[str]) -> None:
     story = Story()
     strict(story, "alone", "default")
     story.submit("runs", "alone")

@@ -47,7 +47,7 @@ def events(story: Story) -> None:
         story.cycle(confirm=False)
 
 
-def test_it_is_not_searched_victims_for_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saved_search_is_not_repeated_on_every_event(monkeypatch: pytest.MonkeyPatch) -> None:
     story, searched = a_story(monkeypatch)
     events(story)
     assert searched == []
@@ -55,14 +55,14 @@ def test_it_is_not_searched_victims_for_again_and_again(monkeypatch: pytest.Monk
     assert story.cycle() == ["high"]
 
 
-def test_room_that_comes_free_elsewhere_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_freed_in_another_flavor_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     story, _ = a_story(monkeypatch)
     story.queue("cq", resourceGroups=groups(default="9"), preemption=LOWER)
     assert story.cycle() == ["high"]
     assert story.stored["low-0"].status.admission is not None
 
 
-def test_where_there_is_a_choice_it_is_looked_at_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_with_a_choice_of_flavors_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     story, searched = a_story(monkeypatch, one="5", two="5")
     stays = ({"low-0", "low-1"} - {story.told[0].name}).pop()
     events(story)
@@ -80,7 +80,7 @@ def test_victims_that_are_not_enough_any_more_are_found_others_for(
     assert sorted(one.name for one in story.told) == ["low-0", "side-0"]
 
 
-def test_as_kueue_does_it_every_cycle_looks() -> None:
+def test_as_kueue_every_cycle_searches_again() -> None:
     story = Story(Config(as_kueue=True))
     story.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER)
     story.submit("low", "cq", "5")

@@ -49,7 +49,7 @@ def test_the_lowest_priority_is_preempted_for_the_preemptor() -> None:
     assert story.parked() == ["low"]
 
 
-def test_a_preemption_names_what_it_was_decided_from() -> None:
+def test_a_preemption_records_its_inputs() -> None:
     story = a_story()
     a_full_queue(story)
     seen = story.revision
@@ -174,7 +174,7 @@ def test_two_preemptors_never_share_a_victim() -> None:
     assert story.admission("second") is not None
 
 
-def test_a_change_of_the_queue_voids_what_was_said_to_victims_before() -> None:
+def test_a_queue_edit_voids_earlier_preemption_decisions() -> None:
     story = a_story()
     a_full_queue(story)
     story.cycle(confirm=False)

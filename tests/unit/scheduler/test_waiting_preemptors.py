@@ -65,7 +65,7 @@ def test_its_place_is_kept_in_whatever_order_the_new_leader_reads(order: tuple[s
     assert heir.cycle() == ["high"]
 
 
-def test_also_when_all_have_stopped_and_it_has_not_got_the_room_yet() -> None:
+def test_a_preemptor_keeps_its_place_after_all_victims_stopped() -> None:
     story = a_story()
     story.evict("low", "Preempted")
     heir = heir_of(story, ("low", "high", "higher"))

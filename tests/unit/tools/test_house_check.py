@@ -48,6 +48,6 @@ def test_a_module_with_its_own_time_or_chance_is_named(tmp_path: Path, line: str
     assert offenders(tmp_path) == [f"libs/house/a.py {said}"]
 
 
-def test_every_knot_of_imports_is_found() -> None:
+def test_every_import_cycle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"e"}, "e": {"c", "a"}}
     assert cycles(graph) == [["a", "b"], ["c", "d", "e"]]

@@ -1,4 +1,4 @@
-"""Whose gate on preemption opens: D4, D21, D27, and LIFECYCLE 4.8."""
+"""Which variant's preemption gate opens: D4, D21, D27, and LIFECYCLE 4.8."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A, B, C = "j-variant-a", "j-variant-b", "j-variant-c"
 
 
 def told(table: FamilyTable) -> list[str]:
-    """Whose gates open now."""
+    """The variants with a gate that opens now."""
     found = [one for one in table.follow() if one.startswith("ungated")]
     return [one.removeprefix("ungated j-variant-") for one in found]
 
@@ -39,9 +39,9 @@ def an_open_gate(used: bool = False) -> tuple[GatePosition, ...]:
     [
         pytest.param(GATED, GATED, ["a"], id="of two that are blocked the better one's opens"),
         pytest.param(FULL, GATED, ["b"], id="one that needs no victims is passed over"),
-        pytest.param((), GATED, [], id="one that nobody has looked at is waited for"),
+        pytest.param((), GATED, [], id="a variant that was not tried yet is waited for"),
         pytest.param(GATED, (), ["a"], id="the better one need not wait for the worse one"),
-        pytest.param(FULL, FULL, [], id="nobody blocked: nothing opens"),
+        pytest.param(FULL, FULL, [], id="no blocked variant: no gate opens"),
     ],
 )
 def test_one_gate_opens_the_best_first(

@@ -1,4 +1,4 @@
-"""What is ordered of a family: creation, names, who may try, priorities, deletions, the parent."""
+"""Orders for a family: creation, names, active variants, priorities, deletions, the parent."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_queue_with_one_flavor_has_families_with_one_variant() -> None:
         pytest.param(
             lambda t: t.offer(policy=False).workload(), [], id="without a policy there are none"
         ),
-        pytest.param(lambda t: t.no_queue().workload(), [], id="without a queue nobody knows"),
+        pytest.param(lambda t: t.no_queue().workload(), [], id="unknown without a queue"),
         pytest.param(
             lambda t: t.local_queue("lq", "").workload(), [], id="nor without a LocalQueue"
         ),
@@ -190,7 +190,7 @@ def test_of_duplicate_variants_the_one_with_quota_stays() -> None:
     assert list(table.family()) == ["j-variant-a"]
 
 
-# Who may try. -------------------------------------------------------------------------------
+# Which variants are active. ----------------------------------------------------------------
 
 
 def test_worse_variants_are_deactivated_after_an_admission() -> None:
@@ -306,7 +306,7 @@ def test_a_deletion_names_the_uid() -> None:
             [f"deleted {DEMAND}"],
             id="a flavor goes: so does its variant",
         ),
-        pytest.param(lambda t: t.offer(quota=9), [], id="quota moves nobody"),
+        pytest.param(lambda t: t.offer(quota=9), [], id="quota changes no variant"),
         pytest.param(lambda t: t.no_queue(), [], id="without a queue all stay"),
         pytest.param(lambda t: t.local_queue("lq", ""), [], id="without a LocalQueue, too"),
         pytest.param(

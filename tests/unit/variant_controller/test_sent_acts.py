@@ -109,7 +109,7 @@ def test_rows_that_differ_are_not_requested_without_end() -> None:
     said = 0
     for _ in range(100):
         said += len(table.orders())
-        # Whoever writes the parent makes no rows of it.
+        # The writer of the parent adds no rows for it.
         table.log.clear()
         table.status("j", condition("Admitted", False, f"Write{table.revision}"))
         table.later(0.2)

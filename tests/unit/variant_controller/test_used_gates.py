@@ -40,9 +40,9 @@ def plan(house: FamilyController, pending: PendingPreemption) -> FamilyControlle
 @pytest.mark.parametrize(
     ("pending", "noted", "keeps"),
     [
-        pytest.param(None, False, False, id="nobody had to go"),
-        pytest.param(NOT_TOLD, False, False, id="somebody will have to go, and was not told yet"),
-        pytest.param(TOLD, True, True, id="somebody is told to go"),
+        pytest.param(None, False, False, id="no victims"),
+        pytest.param(NOT_TOLD, False, False, id="victims that are not evicted yet"),
+        pytest.param(TOLD, True, True, id="an evicted victim"),
     ],
 )
 def test_a_reservation_with_victims_keeps_other_gates_closed(

@@ -96,11 +96,11 @@ def test_an_evicted_job_stops_with_and_without_the_change() -> None:
 
 
 def with_a_long_finished(town: StoredSystem) -> list[BucketEntry]:
-    """The town's bucket once its workload a has finished and nobody holds it any more."""
+    """The town's bucket once its workload a has finished and no process holds it."""
     [old] = [one for one in town.entries() if one.key == "workload.ns.a"]
     town.copy.publish([Finished(namespace="ns", name="a")])
     town.copy.settle()
-    # It is in the bucket, though nobody holds it any more.
+    # It is in the bucket, though no process holds it.
     assert town.copy.workload(("ns", "a")) is None
     assert old.value is not None
     ended = msgspec.json.decode(old.value)

@@ -318,7 +318,7 @@ def test_a_job_is_simulated_as_a_workload() -> None:
 
 def test_events_without_the_change_are_not_listed() -> None:
     town = a_town()
-    # Room has come free, and nobody has decided yet.
+    # Quota has been freed, and no scheduler has decided yet.
     quiet = StoredSystem()
     quiet.copy = town.copy
     entries = [one for one in town.entries() if not one.key.startswith("workload.ns.a")]

@@ -57,7 +57,7 @@ def some_rows(count: int, size: int = 10) -> list[CheckpointRow]:
         pytest.param(some_rows(3, 900_000), id="rows that are longer than a part"),
     ],
 )
-def test_what_is_packed_is_unpacked(rows: list[CheckpointRow]) -> None:
+def test_packed_rows_are_unpacked_unchanged(rows: list[CheckpointRow]) -> None:
     made, parts = written(rows)
     assert all(0 < len(part) <= PART_SIZE for part in parts)
     assert made.size == sum(map(len, parts))

@@ -30,7 +30,7 @@ def test_a_flood_gets_a_burst_of_dead_letters_then_one_with_a_count() -> None:
     assert again.reason == "UnknownState: why"
 
 
-def test_what_is_no_verdict_always_gets_its_letter() -> None:
+def test_dead_letters_of_other_messages_are_not_limited() -> None:
     letters = DeadLetterLimiter()
     many = [dead(n, "admit.workload.held.ns.w") for n in range(3 * BURST)]
     assert letters.of(many, 0.0) == many

@@ -1,4 +1,4 @@
-"""Families through the workload-controller: who arrives as what, and what moves together."""
+"""Families through the workload-controller: roles of new workloads, and joint transitions."""
 
 from __future__ import annotations
 

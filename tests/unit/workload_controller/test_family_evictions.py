@@ -1,4 +1,4 @@
-"""What becomes of a family whose admitted variant goes. LIFECYCLE 4.7, and its traps."""
+"""A family after its admitted variant was evicted. LIFECYCLE 4.7, and its traps."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_preempted_from_outside_it_starts_over_as_if_it_were_new() -> None:
         pytest.param(
             lambda house: house.verdict("b", "odd", "Retry", requeue_after_seconds=60),
             False,
-            id="a check says Retry: who was rejected stays out",
+            id="a check says Retry: a rejected variant stays inactive",
         ),
     ],
 )
@@ -242,7 +242,7 @@ def test_a_variant_deleted_by_hand_is_gone_when_its_job_finishes() -> None:
     [
         pytest.param("quota", "False: WaitingForQuota", id="others wait for quota"),
         pytest.param("check", "False: UnsatisfiedAdmissionChecks", id="another is checked"),
-        pytest.param("none", "False: NoMatchingFlavor", id="nobody has one"),
+        pytest.param("none", "False: NoMatchingFlavor", id="no variant has one"),
     ],
 )
 def test_no_flavor_for_one_variant_is_not_the_reason_of_the_family(

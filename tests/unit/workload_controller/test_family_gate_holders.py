@@ -1,5 +1,5 @@
-"""Whoever keeps the open gate of a family is asked for at the moment when another one's opens, too:
-between finding that its time is over and opening the next, others may have gone for it.
+"""The holder of the open gate of a family is looked up also when another gate opens:
+between the end of its time and the opening of the next gate, victims may have been evicted for it.
 """
 
 from __future__ import annotations

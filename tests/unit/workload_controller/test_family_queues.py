@@ -304,7 +304,7 @@ def test_a_variant_name_in_use_stays_with_its_workload() -> None:
     assert [head(one).variant for one in house.variants()] == ["a", "c"]
 
 
-def test_a_parent_that_comes_and_goes_in_one_batch_leaves_nothing() -> None:
+def test_a_parent_created_and_deleted_in_one_batch_leaves_nothing() -> None:
     house = FamilyController().submit()
     house.happens(*house.variant_facts(), facts.Deleted(**J))
     assert house.workloads() == []

@@ -108,7 +108,7 @@ def test_a_migration_continues_when_no_stop_is_reported_in_time(
         pytest.param(lambda h: h.says(stopPolicy="Hold"), id="the queue is held"),
     ],
 )
-def test_if_the_better_one_has_lost_what_it_needs_the_family_starts_over(
+def test_a_migration_without_its_target_starts_the_family_over(
     begin: Callable[[], FamilyController], lost: Callable[[FamilyController], Any]
 ) -> None:
     house = begin()
@@ -119,7 +119,7 @@ def test_if_the_better_one_has_lost_what_it_needs_the_family_starts_over(
     assert not any(one.status.admission or one.status.promised for one in house.variants())
 
 
-def test_a_check_that_rejects_the_better_one_meanwhile() -> None:
+def test_a_migration_ends_when_a_check_rejects_its_target() -> None:
     house = moving().verdict("a", "slow", "Rejected").stop()
     assert house.starts == [("j", "c")]
     assert house.active() == "bc"
@@ -174,7 +174,7 @@ def test_a_decision_that_omits_the_running_sibling_is_refused() -> None:
     assert house.revision_of(A) > before
 
 
-def test_a_worse_one_is_never_reserved_beside_a_better_one() -> None:
+def test_a_worse_variant_is_never_reserved_beside_a_better_one() -> None:
     house = FamilyController(checks={"c": ("slow",)}).family().assign("b").assign("c")
     assert house.get(C).status.admission is None
 
@@ -189,7 +189,7 @@ def test_two_that_are_confirmed_at_once_are_never_both_admitted() -> None:
     assert house.get(B).status.admission is None
 
 
-def test_the_job_gets_what_the_checks_of_its_variant_add_to_its_pods() -> None:
+def test_the_job_gets_the_pod_set_updates_of_its_variants_checks() -> None:
     house = FamilyController(checks=CHECKS).family().assign("c").assign("a")
     zone = PodSetUpdate(name="main", labels={"zone": "z"})
     house.verdict("a", "slow", pod_set_updates=(zone,)).confirm("a").stop()

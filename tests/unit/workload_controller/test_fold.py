@@ -391,7 +391,7 @@ def test_a_due_timer_counts_from_the_time_it_was_set_for() -> None:
 
 
 def test_a_timer_of_a_time_that_the_bus_has_not_reached_ends_nothing_early() -> None:
-    """The bus says a timer when its time has come; whoever else says one moves no clock."""
+    """The bus publishes a due timer; a timer from another publisher moves no clock."""
     bench = Bench()
     manifest = a_manifest()
     manifest["spec"]["maximumExecutionTimeSeconds"] = 3600

@@ -65,7 +65,7 @@ def listening() -> Listening:
     return Listening()
 
 
-def test_of_a_controller_that_never_spoke_nothing_is_written(listening: Listening) -> None:
+def test_nothing_is_written_for_a_controller_without_heartbeats(listening: Listening) -> None:
     assert listening.look(1_000.0) is None
     assert listening.beats.next_loss(1_000.0) is None
 

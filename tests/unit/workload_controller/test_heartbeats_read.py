@@ -11,7 +11,7 @@ NO_HEARTBEAT = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (BEAT_MAX 
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("data", NO_HEARTBEAT, ids=lambda data: repr(data[:10]))
-def test_what_cannot_be_read_is_no_heartbeat(data: bytes, known: bool) -> None:
+def test_an_unreadable_message_is_not_a_heartbeat(data: bytes, known: bool) -> None:
     assert decode_heartbeat(data, known=known) is None
 
 
@@ -20,7 +20,7 @@ def test_an_empty_message_begins_no_heartbeats() -> None:
     assert decode_heartbeat(b"", known=False) is None
 
 
-def test_an_empty_message_goes_on_with_heartbeats_that_began() -> None:
+def test_an_empty_message_continues_earlier_heartbeats() -> None:
     assert decode_heartbeat(b"", known=True) is not None
 
 

@@ -49,7 +49,7 @@ def a_check(parameters: str, **spec: object) -> bytes:
 
 
 def test_a_check_event_shows_whether_its_parameters_reference_changed() -> None:
-    """Who does not know says so, too: then checks are asked once more for nothing."""
+    """Unknown counts as changed: then checks are requested once more than needed."""
     controller = Controller(b"secret")
     seen = []
     for revision, value in enumerate(

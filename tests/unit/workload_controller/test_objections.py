@@ -84,12 +84,12 @@ def test_two_known_checks_of_one_controller_in_one_list_are_refused(
 
 
 @pytest.mark.scenario("B8")
-def test_they_are_known_too_when_they_come_with_the_queue(house: House) -> None:
+def test_checks_applied_together_with_the_queue_are_validated_too(house: House) -> None:
     assert house.apply(a_queue("a", "b"), a_check("b"), a_check("a")) == [CONFLICT]
 
 
 @pytest.mark.scenario("B8")
-def test_a_check_that_comes_later_is_no_fault_of_an_edit_of_the_queue(house: House) -> None:
+def test_a_check_applied_later_does_not_block_edits_of_the_queue(house: House) -> None:
     assert house.apply(a_check("a"), a_queue("a", "b")) == []
     assert house.apply(a_check("b")) == []
     assert house.apply(a_queue("a", "b", stopPolicy="Hold")) == []

@@ -1,4 +1,4 @@
-"""Who has not judged yet is asked again when the parameters of a check change, come or go."""
+"""A pending check is requested again when its parameters change, appear or disappear."""
 
 from __future__ import annotations
 

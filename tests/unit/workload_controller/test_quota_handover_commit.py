@@ -1,4 +1,4 @@
-"""A decision that hands quota on holds of everybody it names, or of nobody."""
+"""A quota handover applies to every workload that it names, or to none of them."""
 
 from __future__ import annotations
 

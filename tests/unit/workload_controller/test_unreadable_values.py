@@ -1,4 +1,4 @@
-"""Values that somebody wrote into the bucket by hand, and wrongly."""
+"""Invalid values that were written into the bucket by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_an_unreadable_value_counts_as_absent_and_is_reported(key: str, value: b
     assert list(controller.unreadable) == [key]
     assert controller.settle_load(0) == []
     if key.startswith("workload"):
-        # Whoever submits it anew writes over it.
+        # A new submission overwrites it.
         known = controller.workloads.get(key)
         assert (known.workload, known.revision) == (None, 7)
     else:

@@ -1,4 +1,4 @@
-"""Verdicts as they come from the log: nonsense among them disturbs nobody else."""
+"""Verdicts as they come from the log: an invalid one does not affect the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NONSENSE: dict[str, dict[str, Any]] = {
     "labels that are none": {"podSetUpdates": [{"name": "main", "labels": {"a b": "c"}}]},
     "updates that are no list": {"state": "Ready", "podSetUpdates": {"main": 1}},
     "no state": {"state": None},
-    "somebody else's name": {"controller": "other", "state": "Rejected"},
+    "another controller's name": {"controller": "other", "state": "Rejected"},
 }
 
 

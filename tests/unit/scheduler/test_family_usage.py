@@ -96,7 +96,7 @@ def test_a_decision_lists_quota_beyond_what_the_family_holds() -> None:
     assert booked == [{"cpu": "4"}, {"cpu": "16", "gpu": "8"}], "and is booked as a whole"
 
 
-def test_room_for_a_family_is_no_room_for_others() -> None:
+def test_quota_held_by_a_family_is_not_free_for_others() -> None:
     kin = with_slow_reservation()
     runs_on_demand_and_reserved_better(kin)
     kin.job("stranger", "q", [(1, {"cpu": "11"})], age=50)
@@ -204,7 +204,7 @@ def test_a_sole_holder_is_preferred_to_two_shared_holders() -> None:
     assert [one.name for one in kin.preempted] == ["lone"]
 
 
-def test_no_sibling_goes_for_a_sibling() -> None:
+def test_no_sibling_is_preempted_for_a_sibling() -> None:
     kin = with_slow_reservation(**LOWER)
     kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=5)
     kin.settle()

@@ -92,14 +92,14 @@ def _loses_its_config(story: Story) -> None:
         pytest.param(_loses_its_config, "the check is not active", id="no configuration"),
     ],
 )
-@pytest.mark.parametrize("restarted", [False, True], ids=["at once", "by whoever takes over"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["at once", "by the next leader"])
 def test_a_cancellation_has_the_reason(
     happens: Callable[[Story], None], told: str, restarted: bool
 ) -> None:
     story = Story()
     story.reserved()
     if restarted and happens is not _loses_its_config:
-        # Whoever led died before it wrote anything.
+        # The earlier leader died before it wrote anything.
         kept = dict(story.bucket)
         happens(story)
         story.said.clear()

@@ -34,7 +34,7 @@ TOLD = "skipped, because it cannot succeed: no such delay"
 
 class Troubled(Story):
     """``impossible`` tells which steps cannot be done, ``tries``: those that were tried;
-    ``troubles``: slots for which nobody could decide."""
+    ``troubles``: slots for which no decision was possible."""
 
     def __init__(self, impossible: Callable[[Step], bool] = lambda _: False) -> None:
         self.impossible = impossible

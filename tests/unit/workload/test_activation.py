@@ -73,7 +73,7 @@ def test_after_any_eviction_an_activated_workload_is_like_new(why: str, stopping
     "why", ["Preempted", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped",
             "LocalQueueStopped", "NodeFailures"],
 )  # fmt: skip
-def test_every_eviction_has_its_way_back(why: str) -> None:
+def test_every_evicted_workload_can_be_pending_again(why: str) -> None:
     life = lost(a_life()) if why == "NodeFailures" else EVICTIONS[why]().stopped()
     assert life.conditions["Evicted"] == ("True", why)
     life.stops(None)

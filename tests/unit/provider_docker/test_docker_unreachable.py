@@ -26,7 +26,7 @@ SOCKET = "unix:///run/engine.sock"
         pytest.param(
             OSError(SDK.format("ConnectionRefusedError(111, 'Connection refused')")),
             f"no engine listens at {SOCKET}: start it, or name another one, DOCKER_HOST",
-            id="so is one that nobody listens at",
+            id="an address without a listener",
         ),
         pytest.param(TimeoutError(), "TimeoutError", id="what says nothing goes by its kind"),
     ],
