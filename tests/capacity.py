@@ -13,7 +13,7 @@ from admittance.workload.phase import Phase, phase
 from processes import eventually, workload
 
 SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
-"""Those that capacity needs, but for who provides it."""
+"""The services that capacity needs, without the provider."""
 
 CHECK = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",

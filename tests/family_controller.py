@@ -165,7 +165,7 @@ class FamilyController:
         self.fold(batch)
 
     def read_again(self, many: int) -> None:
-        """Facts that were acknowledged to nobody: they change nothing."""
+        """Repeats the facts that were not acknowledged; they must not change the state."""
         self.restart()
         self.fold(self.log[-many:])
 

@@ -27,7 +27,7 @@ from builders import a_manifest
 
 GPU = "gpu"
 LOWER = {"withinClusterQueue": "LowerPriority"}
-"""Preemption of whoever is less important in the same queue."""
+"""Preemption of workloads of lower priority in the same queue."""
 
 
 class Row(NamedTuple):
@@ -198,7 +198,7 @@ class FamilyLife(LongLife):
         ]
 
     def by_hand(self, name: str, workload: StoredWorkload | None) -> None:
-        """Somebody writes to the bucket past everybody. None: takes it away."""
+        """Writes to the bucket without a service, as a user might. None: deletes the key."""
         key = workload_key(self.namespace, name)
         self.revision += 1
         self.saw(key, workload)
@@ -208,7 +208,7 @@ class FamilyLife(LongLife):
 
     @property
     def is_calm(self) -> bool:
-        """Nothing is lost and nobody starts anew, so that attempts can be counted."""
+        """No message is lost and no service restarts, so that attempts can be counted."""
         return not (self.restless or self.forgetful or self.belated or self.laggard)
 
     def apply(self, decision: facts.Decision) -> None:
@@ -342,7 +342,7 @@ class FamilyLife(LongLife):
         return tally
 
     def considered(self) -> list[str]:
-        """Whom the scheduler has said anything about, in order."""
+        """The workloads of the scheduler's decisions, in order."""
         return [one.name for one in self.decided]
 
 

@@ -80,7 +80,7 @@ class FamilyScheduler(Story):
         self._objects.pop((kind, namespace, name), None)
 
     def restart(self, order: Sequence[str] | None = None) -> None:
-        """Somebody else goes on from what is written, read in that order."""
+        """A new scheduler continues from the stored values, read in that order."""
         self.core = Scheduler(self._config)
         for (kind, namespace, name), (spec, more) in list(self._objects.items()):
             super().put(kind, name, spec, namespace, **more)

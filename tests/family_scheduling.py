@@ -137,7 +137,7 @@ class FamilyStory(Story):
         )
 
     def parent_of(self, variant: str) -> str:
-        """Whose it is."""
+        """The parent of the variant."""
         return self.stored[variant].metadata.owner_references[0].name
 
     def admitted(self, parent: str) -> str:
@@ -322,7 +322,7 @@ class FamilyStory(Story):
     # Looking. -------------------------------------------------------------------------------
 
     def tried(self, queue: str = "cq") -> list[str]:
-        """Who is tried, in the running order."""
+        """The variants that are tried, in order."""
         return [one.key[1] for one in in_order(self.core._state.queues[queue])]
 
 

@@ -129,7 +129,7 @@ class Life:
             self.put("LocalQueue", name, {"clusterQueue": name}, namespace=NS)
 
     def check(self, name: str) -> None:
-        """An AdmissionCheck, answered by whoever goes by its name."""
+        """An AdmissionCheck with a controller of the same name."""
         self.put("AdmissionCheck", name, {"controllerName": f"ctl-{name}"})
 
     # Facts. ---------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Life:
         self._hear(subject_of(fact), encode(fact), at=self.now - timedelta(seconds=age))
 
     def say(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
-        """Somebody states a fact about the workload."""
+        """A fact about the workload is published."""
         fact = kind(namespace=self.namespace, name=name, **fields)
         self._hear(subject_of(fact), encode(fact))
 
@@ -178,7 +178,7 @@ class Life:
             commit = fold(self.controller, rest, self.now)
             self.settled |= commit.outcomes
             for dead in commit.dead:
-                # Who is refused is told so; anything else is a fact that these tests say wrongly.
+                # A refused workload gets a message; any other error is a wrong fact of the test.
                 assert self.settled[dead.logged.sequence].outcome == "refused", dead.reason
             for put in commit.puts:
                 self.revision += 1
@@ -197,7 +197,7 @@ class Life:
                 self.stop(name)
 
     def _told(self, message: Message) -> list[str]:
-        """Hears what the controller said: whose job has to stop, and does so at once."""
+        """Reads the events of the controller and stops evicted jobs at once."""
         if message.subject.startswith("admit.check."):
             self.asked.append(decode(message.subject, message.data))
         if not message.subject.startswith("admit.workload."):
@@ -208,7 +208,7 @@ class Life:
         return [fact.name] if stops else []
 
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
-        """A revision is written, for whoever looks at all of them."""
+        """A revision is written; observers override this."""
 
     def wrote(self) -> None:
         """All that follows from what was heard is written."""
@@ -292,11 +292,11 @@ class Life:
         return f"{found.status}: {found.reason}" if found is not None else ""
 
     def revoked(self) -> list[tuple[str, str]]:
-        """Who was told so far that its quota is taken back, and why."""
+        """The workloads with revoked quota so far, and why."""
         return [(one.name, one.reason) for one in self.decided if isinstance(one, facts.Revoked)]
 
     def preempted(self) -> list[tuple[str, str]]:
-        """Who was told so far to go, and for whom."""
+        """The workloads preempted so far, and the preempting workloads."""
         return [
             (one.name, one.by.removeprefix(f"{NS}/"))
             for one in self.decided

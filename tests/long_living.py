@@ -128,7 +128,7 @@ class LongLife(Life):
             assert before is not None, "reserved as it was made"
             assert phase(before, self.now) == "Pending", f"reserved from {phase(before, self.now)}"
             assert around.inactive_reason(namespace, queue) is None, (
-                "reserved in a queue that takes nobody"
+                "reserved in a queue that admits no workload"
             )
         if is_true(after, Type.ADMITTED) and not (had and before and is_true(before, "Admitted")):
             required = {r.name for r in around.required_checks(admission.cluster_queue, admission)}
@@ -389,7 +389,7 @@ class LongLife(Life):
         return sum(row.reserved for row in status.usage if row.flavor == flavor)
 
     def activity(self, queue: str) -> str:
-        """Why the ClusterQueue admits nobody new; "" when it does."""
+        """Why the ClusterQueue admits no new workload; "" when it does."""
         (status,) = self.core.queues(Queues(cluster_queue=queue)).cluster_queues
         return "" if status.active else status.reason
 

@@ -127,7 +127,7 @@ async def eventually(claim: Callable[[], Awaitable[bool]], limit: float = LIMIT)
 
 
 async def ask(bus: Bus, subject: str, question: Any, reply: type[Any]) -> Any:
-    """The answer of an endpoint; asked again until somebody serves it."""
+    """The answer of an endpoint; asks again until a service answers."""
     data = msgspec.json.encode(question)
 
     async def patient() -> Any:

@@ -90,7 +90,7 @@ class ProvidedLife(LongLife):
             for one in steps:
                 self._perform(one)
                 if self.restless and one != self._last:
-                    # Once: what is open is said again by everybody who takes over.
+                    # Once: each new leader publishes open statuses again.
                     self._last = one
                     self.restart_check()
                     break
@@ -132,12 +132,12 @@ class ProvidedLife(LongLife):
         )
 
     def keep(self, key: tuple[str, str], record: Record | None) -> None:
-        """The bucket has it so from now on; as it is written, nobody is told."""
+        """Stores the value in the bucket without an event."""
         self.kept += 1
         self.bucket[key] = record, self.kept
 
     def edit_record(self, name: str, record: Record | None) -> None:
-        """Somebody else writes the record, or deletes it, and the check sees that."""
+        """Another client writes or deletes the record, and the check reads the change."""
         key = self.namespace, name
         self.keep(key, record)
         self.capacity.observed.record(key, record, self.kept)

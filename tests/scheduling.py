@@ -253,12 +253,12 @@ class Story:
         return [dict(ps.flavors) for ps in admission.pod_set_assignments] if admission else []
 
     def parked(self) -> list[str]:
-        """Who is parked."""
+        """The names of the parked workloads."""
         rows = self.core.pending(PendingQuery()).rows
         return sorted(row.name for row in rows if row.position and row.parked)
 
     def active(self) -> list[str]:
-        """Who competes."""
+        """The names of the competing workloads."""
         rows = self.core.pending(PendingQuery()).rows
         return sorted(row.name for row in rows if row.position and not row.parked)
 

@@ -129,15 +129,15 @@ def a_job(name: str, queue: str, cpu: int = 1, priority: int = 0) -> dict[str, A
 
 
 def starts(reply: SimulateReply) -> dict[str, str]:
-    """Who would start, in which flavor."""
+    """The workloads that would start, with their flavors."""
     return {one.name: one.admission.pod_set_assignments[0].flavors["cpu"] for one in reply.starts}
 
 
 def waits(reply: SimulateReply) -> dict[str, str]:
-    """Who would wait, for what."""
+    """The workloads that would wait, with their reasons."""
     return {one.name: one.reason for one in reply.waits}
 
 
 def evictions(reply: SimulateReply) -> dict[str, str]:
-    """Who would be evicted, for what."""
+    """The workloads that would be evicted, with their reasons."""
     return {one.name: one.reason for one in reply.evictions}

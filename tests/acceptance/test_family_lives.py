@@ -123,7 +123,7 @@ class Chance:
 
 
 def calm(life: FamilyLife, names: list[str]) -> None:
-    """Everybody is let go on, and there is room for all."""
+    """All workloads may continue, and there is room for all of them."""
     life.stubborn.clear()
     life.says(stopPolicy="None")
     life.offer(dict.fromkeys(life.flavors(), 100), checks={})

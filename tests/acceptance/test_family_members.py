@@ -36,7 +36,7 @@ def variant(tag: str, *flavors: str, **delays: int) -> dict[str, Any]:
 EXPLICIT = [variant("fast", "reservation", "on-demand"), variant("cheap", "spot")]
 
 
-# Who they are. ------------------------------------------------------------------------------
+# The variants of a parent. ----------------------------------------------------------------
 
 
 @scenario("D1")
@@ -49,7 +49,7 @@ def test_a_parent_is_in_no_queue_and_counts_once() -> None:
     reply = life.core.queues(Queues())
     (queue,), (local,) = reply.cluster_queues, reply.local_queues
     assert (queue.pending, local.pending) == (1, 1)
-    assert (queue.reserving, queue.admitted) == (3, 3), "those who were there before"
+    assert (queue.reserving, queue.admitted) == (3, 3), "the workloads of before"
     pending = life.core.pending(PendingQuery())
     assert pending.total == 1
     assert [row.name for row in pending.rows] == ["j"]

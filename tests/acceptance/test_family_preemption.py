@@ -77,7 +77,7 @@ def test_an_evicted_variant_waits_for_its_preemption_gate_again() -> None:
     life.at(100)
     life.foreigner("p", "reservation", priority=1000)
     assert life.reason(BETTER, "Evicted") == "True: Preempted"
-    # Nobody may be preempted for it there, so its sibling's gate is the one that opens.
+    # It has no possible victim there, so its sibling's gate opens.
     assert gates(life) == {"reservation": "Closed", "on-demand": "Open"}
     assert life.on() == "on-demand"
     holder = life.stored("j").status.preemption_gate
@@ -107,7 +107,7 @@ def test_the_better_one_is_worth_a_victim_though_the_worse_one_is_free(
 
 
 def judged_slowly(life: FamilyLife, policy: str = "Anytime") -> FamilyLife:
-    """The reservation has a slow check; both places are taken by somebody less important."""
+    """The reservation has a slow check; both flavors are used by workloads of lower priority."""
     life.check("slow", preemptionPolicy=policy)
     life.offer(TWO, checks={"reservation": ["slow"]}, preemption=LOWER)
     life.job("r1", allowed=["reservation"])
@@ -146,7 +146,7 @@ def test_a_variant_without_victims_holds_the_gate_for_five_minutes() -> None:
     life.job(priority=100, step_by_step=True)
     while not life.has(BETTER) or not life.says_of(BETTER, "BlockedOnPreemptionGates"):
         life.one_step()
-    # Before its gate is open the one whom it would have taken it from has become too important.
+    # Before its gate opens, the priority of its planned victim has become too high.
     life.say(facts.Reprioritized, "r1", priority=1000)
     life.go()
     assert gates(life) == {"reservation": "Open", "on-demand": "Closed"}

@@ -28,7 +28,7 @@ def variant(tag: str, *flavors: str, **delays: int) -> dict[str, Any]:
 
 
 def preempted_by(life: FamilyLife, flavor: str, gpu: int = 4) -> None:
-    """Somebody more important takes what the job has."""
+    """A workload of higher priority takes the quota of the job."""
     life.foreigner("p", flavor, gpu)
 
 
@@ -629,7 +629,7 @@ def test_pods_that_are_never_ready_stop_the_variant_with_a_delay() -> None:
     assert life.count(WORSE) is None
     life.done("r1")
     life.at(89)
-    assert (life.phase("j"), life.used()) == ("Backoff", "0/0"), "nobody of the family is tried"
+    assert (life.phase("j"), life.used()) == ("Backoff", "0/0"), "no variant of the family competes"
     life.at(90)
     assert life.row() == Row("reservation", "reservation", 0, 2, "4/0")
     assert life.lived() == [("started", 0), ("stopped", 30), ("started", 90)]

@@ -46,7 +46,7 @@ def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
 
 
 def preempted_by(life: FamilyLife, flavor: str, gpu: int = 4) -> None:
-    """Somebody more important takes what the job has."""
+    """A workload of higher priority takes the quota of the job."""
     life.foreigner("p", flavor, gpu)
 
 

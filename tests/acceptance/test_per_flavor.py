@@ -42,7 +42,7 @@ def offered(
 
 
 def a_manifest(spec: dict[str, Any]) -> dict[str, Any]:
-    """A ClusterQueue as somebody writes it."""
+    """A ClusterQueue as a user writes it."""
     meta = {"name": "cq"}
     return {"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": meta, "spec": spec}
 

@@ -473,7 +473,7 @@ def test_a_retry_of_another_check_cancels_the_request_at_once() -> None:
     life.stubborn.add("w")
     life.judge("w", "other", "Retry", after=30)
     assert gone(life)
-    life.fails()  # It is of the past, and nobody is put off longer for it.
+    life.fails()  # A late failure does not extend the delay.
     assert life.wait("w") == 30
     life.advance(30)
     assert [one.rsplit("/", 1)[1] for one in life.ids()] == ["1", "1"]

@@ -1,4 +1,4 @@
-"""Two-stage admission where others have to go: who is preempted when. LIFECYCLE 2.7, 2.8, 7.1."""
+"""Two-stage admission with preemption: when victims are evicted. LIFECYCLE 2.7, 2.8, 7.1."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_town(checks: dict[str, dict[str, Any]], *, nominal: str = "4", low: int = 
 
 
 def planned(life: LongLife) -> set[str]:
-    """Whom ``j`` plans to preempt, or waits for."""
+    """The workloads that ``j`` plans to preempt, or waits for."""
     pending = life.stored("j").status.pending_preemption
     return {one.name for one in pending.victims} if pending is not None else set()
 

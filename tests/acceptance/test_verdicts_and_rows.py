@@ -117,7 +117,7 @@ def test_conflicting_labels_of_two_checks_reject_before_the_start(
     assert life.starts("w") == 0
     assert life.usage("cq") == 0
     (said,) = [one for one in life.said if isinstance(one, facts.Rejected)]
-    # Of those that set the key, the one whose name sorts last.
+    # Of the checks that set the key, the last one by name.
     assert '"c2"' in said.message
     for word in ("pool", "of-c1", "of-c2"):
         assert word in said.message
@@ -420,7 +420,7 @@ def test_a_deleted_check_stays_until_the_last_queue_that_names_it_is_gone() -> N
     )  # fmt: skip
     life.go()
     assert unneeded(life.controller) == []
-    assert life.states("w") == {"c1": "Pending"}, "it goes on for who is judged"
+    assert life.states("w") == {"c1": "Pending"}, "the check continues for the judged workload"
     life.judge("w", "c1", "Ready")
     assert life.phase("w") == "Admitted"
     with_checks(life)

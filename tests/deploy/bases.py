@@ -86,7 +86,7 @@ def pack(target: Path, wheel_folder: Path) -> None:
 
 
 class Pack:
-    """Writes a tar whose every folder is readable for everybody, and no name comes twice."""
+    """Writes a tar whose every folder is readable for all users, without duplicate names."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar

@@ -141,7 +141,7 @@ class Deployment:
         return name
 
     def await_answer(self) -> None:
-        """Waits until somebody can be asked; what others still do not hear waits for them."""
+        """Waits until one of the services answers; messages for the others wait on the log."""
         deadline = time.monotonic() + HEALTHY_SECONDS
         while True:
             try:

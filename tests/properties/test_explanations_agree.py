@@ -20,7 +20,7 @@ STEPS = st.lists(workloads, min_size=1, max_size=12)
 
 
 def heads(story: Story) -> list[WorkloadInfo]:
-    """Whom the next cycle looks at; nobody where it wakes others first."""
+    """The workloads that the next cycle tries; none if it requeues others first."""
     found: list[WorkloadInfo] = []
     for domain in story.core._state.domains.values():
         if domain.flush:
@@ -64,7 +64,7 @@ def check(story: Story, told: dict[str, ExplainReply], looked_at: list[WorkloadI
         assert outlook.level == one.level
     if len(looked_at) != 1:
         return
-    # Nobody was before it in the cycle: it goes as the outlook says.
+    # It was the first of the cycle, so the result is that of the explanation.
     (head,) = looked_at
     outlook = told[head.key[1]].outlook
     assert outlook is not None
@@ -82,7 +82,7 @@ def check(story: Story, told: dict[str, ExplainReply], looked_at: list[WorkloadI
 
 
 def says_who_is_in_the_way(why: ExplainReply) -> None:
-    """Wherever quota is short and nobody goes for it, somebody's rule is named, and a holder."""
+    """If quota is short and no workload is preempted, a rule and a quota holder are named."""
     told = {(bar.flavor, bar.resource) for one in why.flavors for bar in one.barriers}
     for one in why.flavors:
         short = [room for room in one.rooms if room.reason == "WaitingForQuota"]

@@ -225,14 +225,14 @@ class FamiliesMachine(RuleBasedStateMachine):
             raise AssertionError(f"it never comes to rest: {table.core.wake()}")
         assert table.later(10 * PATIENCE_MAX.total_seconds()).orders() == []
         fresh = table.another(sorted(table.stored, reverse=True))
-        assert fresh.orders(table.now) == [], "who starts anew would do otherwise"
+        assert fresh.orders(table.now) == [], "a restarted controller would decide otherwise"
         assert fresh.gates_open() == table.core.gates_open()
         for name, one in table.stored.items():
             if head(one).role == "parent" and not is_true(one, "Finished"):
                 self._as_it_should_be(name)
             elif head(one).role == "variant":
                 (owner,) = one.metadata.owner_references
-                assert owner.name in table.stored, f"{name} is nobody's"
+                assert owner.name in table.stored, f"{name} has no parent"
                 assert table.stored[owner.name].metadata.uid == owner.uid, f"{name} is a namesake's"
 
     def _as_it_should_be(self, name: str) -> None:
@@ -260,7 +260,7 @@ class FamiliesMachine(RuleBasedStateMachine):
         active = [one for one in own.values() if head(one).active and not is_true(one, "Admitted")]
         blocked = [one for one in active if is_true(one, "BlockedOnPreemptionGates")]
         gate = GatePosition(name=FAMILY_GATE, position="Open")
-        # One that nobody has looked at stops the walk; one that waits for a time is no part of it.
+        # A variant that was not tried stops the walk; a delayed variant is skipped.
         waits = any(
             (reserved := find(one, "QuotaReserved")) is None
             or reserved.reason == "PendingEvaluation"

@@ -221,7 +221,7 @@ class Families(RuleBasedStateMachine):
                 assert families.why_not_tried(world, queue, one) is not None or world.timers
 
     def teardown(self) -> None:
-        """Left alone, everybody whom policy and room let in is let in."""
+        """Without further changes, each workload that fits and is allowed is admitted."""
         for one in self.flying:
             self.story.core.forget(one.namespace, one.name, one.revision)
         for one in self.members():

@@ -40,7 +40,7 @@ SETS = st.lists(
 
 
 class Ledger(RuleBasedStateMachine):
-    """Nobody decides: what is written is drawn."""
+    """Random writes instead of decisions."""
 
     @initialize(
         fair=st.booleans(),

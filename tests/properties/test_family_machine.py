@@ -280,7 +280,7 @@ class Families(RuleBasedStateMachine):
             assert left == []
 
     def goes_on(self, name: str) -> bool:
-        """One step of everybody towards the best place; whether it is reached."""
+        """One step of each variant towards the best flavor; whether it is reached."""
         house = self.house
         parent = house.get(name)
         if parent.metadata.deletion_timestamp is not None:

@@ -155,7 +155,7 @@ class Room(RuleBasedStateMachine):
 
     @rule(chance=st.randoms(use_true_random=False))
     def somebody_else_takes_over(self, chance: Random) -> None:
-        """Whoever reads what is written, in whatever order, sees the same."""
+        """Reading the stored values in any order gives the same state."""
         before = {name: self.kin.used(name) for name in QUEUES}
         order = list(self.kin.stored)
         chance.shuffle(order)
@@ -276,7 +276,7 @@ class Room(RuleBasedStateMachine):
         return found
 
     def _outcomes(self) -> Iterator[set[str]]:
-        """Who is not there, for each way in which plans may go."""
+        """The absent workloads, for each possible outcome of the plans."""
         plans = self._plans()
         for count in range(len(plans) + 1):
             for true in combinations(plans, count):

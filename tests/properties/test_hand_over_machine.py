@@ -120,7 +120,7 @@ class HandOver(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way)
     @rule()
     def the_domain_is_lost(self) -> None:
-        """Whatever was on its way arrives before the barrier of whoever takes over."""
+        """All messages under way arrive before the barrier of the new leader."""
         for domain in self.life.core.owned():
             self.life.core.disown(domain)
         self._arrive_all()
@@ -184,7 +184,7 @@ class HandOver(RuleBasedStateMachine):
             assert ranked == holders
 
     def teardown(self) -> None:
-        """In the end everybody gets the turn that is due, and all comes to rest."""
+        """In the end each workload is tried when it is due, and the state becomes stable."""
         if not hasattr(self, "life"):
             return
         for _ in range(200):
@@ -216,7 +216,7 @@ class HandOver(RuleBasedStateMachine):
         return self.life.has(name) and holds_quota(self.life.stored(name))
 
     def _written(self, *, plans: bool = True) -> dict[str, naive.Usage]:
-        """Without plans: as if nobody had reserved what its victims still hold."""
+        """The usage without planned preemptions."""
         usage: dict[str, naive.Usage] = {}
         for name in NAMES:
             if self._holds(name) and (plans or not self._waits_for_victims(name)):

@@ -97,7 +97,7 @@ class ProvisioningModel:
         self.revision = 0
         self.bucket: dict[str, tuple[Record | None, int]] = {}
         self.by_hand: set[str] = set()
-        """Where somebody else deleted what the check had written."""
+        """The slots of requests that another client deleted."""
         self.log: list[facts.ProvisioningFact] = []
         """What the check has asked of providers."""
         self.works: dict[str, StoredWorkload] = {}
@@ -383,9 +383,9 @@ class ProvisioningModel:
             if not record.status.cancelled:
                 held.add(record.spec.id)
             work = self.works.get(record.spec.workload)
-            assert work is not None, f"{key} is of nobody"
+            assert work is not None, f"{key} has no workload"
             assert work.metadata.uid == record.spec.uid, f"{key} is of a namesake"
-        assert self.booth.booked <= held, f"booked for nobody: {self.booth.booked - held}"
+        assert self.booth.booked <= held, f"orphaned bookings: {self.booth.booked - held}"
         for name, work in self.works.items():
             for row in work.status.admission_checks:
                 self._check_row(name, work, row, live)

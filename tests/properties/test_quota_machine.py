@@ -152,7 +152,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.on_the_way[one.name] = one
             for (queue, flavor), much in _usage(one.admission).items():
                 asked.setdefault(flavor, {})[queue, one.name] = much
-        # Whoever got something found room for it, in the order of deciding.
+        # Each admitted workload fitted, in the order of the decisions.
         for one in self.story.decided:
             for (queue, flavor), much in _usage(one.admission).items():
                 twin, roots = before[flavor]

@@ -99,7 +99,7 @@ def is_given_up(world: MinimalSystem, one: Preempted) -> bool:
 
 
 class Twins(RuleBasedStateMachine):
-    """Both live through the same; nobody is lost on the way, and nothing is lent twice."""
+    """Both schedulers get the same changes; no workload is lost, and no quota is lent twice."""
 
     @initialize(
         family=st.sampled_from(FAMILIES),
@@ -152,7 +152,7 @@ class Twins(RuleBasedStateMachine):
         assert got == self.twin.outcome()
 
     def nobody_is_lost(self) -> None:
-        """Who waits stands in exactly one place; whoever was decided about waits no more."""
+        """A waiting workload is in exactly one place; a decided workload is not waiting."""
         rows = [row.name for row in self.world.core.pending(PendingQuery(limit=NEVER)).rows]
         held = {key[1] for key, one in self.world.core._state.workloads.items() if one.charge}
         wants = {name for name in self.world.stored if self.waits(name)}

@@ -138,7 +138,7 @@ class UsageMachine(RuleBasedStateMachine):
         values = self._values()
         rows = self.story.core.pending(PendingQuery()).rows
         used = [values[row.local_queue] for row in rows]
-        assert used == sorted(used), "who used less stands before who used more"
+        assert used == sorted(used), "workloads are not ordered by usage"
         for row in rows:
             assert self.story.core.explain("ns", row.name, now=self.story.now).position == (
                 row.position

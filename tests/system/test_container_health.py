@@ -1,4 +1,4 @@
-"""The health check of a container asks its own instance, and nobody else's."""
+"""The health check of a container asks only its own instance."""
 
 from __future__ import annotations
 

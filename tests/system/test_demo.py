@@ -62,4 +62,4 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
         assert found is not None, f"{step}\n{told.stdout}"
         rest = rest[found.end() :]
     assert "1 lost its machines, and ran again on others: burst" in told.stdout
-    assert "\033[" not in told.stdout  # nobody looks: plain text
+    assert "\033[" not in told.stdout  # no terminal: plain text

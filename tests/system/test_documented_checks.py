@@ -158,7 +158,7 @@ def test_a_verdict_does_what_its_cell_says(where: str, verdict: str, outcome: st
             assert {name: row.state for name, row in life.rows("w").items()} == {"c": "Ready"}
             assert life.revision - revision <= 1
         case _:
-            pytest.fail(f"nobody knows what {outcome!r} means")
+            pytest.fail(f"unknown outcome {outcome!r}")
 
 
 # How long a workload waits. -----------------------------------------------------------------

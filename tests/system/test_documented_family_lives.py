@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
 ONE = {"reservation": 4, "on-demand": 4, "spot": 8}
 TWO = {"reservation": 4, "on-demand": 4}
 BOTH = {"r1": "reservation", "o1": "on-demand"}
-EVERYBODY = "reservation on-demand spot"
+ALL_VARIANTS = "reservation on-demand spot"
 CHECKS = {"on-demand": ["od"], "spot": ["sp"]}
 HOUR = 3600
 
@@ -56,11 +56,11 @@ def preempted() -> None:
     explicit += [variant("spot")]
     life = on_spot(explicit=explicit, preemption=LOWER)
     life.at(HOUR)
-    assert life.active() == EVERYBODY
+    assert life.active() == ALL_VARIANTS
     life.job("p", 8, allowed=["spot"], priority=100)
     assert (life.on(), life.active()) == ("", "reservation spot")
     life.at(2 * HOUR)
-    assert life.active() == EVERYBODY
+    assert life.active() == ALL_VARIANTS
 
 
 def put_off() -> None:
@@ -68,11 +68,11 @@ def put_off() -> None:
     life.judge("j-variant-spot", "sp", "Ready")
     assert life.on() == "spot"
     life.judge("j-variant-spot", "sp", "Retry", after=60)
-    assert (life.on(), life.active()) == ("", EVERYBODY)
+    assert (life.on(), life.active()) == ("", ALL_VARIANTS)
     assert life.phase("j-variant-spot") == "Backoff"
     life.done("o1")
     life.judge("j-variant-on-demand", "od", "Ready")
-    assert life.on() == "on-demand", "nobody waits for the other's delay"
+    assert life.on() == "on-demand", "no variant waits for the other's delay"
 
 
 def rejected() -> None:
@@ -123,7 +123,7 @@ def stopped_by_its_user() -> None:
     assert (life.on(), life.active()) == ("", "")
     life.say(facts.Activated, "j")
     life.go()
-    assert (life.on(), life.active()) == ("spot", EVERYBODY)
+    assert (life.on(), life.active()) == ("spot", ALL_VARIANTS)
 
 
 def finished() -> None:
@@ -210,7 +210,7 @@ def a_delay_on_the_best() -> None:
 
 def the_worst_as_minimum() -> None:
     life = on_spot(floor="spot")
-    assert life.active() == EVERYBODY
+    assert life.active() == ALL_VARIANTS
     life.done("o1")
     assert life.on() == "on-demand"
 

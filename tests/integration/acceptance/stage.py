@@ -290,7 +290,7 @@ class Stage:
         return found()[times - 1]
 
     def requests(self, check: str) -> list[str]:
-        """About whom the check was asked so far."""
+        """The workloads that the check was asked about so far."""
         return [
             one.name
             for one in self.asked

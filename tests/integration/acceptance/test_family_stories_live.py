@@ -31,7 +31,7 @@ def variant(tag: str, *flavors: str, **delays: int) -> dict[str, Any]:
 
 
 async def fill(stage: Stage, queue: str, flavor: str, cpu: int = 4) -> str:
-    """Somebody who takes all of the flavor, while the queue knows no families yet."""
+    """A workload that takes all of the flavor, before the queue has families."""
     name = f"{queue}-{flavor}"
     only = {"allowedResourceFlavors": [flavor]}
     await stage.submit(name, queue, cpu, admissionConstraints=only)

@@ -217,7 +217,7 @@ async def test_a_late_verdict_at_any_step_leaves_no_workload_stuck(
         await at("woken")
         await stage.quiet(0.2)
 
-        # From here on everybody says Ready to whatever they are asked.
+        # From here on each check answers Ready to each request.
         async def ready() -> None:
             judged: set[tuple[str, int]] = set()
             while stage.phase(name) not in ("Admitted", "Running"):

@@ -100,11 +100,11 @@ async def test_the_server_checks_revisions_before_message_ids(bus: Bus) -> None:
 
 
 async def test_batches_of_several_callers_do_not_mix(bus: Bus) -> None:
-    def batch(who: int) -> list[Outgoing]:
-        keys = [f"workload.a.{who}-{i}" for i in range(20)]
+    def batch(caller: int) -> list[Outgoing]:
+        keys = [f"workload.a.{caller}-{i}" for i in range(20)]
         return [bucket.put_message(key, b"", expected=0) for key in keys]
 
-    ends = await within(asyncio.gather(*(bus.atomic(batch(who)) for who in range(40))))
+    ends = await within(asyncio.gather(*(bus.atomic(batch(caller)) for caller in range(40))))
     assert sorted(ends) == list(range(20, 801, 20))
 
 

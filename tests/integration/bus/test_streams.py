@@ -23,7 +23,9 @@ async def config(bus: Bus, stream: str) -> dict[str, Any]:
         pytest.param("ADMITTANCE", "discard", "new", id="a full log refuses and forgets nothing"),
         pytest.param("ADMITTANCE", "allow_atomic", True, id="the log takes atomic batches"),
         pytest.param("ADMITTANCE", "allow_msg_schedules", None, id="the log takes no schedules"),
-        pytest.param("ADMITTANCE", "allow_rollup_hdrs", False, id="nobody can roll up the log"),
+        pytest.param(
+            "ADMITTANCE", "allow_rollup_hdrs", False, id="roll-ups of the log are not allowed"
+        ),
         pytest.param("ADMITTANCE_TIMERS", "allow_msg_schedules", True, id="timers are schedules"),
         pytest.param("ADMITTANCE_TIMERS", "max_age", 0, id="no timer is too far away"),
         pytest.param("ADMITTANCE_TIMERS", "max_msgs_per_subject", 1, id="a timer replaces its own"),

@@ -126,9 +126,7 @@ async def test_a_controller_without_sdk_and_durable_can_pass(
         pytest.param(
             strays.Overreaching, "updates", "'workers'", id="adding to a pod set that is not there"
         ),
-        pytest.param(
-            strays.Breathless, "heartbeat", "I am well", id="heartbeats that nobody can read"
-        ),
+        pytest.param(strays.Breathless, "heartbeat", "I am well", id="unreadable heartbeats"),
     ],
 )
 async def test_each_fault_is_reported(

@@ -80,7 +80,7 @@ async def test_a_workload_is_admitted_when_both_of_its_checks_are_ready(
         *queues("cq", admissionChecks=["budget", "capacity"]),
     )
     await submit(bus, [a_manifest("w", queue="lq-cq")])
-    # It was asked for before anybody was there to hear it.
+    # The request was sent before the controller ran.
     await until_phase(bus, "w", Phase.QUOTA_RESERVED)
     await replicas.start("ready")
     await replicas.start("slow", "example.com/capacity")
@@ -104,7 +104,7 @@ async def test_a_check_that_changes_its_verdict_releases_the_quota(
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await until_phase(bus, "w", Phase.ADMITTED)
     (tmp_path / "spent").touch()
-    # Nobody runs it, so nobody says that it has stopped.
+    # No runner has the job, so no runner reports that it has stopped.
     await until_phase(bus, "w", Phase.EVICTING)
     told = await row(bus, "w", "budget")
     assert (told.state, told.message) == ("Retry", "spent meanwhile")

@@ -32,7 +32,7 @@ async def waiting(folder: Path, *names: str) -> AsyncIterator[Admit]:
             async def told(name: str = name) -> bool:
                 return "waits for a person" in (await admit.row(name)).get("message", "")
 
-            await eventually(told, lambda: "nobody told what is waited for")
+            await eventually(told, lambda: "no message about the awaited approval")
         yield admit
 
 

@@ -110,7 +110,7 @@ async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
             await start(admit, "d")
             await admit.wait("d", "Backoff")
             assert "weekly budget of 100 is spent" in (await admit.row("d"))["message"]
-            # Nobody else's concern.
+            # Only this check is concerned.
             assert "Running" in await admit("-n", "research", "get", "workload", "c")
             await start(admit, "e", "research")
             await admit.wait("e", "Running", "research")

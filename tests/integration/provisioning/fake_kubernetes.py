@@ -66,7 +66,7 @@ class Kubernetes:
         self.page = 2
         """Objects that a page of a listing has at most."""
         self.slow_seconds = 0.0
-        """How long it takes until something is made that somebody asked for."""
+        """The delay between a request and the creation of its object."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -161,7 +161,7 @@ class Kubernetes:
             self.lock.notify_all()
 
     def compact(self) -> None:
-        """Only who has seen everything until now may go on watching."""
+        """A watch may only continue from the newest version."""
         with self.lock:
             self._oldest = self._version
             self._history.clear()
@@ -181,7 +181,7 @@ class Kubernetes:
         return self.all("podtemplates")
 
     def put(self, kind: str, manifest: Manifest) -> Manifest:
-        """Somebody else makes an object."""
+        """Another client creates an object."""
         return self._create(kind, manifest["metadata"]["namespace"], manifest)
 
     def condition(

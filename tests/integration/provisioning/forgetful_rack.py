@@ -36,7 +36,7 @@ def greedy(provider: Provider, folder: Path) -> None:
 
 
 def forgetful(provider: Provider, folder: Path) -> None:
-    """Knows only in its memory who has what."""
+    """Keeps its bookings only in memory."""
     free_machines = sorted(one.name for one in folder.iterdir())
     booked: dict[str, str] = {}
 

@@ -1,5 +1,5 @@
-"""What a provider has to say, and what the check has to say of it, gets through in the end: a
-provider may die between keeping a word and saying it, and a full log takes nobody's."""
+"""Statuses of a provider and verdicts of the check are published in the end, also after a kill
+between storing and publishing, and after the log was full."""
 
 from __future__ import annotations
 

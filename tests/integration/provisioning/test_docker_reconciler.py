@@ -44,7 +44,7 @@ class CountingEngine(Engine):
     def _count(self, name: str) -> None:
         self.calls[name] += 1
         if self.away:
-            raise Away("nobody listens")
+            raise Away("connection refused")
 
     async def room(self) -> Room:
         self._count("room")
@@ -161,7 +161,7 @@ async def test_an_unreachable_engine_is_tried_once_for_all_requests(
     engine.away = True
     for number in range(20):
         await requester.asks(f"u{number}/c/1/1", **pods(1))
-    await until(lambda: "nobody listens" in reconciler.trouble)
+    await until(lambda: "connection refused" in reconciler.trouble)
     await until(lambda: engine.calls["room"] == 20)
     engine.calls.clear()
     await until(lambda: engine.calls["workers"] == 2)

@@ -44,7 +44,7 @@ async def test_a_booking_is_freed_after_its_configuration_was_deleted(
         return not await records(bus)
 
     await eventually(taken_back)
-    # Neither a new leader nor the next manifest that goes takes it from who has yet to hear.
+    # Neither a new leader nor the next deleted manifest removes it before the message is read.
     await fleet.processes[0].kill()
     await fleet.start("workload-controller")
     await delete_config(bus, "other")

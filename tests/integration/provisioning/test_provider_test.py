@@ -184,10 +184,8 @@ async def test_a_provider_without_the_helper_passes(
         pytest.param(
             strays.Hoarding, "acknowledges", "not acknowledged", id="one that never acknowledges"
         ),
-        pytest.param(
-            strays.Gasping, "heartbeat", "I am well", id="heartbeats that nobody can read"
-        ),
-        pytest.param(strays.Lying, "query", "known: true", id="knowing what nobody asked"),
+        pytest.param(strays.Gasping, "heartbeat", "I am well", id="unreadable heartbeats"),
+        pytest.param(strays.Lying, "query", "known: true", id="knowing an unknown request"),
     ],
 )
 async def test_a_fault_of_a_provider_is_named(

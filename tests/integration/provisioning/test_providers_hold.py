@@ -291,7 +291,7 @@ async def test_an_unfinished_release_is_handed_back_at_the_end(
     pool = Pool()
     pool.booked["u/c/1/1"] = 1
     async with running(pool.provider(), nats_server):
-        # Much sooner than what nobody gave back would come again.
+        # Much sooner than the redelivery of a request that was not handed back.
         await until(lambda: not pool.booked, 4.0)
 
 

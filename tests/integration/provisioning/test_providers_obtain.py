@@ -225,7 +225,7 @@ async def test_capacity_obtained_after_the_cancellation_is_freed(
     go = asyncio.Event()
 
     async def until_told(request: Request) -> None:
-        # Deaf to being cancelled, as a call to somebody's API would be.
+        # Ignores its cancellation, as a call to an external API would.
         while not go.is_set():
             try:
                 await go.wait()
@@ -330,7 +330,7 @@ async def test_a_function_that_raises_is_called_again(
     assert len(pool.calls) == 3
     told = [one["reason"] for one in logged.entries if one["event"] == "not_obtained"]
     assert told == ["OSError: the API is away"] * 2
-    # Who waits for it is told; of the error only its kind, as its words may be nobody's business.
+    # The workload's message has only the kind of the error, as its text may be confidential.
     assert [(type(one).__name__, one.message) for one in requester.said] == [
         ("Accepted", "obtaining failed (OSError), again in 0.01 s"),
         ("Accepted", "obtaining failed (OSError), again in 0.02 s"),

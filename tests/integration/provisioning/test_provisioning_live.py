@@ -103,7 +103,7 @@ async def test_a_new_leader_continues_after_a_kill(
     request = await provider.until_asked()
 
     await fleet.processes[-1].kill()
-    # Said while nobody is there to hear it.
+    # Published while the reader is down.
     await provider.says(request, facts.Provisioned)
     await fleet.start("provisioning-check")
 

@@ -150,7 +150,7 @@ async def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back(
     await fleet.processes[-1].kill()
     await fleet.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
     await submit(bus, [a_manifest("v", queue="lq-cq")])
-    await provider.until_asked(2)  # Whoever has taken over has read all.
+    await provider.until_asked(2)  # The new leader has read all.
     await until_phase(bus, Phase.ADMITTED)
     assert await kept(bus) is None
     assert len({one.id for one in provider.asked if one.name == "w"}) == 1

@@ -1,4 +1,4 @@
-"""Claims: two runners, one job; and what becomes of a job whose claim is lost."""
+"""Claims of runners: two runners start a job once, and a job stops when its claim is lost."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_a_released_claim_is_taken_over_by_another_runner(testbed: RunnerT
             assert first.process is not None
             first.process.terminate()
             await first.process.wait()
-        # Whoever of the two had it: it ends once, and well.
+        # The job ends once with success, whichever of the two runners had it.
         if not await testbed.said("finished", "train"):
             (shim, *_) = starts(testbed)
             if shim.is_relative_to(testbed.tmp / "b"):

@@ -1,4 +1,4 @@
-"""Arbitrary bytes on every subject disturb nobody, and none of them is lost without a word."""
+"""Arbitrary bytes on any subject stop no service, and each message is kept with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is said on whatever subject: it is buried with the reason, and nobody else notices."""
+"""A bad message on any subject becomes a dead letter with its reason; other work continues."""
 
 from __future__ import annotations
 
@@ -105,9 +105,11 @@ async def test_a_bad_message_becomes_a_dead_letter_with_bytes_and_reason(
         pytest.param(
             facts.CheckReported(**ME, controller="c", check="none", cycle=0, state="Ready"),
             "NoSuchCheck",
-            id="a verdict for a check nobody asked for",
+            id="a verdict for a check that is not listed",
         ),
-        pytest.param(facts.Stopped(**ME, revision=1), "NotEvicted", id="an end nobody asked for"),
+        pytest.param(
+            facts.Stopped(**ME, revision=1), "NotEvicted", id="a stop without an eviction"
+        ),
         pytest.param(facts.Finished(**ME, revision=1), "Stale", id="an end of another admission"),
     ],
 )
@@ -140,10 +142,10 @@ async def test_an_unknown_timer_becomes_a_dead_letter(running: Bus) -> None:
     """It lies on the timers' stream, from which the log takes it in."""
     await running.publish(Outgoing("admit.timer.due.requeue.ns.w", b"?"))
 
-    async def buried() -> bool:
+    async def in_dead_letters() -> bool:
         return bool(await read_messages(running, ["admit.deadletter.>"]))
 
-    await eventually(buried)
+    await eventually(in_dead_letters)
 
 
 async def test_a_workload_whose_fact_never_arrives_does_not_block_others(running: Bus) -> None:

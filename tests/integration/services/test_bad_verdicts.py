@@ -71,7 +71,7 @@ async def cycle_of(bus: Bus, name: str) -> int:
 
 @pytest.fixture
 async def running(fleet: Fleet, bus: Bus) -> Bus:
-    """``w`` waits for the budget; whoever goes to ``lq-open`` waits for nothing."""
+    """``w`` waits for the budget; workloads in ``lq-open`` have no checks."""
     await fleet.start("workload-controller")
     await fleet.start("scheduler")
     await apply(bus, a_check("budget", "ctl"), a_check("other", "other"))

@@ -90,7 +90,7 @@ async def test_a_new_leader_creates_missing_and_deletes_unused_durables(
         return set(await check_durables.existing(bus)) == {"kept", "lost"}
 
     await eventually(mended)
-    # It kept its place: what was asked while nobody led is still to be read.
+    # The durable kept its place: requests sent without a leader are still to be read.
     assert (await check_durables.existing(bus))["kept"]["num_pending"] == 1
     assert (await bus.api(f"CONSUMER.INFO.{STREAM}.check-x"))["name"] == "check-x"
 

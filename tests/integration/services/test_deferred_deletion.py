@@ -69,7 +69,7 @@ async def test_a_check_disappears_after_the_last_queue_that_names_it(
     assert (await delete(bus, "AdmissionCheck", "c")).outcome == "deferred"
     await apply(bus, *without_checks("one"))
     assert await stands(bus, "admissioncheck.c") == "going"
-    # Whoever leads next goes on where this one stood.
+    # The next leader continues where this leader ended.
     await first.kill()
     await fleet.start("workload-controller")
     assert (await delete(bus, "ClusterQueue", "two")).outcome == "deleted"
@@ -110,7 +110,7 @@ async def test_a_manifest_that_is_applied_again_is_kept(fleet: Fleet, bus: Bus) 
 async def test_a_deleted_queue_stays_while_workloads_run_and_admits_no_more(
     fleet: Fleet, bus: Bus
 ) -> None:
-    """The reservation of who does not run yet is taken back."""
+    """The reservation of a workload that does not run yet is taken back."""
     await fleet.start("workload-controller")
     await fleet.start("scheduler")
     await apply(bus, *queues("cq", cpu=2))

@@ -245,7 +245,7 @@ async def test_a_taken_domain_gets_its_barrier_although_another_was_faster(
     await leading.take(["queue-c"], barrier=True)
     leading.lease.lost("queue-c")
     await take_epoch(bus, "queue-b", "me-too", expected=0)
-    leading._known.add("queue-b")  # as it was when we looked: led by nobody
+    leading._known.add("queue-b")  # as read before: without a leader
     mine.deaf = True
     with suppress(Unavailable):
         await leading.take(["queue-b", "queue-c"], barrier=True)

@@ -65,11 +65,11 @@ async def test_running_workloads_continue_and_waiting_ones_become_regular(
     assert await place.is_on("first", "first-variant-reservation")
     assert await place.is_on("second", "second-variant-spot")
     assert not await read_messages(bus, ["admit.workload.evicted.>"])
-    # Their quota is still theirs: whoever waits has it when they end, and not before.
+    # Running jobs keep their quota: waiting workloads get it when these jobs end.
     assert not await place.is_on("third")
     await place.finish("first")
     await eventually(lambda: place.is_on("third"))
-    assert await place.is_on("second", "second-variant-spot"), "nobody moves up any more"
+    assert await place.is_on("second", "second-variant-spot"), "no variant migrates any more"
     await place.finish("second")
     await place.finish("third")
     await place.rest()

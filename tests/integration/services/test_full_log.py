@@ -1,4 +1,4 @@
-"""A log that is full refuses facts instead of forgetting them, until somebody makes room."""
+"""A full log refuses new facts and keeps the old ones until there is room."""
 
 from __future__ import annotations
 

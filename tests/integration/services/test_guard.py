@@ -1,4 +1,4 @@
-"""Manifests are written by whoever leads, and by nobody who did before."""
+"""Only the current leader writes manifests; a predecessor is refused."""
 
 from __future__ import annotations
 

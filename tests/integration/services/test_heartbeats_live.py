@@ -21,7 +21,7 @@ from processes import Fleet, apply, ask, eventually, queues, submit, workload
 
 pytestmark = pytest.mark.bus
 BEAT = {"ADMIT_BEAT_SECONDS": "0.4"}
-"""Whoever is silent for 1.2 s is lost."""
+"""A controller that is silent for 1.2 s is lost."""
 
 
 def a_check(name: str, controller: str = "ctl") -> dict[str, Any]:
@@ -59,7 +59,7 @@ async def active(bus: Bus, name: str) -> tuple[str, str] | None:
 
 
 async def why_closed(bus: Bus) -> str:
-    """Why the queue admits nobody; "" while it does, or nobody leads it yet."""
+    """Why the queue admits no workload; "" while it does, or has no leader yet."""
     reply: QueuesReply = await ask(bus, "admit.api.queues", Queues(), QueuesReply)
     closed = [one for one in reply.cluster_queues if one.name == "cq" and not one.active]
     return f"{closed[0].reason}: {closed[0].message}" if closed else ""
@@ -201,7 +201,7 @@ async def test_a_flood_of_heartbeats_is_one_write(fleet: Fleet, bus: Bus) -> Non
     found, revision = await check(bus, "a")
     # One put, with the guard before it.
     assert revision <= before + 4
-    # And it is no change of the object, whoever applies it again.
+    # Applying the object again does not change it.
     reply = await apply(bus, a_check("a"))
     assert [one.outcome for one in reply.results] == ["unchanged"]
     assert found.metadata.generation == 1

@@ -159,7 +159,7 @@ async def test_all_services_continue_after_the_server_was_killed(
     await eventually(lambda: _some(admitted))
     runner.cancel()
     await nats_server.restart_after_kill()
-    # What was admitted while nobody listened is finished from what the bucket says.
+    # Workloads admitted without a reader are finished from the state of the bucket.
     await eventually(lambda: finish_what_runs(bus, 20), limit=40)
     assert await most_ever_reserved(bus) <= CPU
 

@@ -1,4 +1,4 @@
-"""Messages that decode and yet would break whoever acts on them: nobody is stopped by one."""
+"""Messages that decode but would break their reader do not stop any service."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ async def test_a_job_is_stopped_before_its_quota_is_handed_on(
     await submit(bus, [a_job("high", trail, priority=7, runs="true")])
     await eventually(lambda: has_told(bus, "evicted", "low"))
 
-    # While it stops its quota stays booked, and who waits for it says so.
+    # While the job stops its quota stays booked, and the preempting workload says so.
     await eventually(lambda: _waits_for_it(bus))
     assert "stopped low" not in _lines(trail)
     assert is_true(await stored(bus, "low"), Type.QUOTA_RESERVED)
@@ -270,7 +270,7 @@ async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     await submit(bus, [a_job("high", trail, priority=5, runs="true")])
     await eventually(lambda: _waits_for_it(bus))
     await first.kill()
-    # Whoever comes later would be first by priority; but the job stops for the other one.
+    # A later workload would be first by priority, but the job stops for the earlier one.
     await submit(bus, [a_job("higher", trail, priority=9, runs="true")])
     await eventually(lambda: _there(bus, "higher"))
     await fleet.start("scheduler", "second")

@@ -293,7 +293,7 @@ async def test_a_different_decision_is_shown_field_by_field(
     told = await replayed(nats_server, assigned, capsys)
     assert (told["same"], told["from"]["turns"]) == (True, ["ns/w"])
 
-    # Somebody with the right to lead says something that no scheduler would have decided.
+    # A leader publishes a decision that no scheduler would have made.
     decided = msgspec.json.decode(heard.data, type=facts.Assigned)
     place = decided.admission.pod_set_assignments[0]
     forged = msgspec.structs.replace(
@@ -357,7 +357,7 @@ async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Also where whoever asks has another configuration: it is on the log."""
+    """Also if the caller has another configuration: the log has that of the leader."""
     file = tmp_path / "configuration.yaml"
     file.write_text(
         "apiVersion: config.kueue.x-k8s.io/v1beta2\n"

@@ -44,7 +44,7 @@ async def simulate(bus: Bus, *objects: dict[str, Any], limit: int = 0) -> Simula
 
 
 async def admitted(bus: Bus, *names: str) -> bool:
-    """Those, and nobody else of a to f, are admitted and stay so."""
+    """Only these workloads of a to f are admitted and stay admitted."""
     for name in "abcdef":
         found = await workload(bus, name)
         runs = found is not None and is_true(found, Type.ADMITTED)

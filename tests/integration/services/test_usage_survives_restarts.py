@@ -42,7 +42,7 @@ def configuration(tmp_path: Path) -> dict[str, str]:
 
 
 def by_usage() -> list[dict[str, Any]]:
-    """A ClusterQueue of 4 cpus that serves first who used least; LocalQueues greedy and modest."""
+    """A ClusterQueue of 4 cpus with fair usage; its LocalQueues are greedy and modest."""
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     made = [one for one in queues("cq", admissionScope=scope) if one["kind"] != "LocalQueue"]
     for name in ("greedy", "modest"):
