@@ -2,7 +2,7 @@
 
 moto has instance types, zones, tags and the protocol, but no capacity reservations: the three calls
 of them are added to its EC2 here, as EC2's pages tell them. In front of it stands a trouble maker:
-refusals, throttling, answers that come late or to nobody, lists that do not show the newest.
+refusals, throttling, answers that come late or are lost, lists that do not show the newest.
 
 Run as a script it serves; `Ec2Server` starts it and says to it what is to go wrong.
 """
@@ -112,7 +112,7 @@ class Ec2Server:
         self.control("set", **how)
 
     def becomes(self, reservation: str, **how: Any) -> None:
-        """A reservation is another from now on, by nobody's call: ``state``, ``total``."""
+        """Changes a reservation without an API call: ``state``, ``total``."""
         self.control("becomes", id=reservation, **how)
 
     def reservations(self) -> list[dict[str, Any]]:

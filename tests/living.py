@@ -105,7 +105,7 @@ class Life:
             self._hear(subject, msgspec.json.encode(applied))
 
     def applied(self, kind: str, namespace: str, name: str, manifest: Any) -> None:
-        """An object is so from now on, for whoever else wants to know; None: it is gone."""
+        """Stores an object for observers; None: it is deleted."""
 
     def known_objects(self) -> Iterator[tuple[tuple[str, str, str], Any]]:
         """Every object that is there, by kind, namespace and name."""

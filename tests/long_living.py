@@ -39,7 +39,7 @@ from scheduling import groups
 class LongLife(Life):
     """``story``: what happened to jobs, as ``(what, name, seconds since noon)``: started, stopped
     or freed (its quota). ``watch``: looks at every revision. ``belated``: the variant-controller
-    says nothing before everybody else is done."""
+    publishes nothing before the others are done."""
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.story: list[tuple[str, str, float]] = []
@@ -78,7 +78,7 @@ class LongLife(Life):
         super()._hear(subject, data, headers, at)
 
     def stored(self, name: str) -> StoredWorkload:
-        """The workload as it is kept; the controller forgets whom it need not know."""
+        """The stored workload; the controller forgets finished ones."""
         key = workload_key(self.namespace, name)
         workload = self.controller.workloads.get(key).workload
         if workload is None:
@@ -237,7 +237,7 @@ class LongLife(Life):
         """Between any two things that happen at one moment."""
 
     def cycle_of_refusals(self) -> bool:
-        """What is to be said to those who wait is said. True: something was."""
+        """Publishes why workloads wait. True: at least one message was published."""
         refusals = self.core.refusals(now=self.now)
         self.decided += refusals
         for refusal in refusals:

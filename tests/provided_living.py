@@ -35,7 +35,7 @@ CLASS = "class"
 
 class ProvidedLife(LongLife):
     """``wanted``: what providers were asked; ``freed``: what was taken back, each time that it was
-    said. ``booked``: what providers keep for somebody. ``told``: verdicts of the check, in order.
+    said. ``booked``: what providers have booked. ``told``: verdicts of the check, in order.
     ``ignored``: answers of providers that counted for nothing, and why. ``patience``: seconds that
     a provider gets. ``restless``: the check starts anew between any two of its steps."""
 

@@ -1,5 +1,5 @@
-"""The gate ConcurrentAdmission is turned off by a restart, whatever a family is about then: what
-runs runs on, what stops ends as it would have, and whoever has nothing competes by itself.
+"""A restart turns the gate ConcurrentAdmission off in any state of a family: running jobs continue,
+stops are completed, and jobs without quota compete as regular workloads.
 """
 
 from __future__ import annotations

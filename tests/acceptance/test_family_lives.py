@@ -1,5 +1,5 @@
-"""Families through whatever happens, in any order: at no revision two of one are admitted, nobody
-exceeds what there is, nobody is stuck. Looked at by the life itself, see `family_invariants`.
+"""Families under random events: no revision has two admitted variants of a family, no quota is
+exceeded, and no family is stuck. `family_invariants` checks each revision.
 LIFECYCLE 4.6, 7.4 D25.
 """
 

@@ -1,5 +1,5 @@
-"""Families of one parent and its variants: who they are, what is told of them, and what becomes of
-them when their queue or their parent changes. LIFECYCLE 4, 7.4.
+"""Families of one parent and its variants: their variants, their status, and the effect of changes
+of the queue or the parent. LIFECYCLE 4, 7.4.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Delays that nobody asked for by number: strategies, jitter, counts that controllers are told; and
-what people read of a wait. LIFECYCLE 3.5 to 3.7, 7.3.
+"""Delays without an explicit number: strategies, jitter, retry counts for controllers; and the
+messages about a wait. LIFECYCLE 3.5 to 3.7, 7.3.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""However an admin edits, breaks and deletes queues under running workloads: nothing fails, every
-quota counts exactly what is written, and once the queues are mended nobody is left waiting.
+"""Random edits and deletions of queues under running workloads raise no error; quota counts exactly
+the stored workloads, and no workload is stuck once the queues are valid again.
 """
 
 from __future__ import annotations

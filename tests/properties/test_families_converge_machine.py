@@ -1,5 +1,5 @@
-"""Whatever happens to families, in whichever order and however often it is heard of: orders lead to
-one state, and stop. Whoever takes over in the middle goes on from what is stored.
+"""Random facts about families, repeated and in any order: orders lead to one state, and then stop.
+A new leader continues from the stored values.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""However families and others come and go, and decisions are taken late or not at all: one of a
-family runs or takes over, siblings stand side by side, and nobody is kept back for nothing."""
+"""Random families and workloads, with late or lost decisions: one variant of a family runs or takes
+over, siblings are adjacent in the order, and no workload is held back without a reason."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Families(RuleBasedStateMachine):
         self._write(self.flying.pop(0), taken=taken)
 
     def _write(self, one: Decision, *, taken: bool) -> None:
-        """Taken only if nobody has moved whom it is about, and no queue was edited since."""
+        """Accepted only if its workloads and the queues did not change since."""
         source = one.migrates_from if isinstance(one, Assigned) else None
         givers = list(one.preempts) if isinstance(one, Assigned) else []
         about = [(one.namespace, one.name, one.revision)]

@@ -1,9 +1,9 @@
-"""What families hold, while variants get quota, lose it, take over from each other or are promised
-it, pods are given back, and queues are edited, moved and deleted.
+"""Usage of families, while variants get, lose and hand over quota, pods are given back, and queues
+are edited, moved and deleted.
 
-It is what adding up from scratch what is written comes to: of a family, per flavor and resource,
-the largest of its variants. Whoever is taken out of the picture for a while, in whatever order, is
-put back exactly. And of what one could have there is never more than that leaves.
+Usage equals the sum recomputed from the stored values: of a family, per flavor and resource, the
+largest of its variants. A workload that is removed for a while is put back exactly, in any order.
+Available quota never exceeds what that usage leaves.
 """
 
 from __future__ import annotations

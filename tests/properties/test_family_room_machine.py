@@ -1,9 +1,9 @@
-"""Families and regular workloads after the same quota: the scheduler decides, checks pass late or
-never, jobs stop when they like, and somebody plans to preempt.
+"""Families and regular workloads compete for one quota: the scheduler decides, checks pass late or
+never, jobs stop at any time, and some reservations plan preemptions.
 
-However that goes, of a family only the largest of its variants counts, per flavor and resource; so
-counted nobody is ever given more than there is. No sibling goes for a sibling, and nobody for whom
-quota is only kept. And everything comes to rest.
+Of a family only the largest variant counts, per flavor and resource; with that count no quota is
+exceeded. A variant preempts no sibling, and reserved quota is not given twice. The state becomes
+stable.
 """
 
 from __future__ import annotations

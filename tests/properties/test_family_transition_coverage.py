@@ -1,5 +1,4 @@
-"""What families do is in the tables: the moves of everybody, and the steps of parents and variants.
-Long random lives take no others, and each of these."""
+"""Long random runs of families use all transitions and steps of the tables, and no others."""
 
 from __future__ import annotations
 

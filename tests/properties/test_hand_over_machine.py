@@ -1,7 +1,7 @@
-"""Scheduler and workload-controller side by side: decisions arrive late, fall, or get lost.
+"""Scheduler and workload-controller side by side: decisions arrive late, are refused, or get lost.
 
-Quota is never exceeded by what is written, and once nothing is on its way the picture is what is
-written: nothing stays assumed, held for somebody, or given away.
+Stored quota never exceeds its limit. Once no message is under way, the scheduler's state equals
+the stored values, without leftover assumptions.
 """
 
 from __future__ import annotations

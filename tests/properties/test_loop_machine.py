@@ -1,5 +1,5 @@
-"""However queues lend to and take from each other: while nobody leaves, the scheduler comes to
-rest, and nobody takes the same one's quota more often than the rule allows.
+"""Random lending between queues: while no workload finishes, the scheduler reaches a stable state,
+and preemptions of one queue's quota stay within the loop guard.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reservations that plan whom they preempt, while checks judge, queues are edited, priorities move,
-victims finish or stop slowly, and decisions arrive late, fall, or get lost.
+"""Reservations with planned preemptions, while checks judge, queues are edited, priorities change,
+victims finish or stop slowly, and decisions arrive late, are refused, or get lost.
 
-Whatever becomes of the plans, each by itself: there is never more quota given out than there is.
-Nobody is admitted before its victims have gone. And every plan comes to an end.
+Quota is never exceeded, no workload is admitted before its victims have stopped, and every plan
+ends.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""However workloads come and go under any policies: nobody is preempted whom no policy gives up,
-the search leaves no trace in the picture, and no quota is exceeded.
+"""Random workloads and policies: only workloads that a policy allows are preempted, the search
+does not change the state, and no quota is exceeded.
 """
 
 from __future__ import annotations

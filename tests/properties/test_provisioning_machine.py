@@ -1,9 +1,9 @@
-"""The provisioning check under random orders of everything: what the bucket tells comes late, steps
-fail before and after they had their effect, providers answer in any order and more than once, the
-configuration changes, records are edited by hand, and the check starts anew between any two steps.
+"""The provisioning check under random orders: events arrive late, steps fail before and after they
+took effect, providers answer in any order and repeatedly, the configuration changes, records are
+edited by users, and the check restarts between any two steps.
 
-At rest there is one booking for each reservation that needs one, and no other; and what the check
-has said is what LIFECYCLE 5.2 wants.
+At rest there is one booking for each reservation that needs one, and no other; the published
+verdicts are those of LIFECYCLE 5.2.
 """
 
 from __future__ import annotations

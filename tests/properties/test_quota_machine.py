@@ -1,8 +1,7 @@
-"""The scheduler beside a twin that keeps nothing: it recomputes all quota from what is written.
+"""The scheduler beside a stateless reference that recomputes all quota from the stored values.
 
-However queues, cohorts and workloads come, change and go, whatever is refused by the log, and
-whoever takes the domains over, the picture equals what the twin finds from scratch, and no
-decision takes more than there was.
+For random changes of queues, cohorts and workloads, refused writes and takeovers, both have the
+same usage, and no decision takes more quota than was available.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Whatever the system and the change: what is foretold is what then happens, and the numbers of an
-answer add up to everybody."""
+"""For any state and change, a simulation predicts the real result, and the counts of its reply add
+up to all workloads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""While victims take their time to leave, nobody else is told to go for the same room, and the
-scheduler goes on deciding what its twin decides."""
+"""While victims stop slowly, no other workload is preempted for the same quota, and the scheduler
+decides like its reference."""
 
 from __future__ import annotations
 

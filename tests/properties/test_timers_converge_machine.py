@@ -148,7 +148,7 @@ class TimersConverge(RuleBasedStateMachine):
             table.timers.failed(order, table.now)
         table.compare()
         table.settled()
-        # What was due so soon that nobody judged it has fired by then, if it stood at all.
+        # A timer that was due before it was judged has fired by then, if it was set at all.
         table.later(SKEW.total_seconds())
         wanted = self._wanted()
         ahead = {slot: stands for slot, stands in wanted.items() if stands.at > table.now}

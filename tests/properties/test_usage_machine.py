@@ -1,4 +1,5 @@
-"""However workloads come and go: who used least goes first, and all come to the same sums."""
+"""Random arrivals and ends of workloads: the queue with the least usage is served first, and all
+instances compute the same sums."""
 
 from __future__ import annotations
 

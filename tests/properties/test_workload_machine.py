@@ -1,6 +1,6 @@
-"""Whatever happens to a workload, in whatever order and how late: it takes no way that the table of
-moves does not have, the invariants of LIFECYCLE 1.4 hold in every revision, a verdict that is said
-twice counts once, and there is always a way back.
+"""Random facts in any order: a workload takes only transitions of the table, the invariants of
+LIFECYCLE 1.4 hold in every revision, a repeated verdict counts once, and a workload can always
+be admitted again.
 """
 
 from __future__ import annotations

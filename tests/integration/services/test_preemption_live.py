@@ -1,5 +1,5 @@
-"""Preemption on a real server: jobs stop before their quota is handed on, reservations change hands
-in one write, and whoever takes over the deciding knows for whom others had to go."""
+"""Preemption on a real server: jobs stop before their quota is handed on, reserved quota passes in
+one write, and a new scheduler continues a preemption for the same workload."""
 
 from __future__ import annotations
 
