@@ -32,7 +32,7 @@ from benchmarks.trail import read_trail, replay
 
 READY_SECONDS: Final = 180.0
 RECOVERY_SECONDS: Final = 180.0
-"""Longest wait for admissions to go on after a fault was mended."""
+"""Longest wait for admissions to continue after a fault was repaired."""
 CALM_SECONDS: Final = 3.0
 """Between two faults, with everything well."""
 AGAIN_SECONDS: Final = 0.2

@@ -106,7 +106,7 @@ class Controller:
         self._moved = asyncio.Event()
 
     async def start(self) -> None:
-        """From here on it hears."""
+        """Starts to receive messages."""
         await self._bus.nc.listen("admit.check.requested.>", self._on_request)
         await self._bus.nc.listen(f"{REQUEUED}>", self._on_requeued)
 

@@ -1,4 +1,4 @@
-"""Jobs that run until they are told to end or to stop; records every admission."""
+"""Jobs that run until they have to end or stop; records every admission."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _said = msgspec.json.Decoder(_Said)
 
 
 class Jobs:
-    """A runner whose jobs never end by themselves, and stop as soon as they are told to.
+    """A runner whose jobs never end by themselves, and stop as soon as they are evicted.
 
     ``admissions``: how often each was admitted, by name. ``last``: the last admitted one, and when,
     in monotonic seconds. Facts told twice count once.

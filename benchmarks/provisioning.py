@@ -111,7 +111,7 @@ class Provider:
         self._moved = asyncio.Event()
 
     async def start(self, bus: Bus) -> None:
-        """From here on it hears."""
+        """Starts to receive messages."""
         await bus.nc.listen(f"admit.provisioning.requested.{CLASS}.>", self._on_request)
         await bus.nc.listen("admit.workload.admitted.>", self._on_admitted)
 

@@ -99,7 +99,7 @@ class Core:
             self.core.own(domain)
 
     def apply(self, stored: StoredWorkload, now: datetime = START) -> int:
-        """The picture hears of a workload. Returns the revision."""
+        """Applies a workload to the scheduler state. Returns the revision."""
         self.revision += 1
         meta = stored.metadata
         self.core.apply_workload(meta.namespace, meta.name, stored, self.revision, now=now)
@@ -157,6 +157,6 @@ class Bench(Core):
         return made
 
     def apply_all(self, workloads: Sequence[StoredWorkload]) -> None:
-        """The picture hears of all of them."""
+        """Applies all of them to the scheduler state."""
         for one in workloads:
             self.apply(one)

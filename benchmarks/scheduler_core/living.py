@@ -27,7 +27,7 @@ from .bench import START, Core, a_workload, clock, condition, with_status
 
 BASELINE: Final = Path(__file__).parents[1] / "baseline.yaml"
 HEARD_SECONDS: Final = 0.003
-"""From a decision until the picture hears what became of it."""
+"""From a decision until the scheduler state contains its outcome."""
 STOP_SECONDS: Final = 0.005
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ class Life(Core):
             self.write(with_status(stored, lost, evicted, requeued))
 
     def write(self, stored: StoredWorkload) -> int:
-        """The bucket has it so, and the picture hears of it."""
+        """Stores the workload in the bucket and applies it to the scheduler state."""
         self.events += 1
         now = START + timedelta(seconds=self.now)
         revision = self.timed("hear", lambda: self.apply(stored, now))

@@ -1,4 +1,4 @@
-"""Reading Kueue's tables: their cases, and a scheduler that has heard of what a case gives."""
+"""Reading Kueue's tables: their cases, and a scheduler with the objects of a case."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def time_of(text: str | None) -> datetime:
 
 
 class Given:
-    """A scheduler that owns every domain and has heard of all that a case gives."""
+    """A scheduler that owns every domain and has all objects of a case."""
 
     def __init__(self, given: Mapping[str, Any], config: Config) -> None:
         self.core = Scheduler(config)

@@ -26,7 +26,7 @@ from scheduling import Story, groups
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestResourcesToReserve"))
-def test_as_much_room_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
+def test_as_much_quota_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     table = case["given"]
     name = table["clusterQueue"]["metadata"]["name"]
     given = Given(
@@ -70,7 +70,7 @@ def test_entries_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestLastSchedulingContext"))
-def test_the_second_cycle_goes_on_where_the_first_stopped_as_in_kueue(
+def test_the_second_cycle_continues_after_the_first_as_in_kueue(
     case: dict[str, Any],
 ) -> None:
     table = case["given"]
@@ -174,7 +174,7 @@ REQUEUED = [
 
 @needs_data
 @pytest.mark.parametrize(("case", "strategy"), REQUEUED)
-def test_a_head_goes_back_to_where_kueue_puts_it(case: dict[str, Any], strategy: str) -> None:
+def test_a_head_is_requeued_as_in_kueue(case: dict[str, Any], strategy: str) -> None:
     story = _settled(case, strategy)
     assert (story.parked() == ["one"]) is case["want"].get("inadmissible", False)
     if "sticky" in case["want"]:

@@ -80,7 +80,7 @@ def test_a_preempting_entry_keeps_its_place_and_restarts_its_search(case: dict[s
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestRequeueAndUpdate", ENTRIES))
-def test_an_entry_goes_back_to_where_kueue_puts_it(case: dict[str, Any]) -> None:
+def test_an_entry_is_requeued_as_in_kueue(case: dict[str, Any]) -> None:
     story, queue, entry = a_head()
     assert queue.domain is not None
     entry.assignment.cursor = None

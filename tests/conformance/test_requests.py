@@ -15,7 +15,7 @@ pytestmark = needs_data
 
 
 @pytest.mark.parametrize("case", cases("workload/TestNewInfo"))
-def test_a_pending_workload_asks_for_what_kueue_counts(case: dict[str, Any]) -> None:
+def test_a_pending_workload_requests_what_kueue_counts(case: dict[str, Any]) -> None:
     given = case["given"]
     workload = given["workload"]
     if workload.get("status", {}).get("admission"):

@@ -1,4 +1,4 @@
-"""The slow twin answers the recorded scenarios as Kueue does, so that it may judge others."""
+"""The reference scheduler answers the recorded scenarios as Kueue does."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def recorded(quantities: Mapping[str, str], at: str | None = None) -> ConsumedUs
 
 
 def by_usage(given: dict[str, Any], config: Config) -> Given:
-    """A scheduler that has heard of the case, LocalQueues and their usage included."""
+    """A scheduler with the objects of the case, LocalQueues and their usage included."""
     world = Given({**given, "workloads": ()}, config)
     for key, quantities in given.get("initConsumedResources", {}).items():
         namespace, name = key.split("/")

@@ -1,4 +1,4 @@
-"""What the twin knows of the world: queues, cohorts, flavors, workloads; read from manifests."""
+"""Objects of the reference scheduler: queues, cohorts, flavors, workloads; read from manifests."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Admission:
 
 @dataclass
 class Job:
-    """A workload. ``leaving``: told to go, and not gone yet. Times are seconds."""
+    """A workload. ``leaving``: evicted, and not stopped yet. Times are seconds."""
 
     name: str
     uid: str

@@ -251,7 +251,7 @@ class Play:
     # The answer. ----------------------------------------------------------------------------
 
     def outcome(self) -> dict[str, Any]:
-        """Workloads and usage, as scenarios expect them; evictions start anew."""
+        """Workloads and usage, as scenarios expect them; the list of evictions is cleared."""
         workloads: dict[str, Any] = {}
         usage: dict[tuple[str, str, str], int] = {}
         for name, one in self.jobs.items():

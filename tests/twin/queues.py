@@ -12,7 +12,7 @@ SHAPED = {"NoFit", "PreemptionNoCandidates"}
 
 @dataclass
 class Cursor:
-    """Where the search for flavors stopped, by pod set and resource; -1: it starts anew.
+    """Where the search for flavors stopped, by pod set and resource; -1: it restarts.
 
     ``generation``: of the ClusterQueue then; ``cycle``: when.
     """

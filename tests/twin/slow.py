@@ -13,7 +13,7 @@ Going = tuple[int, str, str, str]
 
 
 def gone_in(name: str, cycle: int) -> int:
-    """The cycle by which one that was told to go in this cycle is gone."""
+    """The cycle by which a victim of this cycle has stopped."""
     return cycle + 1 + crc32(f"{name}{cycle}".encode()) % 4
 
 
@@ -52,7 +52,7 @@ class SlowPlay(Play):
         return bool(due)
 
     def carry_out(self, dealt: list[Entry]) -> bool:
-        """Quota is reserved at once; victims that have not been told yet are told to go."""
+        """Quota is reserved at once; victims that still run are evicted."""
         acted = False
         for entry in dealt:
             if entry.status == "assumed":

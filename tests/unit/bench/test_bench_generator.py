@@ -36,7 +36,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_every_class_of_a_set_takes_its_turn_one_interval_after_the_other(tmp_path: Path) -> None:
+def test_classes_of_a_set_submit_in_turn_interval_by_interval(tmp_path: Path) -> None:
     workloads = [w for w in plan(read(written(tmp_path, TWO_SETS))).workloads if w.queue == 0]
     assert [(round(w.at, 3), w.class_name, w.request) for w in workloads] == [
         (0.1, "small", 1000),
@@ -78,7 +78,7 @@ def test_scale_multiplies_workloads_and_leaves_queues(
         pytest.param(TWO_SETS.replace("1500m", "1.5.2"), "1.5.2", id="a quantity that is none"),
     ],
 )
-def test_a_bad_file_is_one_line_that_says_why(tmp_path: Path, text: str, want: str) -> None:
+def test_a_bad_file_gives_one_line_with_the_reason(tmp_path: Path, text: str, want: str) -> None:
     with pytest.raises(SetupError) as refused:
         plan(read(written(tmp_path, text)))
     assert want in str(refused.value)

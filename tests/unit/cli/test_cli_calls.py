@@ -135,7 +135,7 @@ def test_wrong_input_is_one_line_and_status_2(
         pytest.param("doctor", id="doctor"),
     ],
 )
-def test_without_a_server_there_is_one_line_that_says_what_to_do(
+def test_without_a_server_one_line_names_the_remedy(
     arguments: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(arguments.split()) == 1

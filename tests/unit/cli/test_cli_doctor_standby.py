@@ -6,7 +6,7 @@ from admittance.cli.doctor.doctor import OK, WRONG, _service
 from admittance.events.requests import HealthReply
 
 
-def test_a_standby_says_which_leader_it_sees() -> None:
+def test_a_standby_names_the_leader_that_it_sees() -> None:
     details = {"leader": "wc-1", "leader_seen": "2026-11-22T13:00:00Z", "trouble": "none"}
     line = _service(
         HealthReply(service="workload-controller", instance="wc-2", ready=True, details=details)

@@ -14,7 +14,7 @@ from admittance.cli.support.options import Call
         (True, "no matching workloads in namespace default\n"),
     ],
 )
-def test_an_empty_list_says_whether_filters_left_objects_out(
+def test_an_empty_list_shows_whether_filters_left_objects_out(
     filtered: bool, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(Call(), kinds.WORKLOAD, [], {}, single=False, all_namespaces=False, filtered=filtered)

@@ -126,7 +126,7 @@ def test_a_file_with_an_invalid_machine_pool_is_refused_as_a_whole(tmp_path: Pat
     )
 
 
-def test_a_configuration_among_manifests_says_what_reads_it(tmp_path: Path) -> None:
+def test_a_configuration_among_manifests_has_an_error_with_its_reader(tmp_path: Path) -> None:
     text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     [line] = refused(tmp_path, text)
     assert "a Configuration is not applied: services read it with --config FILE" in line

@@ -114,7 +114,7 @@ def test_variants_stay_with_their_parent_under_all_filters() -> None:
     assert names(Selection(), alone) == ["p-variant-spot"]
 
 
-def test_a_limit_says_how_many_more_there_are() -> None:
+def test_a_limit_shows_how_many_more_there_are() -> None:
     assert select(kinds.WORKLOAD, ALL, typed(limit=2), NOON)[1] == 3
     assert select(kinds.WORKLOAD, ALL, typed(), NOON)[1] == 0
 

@@ -12,7 +12,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_gates_open_one_after_the_other_and_then_from_the_best_again(count: int) -> None:
+def test_gates_open_in_order_and_then_from_the_best_again(count: int) -> None:
     held: GateOpening | None = None
     now = NOON
     turns = []

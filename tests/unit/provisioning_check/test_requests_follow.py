@@ -483,7 +483,7 @@ def test_an_answer_to_an_unknown_request_is_ignored() -> None:
     assert not story.told
 
 
-def test_a_request_that_its_provider_does_not_know_is_sent_again() -> None:
+def test_a_request_unknown_to_its_provider_is_sent_again() -> None:
     story = Story()
     story.reserved()
 

@@ -41,7 +41,7 @@ def a_story(*, quota: str = "4", as_kueue: bool = False, **spec: Any) -> Story:
 
 
 def had_used(story: Story, name: str, cpu: str, *, ago: timedelta = timedelta(0)) -> None:
-    """The bucket tells what the LocalQueue has consumed."""
+    """The bucket contains the usage of the LocalQueue."""
     record = ConsumedUsage(consumed_resources={"cpu": cpu}, last_update=story.now - ago)
     story.core.apply_usage("ns", name, record)
 
@@ -60,7 +60,7 @@ def value(story: Story, name: str) -> float | None:
 
 
 def consumed(story: Story, name: str) -> dict[str, str]:
-    """What it is told to have consumed."""
+    """The stored usage of the LocalQueue."""
     used = status(story, name).used
     assert used is not None
     return used.consumed.consumed_resources

@@ -16,7 +16,7 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
 class Heir(Story):
-    """Stands by: hears everything, and decides nothing until it is told to."""
+    """A standby: receives every event, and decides only after it owns the domain."""
 
     def _own(self) -> None:
         pass

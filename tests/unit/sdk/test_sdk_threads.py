@@ -27,7 +27,7 @@ async def test_a_change_in_a_thread_wakes_the_event_loop() -> None:
         thread.join()
 
 
-def test_changes_reach_one_loop_after_another_and_need_none() -> None:
+def test_changes_reach_successive_loops_and_need_no_loop() -> None:
     provider = Provider("a")
 
     async def hears() -> None:

@@ -87,7 +87,7 @@ def test_an_act_with_a_new_goal_is_published_at_once() -> None:
     assert table.orders()[:1] == ["deactivated j-variant-b lowerThanAdmitted"]
 
 
-def test_an_act_for_a_workload_of_the_same_name_is_another_act() -> None:
+def test_an_act_for_a_new_workload_of_the_same_name_is_a_new_act() -> None:
     table = a_family("a")
     table.put("j", None)
     assert table.orders() == ["deleted j-variant-a"]

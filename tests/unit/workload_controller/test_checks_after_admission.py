@@ -31,7 +31,7 @@ def on_flavors(*flavors: str) -> dict[str, Any]:
 
 
 def asked(life: Life) -> list[tuple[str, str]]:
-    """What checks were told, and of which check."""
+    """The messages to checks, and the check of each."""
     kinds = {CheckRequested: "asked", CheckWithdrawn: "withdrawn"}
     return [(kinds[type(one)], one.check) for one in life.asked]  # type: ignore[attr-defined,index]
 

@@ -66,7 +66,7 @@ LOCAL = {
 
 
 class Bench:
-    """A controller, and a log that numbers what it is told."""
+    """A controller, and a log that numbers its messages."""
 
     def __init__(self) -> None:
         self.controller = Controller(b"secret")

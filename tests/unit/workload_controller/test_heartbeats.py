@@ -37,7 +37,7 @@ class Listening:
         )
 
     def hear(self, now: float, beat: CheckAlive | None = None) -> bool:
-        """Whether the heartbeat told something new; what follows is written."""
+        """Whether the heartbeat changed something; the resulting condition is written."""
         told = self.beats.record(CONTROLLER, beat or CheckAlive(), now)
         if told:
             self.look(now)

@@ -1,4 +1,4 @@
-"""Whatever is in the bucket is told on the log, also when its writer died or heard no answer."""
+"""Every object in the bucket is published, also if its writer died or got no answer."""
 
 from __future__ import annotations
 
