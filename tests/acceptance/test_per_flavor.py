@@ -275,7 +275,7 @@ PODS = [
 @scenario("B6")
 @pytest.mark.parametrize("pods", PODS)
 @pytest.mark.parametrize("free", ["cpu", "gpu"])
-def test_two_flavors_whose_checks_share_a_controller_are_not_used_together(
+def test_flavors_with_checks_of_one_controller_are_not_used_together(
     free: str, pods: list[dict[str, str]]
 ) -> None:
     cpus: dict[str, list[str]] = {"c1": ["x"]}

@@ -70,7 +70,7 @@ async def test_waiting_requests_do_not_block_others(
         await until(lambda: len(requester.said) == 12)
 
 
-async def test_a_request_whose_function_raises_does_not_block_others(
+async def test_a_request_with_a_raising_function_does_not_block_others(
     requester: CapacityRequester, nats_server: TestServer
 ) -> None:
     provider = Provider(CLASS, concurrency=1)

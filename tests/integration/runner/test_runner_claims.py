@@ -168,7 +168,7 @@ async def test_a_restarted_runner_reports_a_lost_job_that_was_not_reported(
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
 
 
-async def test_a_job_whose_claim_was_removed_is_stopped(testbed: RunnerTestbed) -> None:
+async def test_a_job_is_stopped_when_its_claim_was_removed(testbed: RunnerTestbed) -> None:
     async with testbed.runner(claim_ttl=2.0):
         revision = await testbed.admit("train", "sleep 60")
         await testbed.hears("started", "train")
@@ -183,7 +183,7 @@ async def test_a_job_whose_claim_was_removed_is_stopped(testbed: RunnerTestbed) 
     assert await testbed.said("stopped", "train") is None, "that is for the holder to say"
 
 
-async def test_a_job_whose_claim_is_overwritten_with_junk_is_stopped(
+async def test_a_job_is_stopped_when_its_claim_is_overwritten_with_junk(
     testbed: RunnerTestbed,
 ) -> None:
     """Its claim is as that of a dead runner: the workload runs again, under another admission."""

@@ -148,7 +148,7 @@ async def test_an_unknown_timer_becomes_a_dead_letter(running: Bus) -> None:
     await eventually(in_dead_letters)
 
 
-async def test_a_workload_whose_fact_never_arrives_does_not_block_others(running: Bus) -> None:
+async def test_a_workload_with_a_missing_fact_does_not_block_others(running: Bus) -> None:
     question = b'{"sequence":1000000000}'
     inbox = running.nc.new_inbox()
     for _ in range(20):
