@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PROGRAMS = (
-    *("sh", "mkdir", "chown", "echo", "sleep", "date", "wc", "cat", "env", "rm", "wget"),
-    *("bash", "touch", "prometheus"),  # of the sample checks
+    *("sh", "true", "mkdir", "chown", "echo", "sleep", "date", "wc", "cat", "env", "rm", "wget"),
+    *("sed", "bash", "touch", "prometheus"),  # the build and the sample checks
 )
 LEFT_OUT = {"test", "tests", "__pycache__", "site-packages", "idlelib", "tkinter", "turtledemo"}
 ROOT = Path(__file__).parents[2]

@@ -223,7 +223,7 @@ def test_a_job_on_kubernetes_capacity_stops_when_it_is_revoked(
         pytest.param(
             "provider-docker",
             {},
-            "ADMIT_DOCKER_IMAGE is not set: the image that workers are made of",
+            "ADMIT_DOCKER_IMAGE is not set: it names the image of the workers",
             id="of an engine the image of workers",
         ),
     ],
