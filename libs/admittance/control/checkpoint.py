@@ -180,7 +180,8 @@ def superfluous(made: Sequence[tuple[str, datetime]], now: datetime) -> list[str
     weeks: set[int] = set()
     for identity, time in older:
         week = (now - time).days // 7
-        # The oldest checkpoint of a week is kept, and it stays the oldest, so every week keeps one.
+        # Weeks are counted from a fixed date, so the oldest checkpoint of a week stays the oldest.
+        # It is kept until it is WEEKS weeks old.
         stamp = int(time.timestamp()) // (7 * 86_400)
         if week >= WEEKS or stamp in weeks:
             gone.append(identity)

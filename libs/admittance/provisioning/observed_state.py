@@ -223,7 +223,8 @@ class ObservedState(CheckConfigurations):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:
                     self.dirty[Slot(*name, row.name)] = None
-        # The slots of deleted checks are marked as dirty as well.
+        # Slots with a record are marked as well, also those whose check is deleted, has another
+        # controller, or is no longer a check of the workload.
         for slot in self._slots_of.get(name, ()):
             self.dirty[slot] = None
 

@@ -156,7 +156,9 @@ def context_of(document: Any, context: str | None) -> dict[str, Any]:
     Raises BadKubeconfig if the part is missing or not valid.
     """
     if not isinstance(document, dict):
-        raise BadKubeconfig("the file has no contexts, clusters and users")
+        raise BadKubeconfig(
+            "the file is not a kubeconfig: it is empty, or its top level is not a mapping"
+        )
     name = context or document.get("current-context")
     if not isinstance(name, str) or not name:
         raise BadKubeconfig("the file has no current context: set ADMIT_KUBE_CONTEXT")
@@ -205,7 +207,7 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
 def error_sentence(error: Exception) -> str:
     """The error of a kubeconfig as a sentence, with what to do if that is known."""
     if isinstance(error, FileNotFoundError) and not error.filename:
-        # The error of Python's ssl module does not name the file.
+        # Python's ssl module does not say which file is missing, so this sentence cannot name it.
         return "a certificate file is missing; `kubectl config view --flatten` writes it in"
     if isinstance(error, ssl.SSLError):
         return f"the certificates cannot be read: {error}"

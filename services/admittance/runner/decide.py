@@ -41,10 +41,10 @@ class Stage(enum.Enum):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """``revision``: the revision of the admission. ``evicted``: the revision of the eviction that
-    stops the run; 0 if there is none. ``claim_lost``: another runner may hold the claim of the
-    admission. ``leaving``: the runner shuts down; the admission must run again later. ``ready``:
-    whether ``pods_ready`` is published.
+    """``revision``: the revision of the workload at which it was admitted. ``evicted``: the
+    revision of the eviction that stops the run; 0 if there is none. ``claim_lost``: another runner
+    may hold the claim of the admission. ``leaving``: the runner shuts down; the admission must run
+    again later. ``ready``: whether ``pods_ready`` is published.
     """
 
     namespace: str

@@ -231,9 +231,8 @@ def _read_folder(manager: RunManager) -> None:
 
 
 async def _take_claims_again(manager: RunManager) -> None:
-    """Takes again the claims of runs that may still run; stops runs whose admission another runner
-    has claimed.
-    """
+    """Takes again the claims of runs without a recorded outcome; stops runs whose claim is over, or
+    is held by another runner."""
     keys = [key for key, found in manager.folders.items() if found.journal.outcome is None]
     began = manager.machine.boot_seconds()
     claims = await manager.retry(lambda: manager.claims.take(keys, again=True))

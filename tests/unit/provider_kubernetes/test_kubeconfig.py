@@ -48,9 +48,21 @@ def cluster(**about: Any) -> str:
         ),
         pytest.param(b"\xff\xfe\x00", "the file is not a text file", id="bytes"),
         pytest.param("\0", "the file is not valid YAML: ", id="characters that YAML has not"),
-        pytest.param("", "the file has no contexts, clusters and users", id="an empty one"),
-        pytest.param("- a\n", "the file has no contexts, clusters and users", id="a list"),
-        pytest.param("hello", "the file has no contexts, clusters and users", id="a word"),
+        pytest.param(
+            "",
+            "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
+            id="an empty one",
+        ),
+        pytest.param(
+            "- a\n",
+            "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
+            id="a list",
+        ),
+        pytest.param(
+            "hello",
+            "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
+            id="a word",
+        ),
         pytest.param(
             config(**{"current-context": None}),
             "the file has no current context: set ADMIT_KUBE_CONTEXT",

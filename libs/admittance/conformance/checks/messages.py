@@ -1,4 +1,4 @@
-"""Checks a single verdict of a check controller. Pure."""
+"""Finds the faults of one verdict, in its form and compared with its request. Pure."""
 
 from __future__ import annotations
 

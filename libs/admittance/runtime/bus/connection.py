@@ -241,7 +241,8 @@ class ReconnectingClient(Client):
             # nats-py can lose a cancellation, and a `close`, that comes at the end of an attempt.
             raise asyncio.CancelledError
         ending.raise_if_cancelled()
-        # Ends the socket and the tasks of an earlier attempt that failed after this call.
+        # An earlier attempt may have failed after its socket was open: ends that socket and
+        # its tasks.
         self._abandon_transport()
         await super()._connect_to_server(s)
 

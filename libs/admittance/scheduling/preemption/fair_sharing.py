@@ -226,8 +226,9 @@ class _Search:
         return False
 
     def by_initial_share(self) -> bool:
-        """Removes one candidate of each queue that has a larger share than the preemptor's side, as
-        a last attempt; returns whether the preemptor fits now."""
+        """The last attempt, with the candidates that `by_strategy` left: removes one candidate of
+        each queue whose side has a larger share than the preemptor's side; returns whether the
+        preemptor fits now. The sides are those of `_standings`."""
         targets = Targets(self._node, self._retry, self.share)
         for node in targets:
             mine, theirs, _ = self._standings(node)

@@ -78,8 +78,9 @@ class Charge(NamedTuple):
 
 
 class SavedCursor(NamedTuple):
-    """The cursor where the last scan of flavors stopped. The cursor is valid only while plan, shape
-    and the other saved fields are unchanged."""
+    """The cursor where the last scan of flavors stopped. The cursor is valid while the
+    workload is in the class ``owner``, and only in the next cycle or while the generations of queue
+    and domain still add up to ``generation``."""
 
     at: Cursor
     cycle: int

@@ -121,7 +121,7 @@ def read(path: Path) -> Generator:
     try:
         return msgspec.convert(yaml.safe_load(path.read_bytes()), Generator)
     except OSError as error:
-        raise SetupError(f"{path}: {error.strerror}") from None
+        raise SetupError(f"{path}: the generator file cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise SetupError(f"{path}: not a generator file: {' '.join(str(error).split())}") from None
 

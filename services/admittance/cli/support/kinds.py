@@ -175,7 +175,7 @@ def target(typed: str, name: str | None) -> tuple[Kind, str | None]:
 def workload_target(typed: str, name: str | None) -> str:
     """The name of a workload from ``workload NAME`` or ``workload/NAME``. Raises BadInput."""
     if name is None and "/" not in typed and "." not in typed and typed.lower() not in _BY_NAME:
-        raise BadInput(f'no kind "{typed}"; for a workload of that name type: workload {typed}')
+        raise BadInput(f'no kind "{typed}"; if "{typed}" is a workload, type: workload {typed}')
     kind, found = target(typed, name)
     if kind is not WORKLOAD:
         raise BadInput(f"this works on workloads only, not on a {kind.singular}")
