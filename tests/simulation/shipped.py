@@ -141,6 +141,7 @@ class ShippedWorld(World):
     @contextmanager
     def playing(self) -> Iterator[None]:
         limits, config = self.plan.limits, self.plan.config
+        self.invariants.starts_need_quota = True
         enabled = gc.isenabled()
         with ExitStack() as stack:
             stack.enter_context(clock.replaced(self.loop.wall, self.loop.time))

@@ -41,6 +41,11 @@ async def test_running_workloads_continue_and_waiting_ones_become_regular(
         await submit(bus, [sleeping(name, None)])
         if name != "third":
             await place.runs(name)
+
+    async def every_family_has_its_variants() -> bool:
+        return len(await workloads(bus)) == 9
+
+    await eventually(every_family_has_its_variants)
     await place.rest()
     off = tmp_path / "configuration.yaml"
     off.write_text(
