@@ -16,7 +16,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from recorded.story import NAMESPACE
+from recorded.story import JUDGES, NAMESPACE
 
 ADMIT = Path(sys.executable).with_name("admit")
 
@@ -25,7 +25,8 @@ Verdict = dict[str, Any]
 
 
 class Player:
-    """Runner and check controller of the story.
+    """Runner of the story, and controller of its checks `JUDGES`. The other checks belong to the
+    system: a second controller would answer beside theirs.
 
     ``verdicts``: by workload; a workload that is not named gets ``otherwise``, or no verdict.
     ``ignored``: facts that the runner does not act on, as ("admitted", workload).
@@ -47,6 +48,8 @@ class Player:
         self._verdicts = verdicts
         self._otherwise = otherwise
         self._ignored = ignored
+        self._seen: dict[str, int] = {}
+        """The revision of the newest fact acted on, by workload."""
 
     async def start(self) -> None:
         """Listens from now on."""
@@ -77,12 +80,18 @@ class Player:
             return
         fact = json.loads(data)
         if what == "requested":
+            if fact["check"] not in JUDGES:
+                return
             verdict = self._verdicts.get(name, self._otherwise)
             if verdict is not None:
                 reported = subject.replace(".requested.", ".reported.")
                 asked = {"check": fact["check"], "cycle": fact.get("cycle", 0)}
                 await self.say(reported, name, **asked, **verdict)
             return
+        # `catch_up` may read a fact after a newer one was heard.
+        if fact["revision"] < self._seen.get(name, 0):
+            return
+        self._seen[name] = fact["revision"]
         if what == "admitted":
             self.running[name] = fact["revision"]
         else:

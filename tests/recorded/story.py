@@ -7,6 +7,8 @@ from typing import Any
 API = "kueue.x-k8s.io/v1beta2"
 NAMESPACE = "team"
 JUDGE = "recorded.example.com/judge"
+JUDGES = ("judge", "judge-late")
+"""The checks whose controller the story plays."""
 
 Manifest = dict[str, Any]
 
@@ -78,9 +80,9 @@ OBJECTS: list[Manifest] = [
     },
     *queue("plain", {"on-demand": {"cpu": 5}}, cohortName="lab"),
     *queue("urgent", {"on-demand": {"cpu": 4}}, cohortName="lab", preemption=_LOWER),
-    _check("judge", JUDGE),
+    _check(JUDGES[0], JUDGE),
     *queue("checked", {"on-demand": {"cpu": 10}}, admissionChecks=["judge"]),
-    _check("judge-late", JUDGE, preemptionPolicy="AfterCheckPassedOrOnDemand"),
+    _check(JUDGES[1], JUDGE, preemptionPolicy="AfterCheckPassedOrOnDemand"),
     *queue(
         "planning", {"on-demand": {"cpu": 4}}, admissionChecks=["judge-late"], preemption=_LOWER
     ),
