@@ -93,11 +93,11 @@ async def unfinished_of(bus: Bus) -> list[str]:
     ]
 
 
-async def read_log(bus: Bus) -> list[Fact]:
+async def read_log(bus: Bus, *, timeout: float = 60.0) -> list[Fact]:
     """All facts about workloads that the log has, oldest first."""
     told: list[Fact] = []
     after = 0
-    deadline = clock.monotonic() + 60.0
+    deadline = clock.monotonic() + timeout
     while True:
         data = _encode(Events(after=after, limit=500))
         reply = _events.decode(await generator.ask(bus, "admit.api.events", data, deadline))

@@ -33,7 +33,7 @@ from admittance.cli.bench.run import loop_factory, main_of
 from admittance.cli.bench.system import Child, start
 from admittance.events import codec, facts
 from admittance.events.base import Fact
-from admittance.events.requests import Events, EventsReply
+from admittance.events.requests import EventsReply
 from admittance.events.subjects import subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, streams
@@ -43,6 +43,7 @@ from admittance.runtime.errors import AdmittanceError, Refused, SetupError, Unav
 from admittance.workload import stored
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import phase
+from benchmarks.chaos_jobs import read_log
 from benchmarks.job_traces import JobRun, JobTold, Judged, judged, summed
 
 CONTROLLERS: Final = ("workload-controller", "scheduler", "retry-timer", "variant-controller")
@@ -439,23 +440,12 @@ def _run_of(revision: int, journal: Path) -> JobRun:
 
 
 async def _log(bus: Bus) -> Mapping[str, list[Fact]]:
-    """All facts about workloads that the log has, by workload, oldest first."""
+    """All facts on the log about each workload, oldest first."""
     told: dict[str, list[Fact]] = defaultdict(list)
-    after = 0
-    deadline = clock.monotonic() + 120.0
-    while True:
-        data = _encode(Events(after=after, limit=500))
-        reply = _events.decode(await generator.ask(bus, "admit.api.events", data, deadline))
-        if reply.error:
-            raise Unavailable(reply.error)
-        for entry in reply.entries:
-            after = entry.sequence
-            with suppress(codec.Undecodable):
-                fact = codec.decode(entry.subject, bytes(entry.data))
-                if entry.subject.startswith("admit.workload."):
-                    told[fact.name].append(fact)
-        if reply.complete:
-            return told
+    for fact in await read_log(bus, timeout=120.0):
+        if subject_of(fact).startswith("admit.workload."):
+            told[fact.name].append(fact)
+    return told
 
 
 def command() -> list[str]:

@@ -81,32 +81,20 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
 def channels() -> list[Channel]:
     """Every subject, in the order of the document."""
     tail = "{namespace}.{name}"
+    sent = {*OUTPUTS, *FENCED, *ASKED, *(key for key in CHECK_FACTS if key != "reported")}
     found = [
         Channel(
-            f"workload.{key}",
-            f"admit.workload.{key}.{tail}",
+            f"{family}.{key}",
+            f"admit.{family}.{key}.{owner}{tail}",
             struct,
-            "send" if key in OUTPUTS or key in FENCED else "receive",
+            "send" if key in sent else "receive",
         )
-        for key, struct in WORKLOAD_FACTS.items()
-    ]
-    found += [
-        Channel(
-            f"check.{key}",
-            f"admit.check.{key}.{{controller}}.{tail}",
-            struct,
-            "receive" if key == "reported" else "send",
+        for family, owner, structs in (
+            ("workload", "", WORKLOAD_FACTS),
+            ("check", "{controller}.", CHECK_FACTS),
+            ("provisioning", "{class}.", PROVISIONING_FACTS),
         )
-        for key, struct in CHECK_FACTS.items()
-    ]
-    found += [
-        Channel(
-            f"provisioning.{key}",
-            f"admit.provisioning.{key}.{{class}}.{tail}",
-            struct,
-            "send" if key in ASKED else "receive",
-        )
-        for key, struct in PROVISIONING_FACTS.items()
+        for key, struct in structs.items()
     ]
     found += [
         Channel("timer.due", f"{TIMER_DUE}{{kind}}.{tail}", facts.TimerDue, "send"),

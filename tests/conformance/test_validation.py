@@ -14,6 +14,7 @@ from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
 from conformance.differences import VALIDATION
 from conformance.status_rules import check_status, status_of
+from conformance.workload_update_rules import check_workload_update
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "validation"
 
@@ -54,14 +55,13 @@ def _problems(given: dict[str, Any]) -> list[Problem]:
     if isinstance(new, Workload):
         assert old is None or isinstance(old, Workload)
         found += check_status(new, old)
-    if old is not None:
-        was = status_of(old) if isinstance(old, Workload) else None
-        found += validate_update(
-            old,
-            new,
-            reserved=was is not None and was.is_true("QuotaReserved"),
-            admitted=was is not None and was.is_true("Admitted"),
+    if isinstance(old, Workload) and isinstance(new, Workload):
+        was = status_of(old)
+        found += check_workload_update(
+            old, new, reserved=was.is_true("QuotaReserved"), admitted=was.is_true("Admitted")
         )
+    elif old is not None:
+        found += validate_update(old, new)
     return found
 
 

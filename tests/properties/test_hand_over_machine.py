@@ -234,7 +234,7 @@ def twice(world: SchedulerState, cell: Cell) -> int:
         off
         for domain in world.planning_domains
         for tie in domain.plan_quotas
-        for one, off in tie.subtracted()
+        for one, off in tie.subtracted
         if one is cell
     )
 

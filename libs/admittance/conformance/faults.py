@@ -79,13 +79,41 @@ def bad_delay(delay: Any) -> str | None:
     return None
 
 
-def bad_updates(updates: Iterable[PodSetUpdate], known: Collection[str]) -> list[Fault]:
-    """The faults of pod set updates for pod sets that the workload does not have."""
-    return [
+def delay_faults(delay: Any, state: Any, needed: str) -> list[Fault]:
+    """The fault of a delay. ``state``: the state that the message reports. ``needed``: the only
+    state that can have a delay.
+    """
+    why = bad_delay(delay)
+    if why is None and delay is not None and state != needed:
+        why = f"asked for a delay with {state!r}: only {needed} can have one"
+    return [Fault("delay", why)] if why is not None else []
+
+
+def update_faults(
+    updates: Collection[PodSetUpdate], known: Collection[str], state: str, needed: str
+) -> list[Fault]:
+    """The faults of pod set updates. ``known``: the pod sets of the workload. ``state``: the state
+    that the message reports. ``needed``: the only state in which updates have an effect.
+    """
+    faults = []
+    if updates and state != needed:
+        faults.append(Fault("updates", f"sent podSetUpdates with {state}: they are ignored"))
+    return faults + [
         Fault("updates", f"updates the pod set {one.name!r}; the workload has {', '.join(known)}")
         for one in updates
         if one.name not in known
     ]
+
+
+def wrong_subject(subject: str, expected: str | None) -> list[Fault]:
+    """The fault of a message on another subject than expected; None if the test sent no request
+    that the message answers.
+    """
+    if expected is None:
+        return [Fault("names", f"answered a request that was not sent, on {subject}")]
+    if subject != expected:
+        return [Fault("subject", f"published on {subject} instead of {expected}")]
+    return []
 
 
 def heartbeat_faults(subject: str, data: bytes, kind: type[msgspec.Struct]) -> tuple[Fault, ...]:

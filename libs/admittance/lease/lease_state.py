@@ -42,16 +42,6 @@ def aws_domain(provisioning_class: str) -> str:
     return f"service-provider-aws-{provisioning_class}"
 
 
-def cohort_domain(root: str) -> str:
-    """The domain of a cohort tree, named after the root cohort."""
-    return f"cohort-{root}"
-
-
-def queue_domain(cluster_queue: str) -> str:
-    """The domain of a ClusterQueue without a cohort."""
-    return f"queue-{cluster_queue}"
-
-
 class Fence(NamedTuple):
     """The epoch of a domain under which a message was published. The server accepted the message
     only because the domain had no newer epoch."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final, NamedTuple
 
 from admittance.cli.get import find
@@ -16,13 +15,9 @@ from admittance.cli.support.output import sentence
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
-from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
 from admittance.workload.phase import phase
 from admittance.workload.stored import owner_of
-
-GONE_SECONDS: Final = 10.0
-"""How long `admit delete` waits for the job of a workload to stop."""
 
 NO: Final = frozenset({"refused", "dead-lettered"})
 NO_REASONS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
@@ -112,46 +107,9 @@ def why_not(found: Found, command: str, reply: SettledReply) -> str:
 
 def fact_about(found: Found, kind: type[Fact], **fields: Any) -> Fact:
     """A fact of that kind about an existing workload."""
-    names: dict[str, Any] = {"namespace": found.namespace, "name": found.name, "uid": _uid(found)}
+    names: dict[str, Any] = {
+        "namespace": found.namespace,
+        "name": found.name,
+        "uid": found.workload().metadata.uid,
+    }
     return kind(**names, time=clock.now(), **fields)
-
-
-def _uid(found: Found) -> str:
-    return found.workload().metadata.uid
-
-
-async def delete(bus: Link, name: str) -> None:
-    """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop."""
-    found = await find(bus, kinds.WORKLOAD, name)
-    if not found.is_workload():
-        await _delete_unreadable(bus, found)
-        return
-    refuse_variant(
-        found,
-        f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone",
-    )
-    await outcome_of(bus, fact_about(found, facts.Deleted))
-    from admittance.cli.wait import follow
-
-    subject = f"{kinds.WORKLOAD.qualified}/{name}"
-    try:
-        async with asyncio.timeout(GONE_SECONDS):
-            async for seen in follow(bus, found.namespace, name):
-                if seen is None or seen.workload().metadata.uid != _uid(found):
-                    output.outcome(subject, "deleted")
-                    return
-    except TimeoutError:
-        output.outcome(subject, "deleting")
-        output.note(f"{name} disappears as soon as its job has stopped")
-
-
-async def _delete_unreadable(bus: Link, found: Found) -> None:
-    """Deletes an unreadable entry at a workload's key in the bucket."""
-    fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
-    reply = await outcome_of(bus, fact)
-    if reply.outcome == "ignored":
-        raise AnswerIsNo(
-            f"{found.key} cannot be read, and was written after the workload-controller started: "
-            f"`nats kv del {BUCKET} {found.key}` deletes it"
-        )
-    output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")

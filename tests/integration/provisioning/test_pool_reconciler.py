@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -93,13 +93,22 @@ async def until_booked(bus: Bus, wanted: set[str]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_bookings_of_a_deleted_pool_are_revoked(
-    bus: Bus, requester: CapacityRequester
+async def deleted(bus: Bus) -> None:
+    """Also if no other pool has the class of the deleted pool."""
+    await no_pool(bus)
+
+
+async def of_another_class(bus: Bus) -> None:
+    await a_pool(bus, provisioningClassName="other")
+
+
+@pytest.mark.parametrize("changed", [deleted, of_another_class])
+async def test_bookings_of_a_pool_that_lost_its_class_are_revoked(
+    bus: Bus, requester: CapacityRequester, changed: Callable[[Bus], Awaitable[None]]
 ) -> None:
-    """Also if no other pool has that class."""
     await a_pool(bus)
     await booking(bus, requester, "u/c/1/1")
-    await no_pool(bus)
+    await changed(bus)
 
     async with kept(bus):
         await until(lambda: said(requester, "CapacityRevoked") == {"u/c/1/1"})
@@ -118,18 +127,6 @@ async def test_bookings_on_removed_machines_are_revoked(
         await until_booked(bus, {"u/c/1/1"})
 
     assert said(requester, "CapacityRevoked") == {"v/c/1/1"}
-
-
-async def test_bookings_of_a_pool_with_another_class_are_revoked(
-    bus: Bus, requester: CapacityRequester
-) -> None:
-    await a_pool(bus)
-    await booking(bus, requester, "u/c/1/1")
-    await a_pool(bus, provisioningClassName="other")
-
-    async with kept(bus):
-        await until(lambda: said(requester, "CapacityRevoked") == {"u/c/1/1"})
-        await until_booked(bus, set())
 
 
 async def test_a_waiting_request_of_a_deleted_pool_is_booked_in_another_pool(

@@ -75,7 +75,7 @@ def test_a_right_verdict_has_no_faults(said: dict[str, Any]) -> None:
         pytest.param({"requeueAfterSeconds": 604_801}, "delay", "seven days", id="a long delay"),
         pytest.param({"requeueAfterSeconds": 1.5}, "delay", "whole", id="half a second"),
         pytest.param({"requeueAfterSeconds": "1h"}, "delay", "whole", id="a delay in words"),
-        pytest.param({"state": "Ready"}, "delay", "only a Retry", id="a delay of a Ready"),
+        pytest.param({"state": "Ready"}, "delay", "only Retry", id="a delay of a Ready"),
         pytest.param(
             {"podSetUpdates": [{"name": "main"}]}, "updates", "ignored", id="updates of a Retry"
         ),

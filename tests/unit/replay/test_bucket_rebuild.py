@@ -256,6 +256,57 @@ def known(entries: Sequence[BucketEntry]) -> dict[str, Any]:
     return found
 
 
+def commit_the_rest(house: House) -> None:
+    """Commits all facts, and a last one about a workload that does not exist."""
+    house.say(facts.Held(namespace="ns", name="absent"))
+    while house.unread:
+        house.commit()
+
+
+def assert_rebuilt_at_revisions(house: House, step: int) -> None:
+    """From the first fact, the bucket is rebuilt as it was at every ``step``-th revision."""
+    for seen in range(2, house.revision + 1, step):
+        past = rebuilt(house, seen)
+        assert living(past.entries()) == living(list(house.at(seen).values()))
+        assert not past.unknown
+
+
+def assert_rebuilt_from_checkpoints(house: House, step: int) -> None:
+    """From each checkpoint, the bucket is rebuilt as it was at every ``step``-th later revision."""
+    assert house.checkpoints
+    for taken in house.checkpoints:
+        for seen in range(taken.revision, house.revision + 1, step):
+            past = rebuilt(house, seen, taken)
+            assert known(past.entries()) == known(list(house.at(seen).values()))
+
+
+def without_times(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
+    """Revision and content of each entry, of a workload without times."""
+    found = {}
+    for one in living(entries).values():
+        value = json.loads(one.value or b"null")
+        if one.key.startswith("workload."):
+            status = value["status"]
+            kinds = {(c["type"], c["status"]) for c in status.get("conditions", ())}
+            rest = [status.get(key) for key in ("admission", "admittedVariant", "stoppedBy")]
+            value = (kinds, rest, status["log"]["fact"])
+        found[one.key] = (one.revision, value)
+    return found
+
+
+def assert_rebuilt_without_times(house: House) -> None:
+    """The bucket is rebuilt except for times: the time of a commit without a message is unknown,
+    and so is at most one workload.
+    """
+    past = rebuilt(house, house.revision)
+    want = without_times(list(house.at(house.revision).values()))
+    got = without_times(past.entries())
+    assert {k: v for k, v in got.items() if k not in past.unknown} == {
+        k: v for k, v in want.items() if k not in past.unknown
+    }
+    assert len(past.unknown) <= 1
+
+
 def a_life(seed: int, *, falls: float = 0.0) -> House:
     house = House(seed)
     for _ in range(150):
@@ -268,56 +319,23 @@ def a_life(seed: int, *, falls: float = 0.0) -> House:
             house.write_object(msgspec.to_builtins(msgspec.structs.replace(queue, spec=spec)))
         if house.chance.random() < 0.5:
             house.commit(fails=house.chance.random() < 0.2, falls=house.chance.random() < falls)
-    house.say(facts.Held(namespace="ns", name="nobody"))
-    while house.unread:
-        house.commit()
+    commit_the_rest(house)
     return house
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_bucket_is_rebuilt_at_any_revision(seed: int) -> None:
-    house = a_life(seed)
-    for seen in range(2, house.revision + 1, 7):
-        past = rebuilt(house, seen)
-        want = living(list(house.at(seen).values()))
-        assert living(past.entries()) == want
-        assert not past.unknown
+    assert_rebuilt_at_revisions(a_life(seed), step=7)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_bucket_is_rebuilt_from_any_checkpoint(seed: int) -> None:
-    house = a_life(seed)
-    assert house.checkpoints
-    for taken in house.checkpoints:
-        for seen in range(taken.revision, house.revision + 1, 11):
-            past = rebuilt(house, seen, taken)
-            want = known(list(house.at(seen).values()))
-            assert known(past.entries()) == want
+    assert_rebuilt_from_checkpoints(a_life(seed), step=11)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_commits_that_a_leader_did_not_record_are_rebuilt(seed: int) -> None:
-    """Without times: the time of a commit without a message is unknown."""
-    house = a_life(seed, falls=0.2)
-
-    def shape(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
-        found = {}
-        for one in living(entries).values():
-            value = json.loads(one.value or b"null")
-            if one.key.startswith("workload."):
-                status = value["status"]
-                kinds = {(c["type"], c["status"]) for c in status.get("conditions", ())}
-                value = (kinds, status.get("admission"), status["log"]["fact"])
-            found[one.key] = (one.revision, value)
-        return found
-
-    past = rebuilt(house, house.revision)
-    want = shape(list(house.at(house.revision).values()))
-    got = shape(past.entries())
-    assert {k: v for k, v in got.items() if k not in past.unknown} == {
-        k: v for k, v in want.items() if k not in past.unknown
-    }
-    assert len(past.unknown) <= 1
+    assert_rebuilt_without_times(a_life(seed, falls=0.2))
 
 
 def test_time_settings_of_the_leader_are_used_in_a_rebuild() -> None:

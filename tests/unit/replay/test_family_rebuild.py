@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from test_bucket_rebuild import API, DOMAIN, House, known, living, rebuilt
+from test_bucket_rebuild import (
+    API,
+    DOMAIN,
+    House,
+    assert_rebuilt_at_revisions,
+    assert_rebuilt_from_checkpoints,
+    assert_rebuilt_without_times,
+    commit_the_rest,
+)
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Put
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
-from admittance.events.reader import BucketEntry
 from admittance.events.shapes import HandedOn
 from admittance.variants.core import Families
 from admittance.workload.conditions import Type, is_true
@@ -144,9 +150,7 @@ def a_life(seed: int, *, falls: float = 0.0) -> FamilyHouse:
         if house.chance.random() < 0.5:
             house.commit(fails=house.chance.random() < 0.2, falls=house.chance.random() < falls)
             house.order()
-    house.say(facts.Held(namespace="ns", name="nobody"))
-    while house.unread:
-        house.commit()
+    commit_the_rest(house)
     return house
 
 
@@ -175,43 +179,14 @@ def test_recorded_families_are_admitted_migrate_and_are_evicted() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_families_are_rebuilt_at_any_revision(seed: int) -> None:
-    house = a_life(seed)
-    for seen in range(2, house.revision + 1, 11):
-        past = rebuilt(house, seen)
-        assert living(past.entries()) == living(list(house.at(seen).values()))
-        assert not past.unknown
+    assert_rebuilt_at_revisions(a_life(seed), step=11)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_families_are_rebuilt_from_any_checkpoint(seed: int) -> None:
-    house = a_life(seed)
-    assert house.checkpoints
-    for taken in house.checkpoints:
-        for seen in range(taken.revision, house.revision + 1, 17):
-            past = rebuilt(house, seen, taken)
-            assert known(past.entries()) == known(list(house.at(seen).values()))
-
-
-def shape(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
-    """Without times: the time of a commit without a message is unknown."""
-    found = {}
-    for one in living(entries).values():
-        value = json.loads(one.value or b"null")
-        if one.key.startswith("workload."):
-            status = value["status"]
-            kinds = {(c["type"], c["status"]) for c in status.get("conditions", ())}
-            admitted = status.get("admittedVariant"), status.get("stoppedBy")
-            value = (kinds, status.get("admission"), admitted, status["log"]["fact"])
-        found[one.key] = (one.revision, value)
-    return found
+    assert_rebuilt_from_checkpoints(a_life(seed), step=17)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_families_that_a_leader_did_not_record_are_rebuilt(seed: int) -> None:
-    house = a_life(seed, falls=0.2)
-    past = rebuilt(house, house.revision)
-    want, got = shape(list(house.at(house.revision).values())), shape(past.entries())
-    assert {k: v for k, v in got.items() if k not in past.unknown} == {
-        k: v for k, v in want.items() if k not in past.unknown
-    }
-    assert len(past.unknown) <= 1
+    assert_rebuilt_without_times(a_life(seed, falls=0.2))

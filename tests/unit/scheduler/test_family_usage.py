@@ -11,6 +11,7 @@ from admittance.events.requests import Queues
 from admittance.scheduling.cycle.decisions import named
 from admittance.scheduling.cycle.recheck import exceeds_quota
 from admittance.scheduling.fairsharing.shares import share_of
+from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.state.workload_info import Victim
 from family_scheduler import FamilyScheduler, both, explicit
@@ -47,16 +48,30 @@ def with_slow_reservation(
     return story_7(cpu, config, admissionChecksStrategy=strategy, **spec)
 
 
-def runs_on_demand_and_reserved_better(kin: FamilyScheduler, **spec: Any) -> None:
-    """``j`` runs on demand, and its reservation waits for a check."""
-    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=5)
+def story_7_with_late_preemption(**spec: Any) -> FamilyScheduler:
+    """Story 7 with a check of the reservation that preempts only after the check has passed."""
+    strategy = {"admissionChecks": [{"name": "late", "onFlavors": ["reservation"]}]}
+    kin = story_7(admissionChecksStrategy=strategy, **spec)
+    deferred = {"controllerName": "ctl", "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
+    kin.put("AdmissionCheck", "late", deferred)
+    return kin
+
+
+def runs_on_demand(kin: FamilyScheduler, *, r1_priority: int = 0) -> None:
+    """Job ``r1`` runs on all reserved gpus, so family ``j`` runs on demand."""
+    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=r1_priority)
     kin.settle()
     if kin.admission("r1") is not None and not kin.confirmed:
         kin.says_ready("r1")
         kin.settle()
-    kin.family("j", "q", TAGS, PODS, **spec)
+    kin.family("j", "q", TAGS, PODS)
     kin.settle()
     assert kin.stored["j"].status.admitted_variant == "j.on-demand"
+
+
+def runs_on_demand_and_reserved_better(kin: FamilyScheduler) -> None:
+    """Family ``j`` runs on demand, and its reservation waits for a check."""
+    runs_on_demand(kin, r1_priority=5)
     kin.gone("r1")
     kin.settle()
     assert kin.holds("j.reservation")
@@ -64,10 +79,7 @@ def runs_on_demand_and_reserved_better(kin: FamilyScheduler, **spec: Any) -> Non
 
 def test_an_upgrade_needs_only_what_the_family_has_not() -> None:
     kin = story_7()
-    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
-    kin.settle()
-    kin.family("j", "q", TAGS, PODS)
-    assert kin.settle() == ["j.on-demand"]
+    runs_on_demand(kin)
     kin.gone("r1")
     # Of the 30 cpus only 10 are free, and it asks for 20.
     assert kin.settle() == ["j.reservation"]
@@ -82,10 +94,7 @@ def test_an_upgrade_needs_only_what_the_family_has_not() -> None:
 
 def test_a_decision_lists_quota_beyond_what_the_family_holds() -> None:
     kin = story_7()
-    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
-    kin.settle()
-    kin.family("j", "q", TAGS, PODS)
-    kin.settle()
+    runs_on_demand(kin)
     kin.gone("r1")
     kin.cycle()
     (told,) = kin.decided
@@ -132,37 +141,33 @@ def test_reclaimed_pods_reduce_promised_quota_once() -> None:
     assert kin.used("q") == kin.should_be_used()["q"] == left
 
 
-def test_queue_counters_count_a_family_once_without_promised_quota() -> None:
-    kin = story_7()
-    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100)
-    kin.settle()
-    kin.family("j", "q", TAGS, PODS)
-    kin.settle()
-    kin.gone("r1")
-    kin.settle()
+def assert_counters(kin: FamilyScheduler, *, reserved_gpus: int) -> None:
+    """The counters of both queues show one family, admitted on demand; its reservation is
+    promised ``reserved_gpus``.
+    """
     reply = kin.core.queues(Queues(cluster_queue="q"))
     for status in (*reply.cluster_queues, *reply.local_queues):
         rows = {(row.flavor, row.resource): (row.reserved, row.admitted) for row in status.usage}
         assert rows == {
-            ("reservation", "gpu"): (0, 0),
+            ("reservation", "gpu"): (reserved_gpus, 0),
             ("on-demand", "gpu"): (8, 8),
             ("cpu-only", "cpu"): (20_000, 20_000),
         }
         assert (status.reserving, status.admitted, status.pending) == (1, 1, 0)
 
 
+def test_queue_counters_count_a_family_once_without_promised_quota() -> None:
+    kin = story_7()
+    runs_on_demand(kin)
+    kin.gone("r1")
+    kin.settle()
+    assert_counters(kin, reserved_gpus=0)
+
+
 def test_both_are_shown_where_the_better_one_is_reserved() -> None:
     kin = with_slow_reservation()
     runs_on_demand_and_reserved_better(kin)
-    reply = kin.core.queues(Queues(cluster_queue="q"))
-    for status in (*reply.cluster_queues, *reply.local_queues):
-        rows = {(row.flavor, row.resource): (row.reserved, row.admitted) for row in status.usage}
-        assert rows == {
-            ("reservation", "gpu"): (8, 0),
-            ("on-demand", "gpu"): (8, 8),
-            ("cpu-only", "cpu"): (20_000, 20_000),
-        }
-        assert (status.reserving, status.admitted) == (1, 1)
+    assert_counters(kin, reserved_gpus=8)
 
 
 # Strangers. -----------------------------------------------------------------------------------
@@ -206,12 +211,7 @@ def test_a_sole_holder_is_preferred_to_two_shared_holders() -> None:
 
 def test_no_sibling_is_preempted_for_a_sibling() -> None:
     kin = with_slow_reservation(**LOWER)
-    kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=5)
-    kin.settle()
-    kin.says_ready("r1")
-    kin.settle()
-    kin.family("j", "q", TAGS, PODS)
-    kin.settle()
+    runs_on_demand(kin, r1_priority=5)
     kin.job("x", "q", [(1, {"cpu": "10"})], priority=5)
     kin.settle()
     # Their parent matters more from now on, and only one of them has heard it yet.
@@ -238,14 +238,7 @@ def test_victims_of_one_family_are_named_as_one_workload() -> None:
 
 
 def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
-    kin = story_7(
-        admissionChecksStrategy={
-            "admissionChecks": [{"name": "late", "onFlavors": ["reservation"]}]
-        },
-        **LOWER,
-    )
-    deferred = {"controllerName": "ctl", "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
-    kin.put("AdmissionCheck", "late", deferred)
+    kin = story_7_with_late_preemption(**LOWER)
     kin.job("r1", "q", [(1, {"gpu": "8"})], age=100, priority=-5)
     kin.settle()
     kin.says_ready("r1")
@@ -398,20 +391,28 @@ def test_uncounted_quota_moves_with_its_queue(fair: FamilyScheduler) -> None:
     assert not any(cell.has_discount for cell in cohort.cells.values())
 
 
-def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> None:
-    config = Config(
+USAGE_BASED: dict[str, Any] = {
+    "config": Config(
         admission_fair_sharing=AdmissionFairSharing(
             usage_half_life_time=timedelta(hours=1), usage_sampling_interval=timedelta(minutes=5)
         )
-    )
-    kin = with_slow_reservation(
-        config=config, admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"}
-    )
-    runs_on_demand_and_reserved_better(kin)
+    ),
+    "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
+}
+
+
+def account_of(kin: FamilyScheduler) -> Account:
+    """The account of LocalQueue ``q``."""
     accounts = kin.core._state.accounts
-    assert accounts is not None
-    account = accounts.of(("ns", "q"))
+    account = None if accounts is None else accounts.of(("ns", "q"))
     assert account is not None
+    return account
+
+
+def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> None:
+    kin = with_slow_reservation(**USAGE_BASED)
+    runs_on_demand_and_reserved_better(kin)
+    account = account_of(kin)
     running = dict(account.rate)
     assert account.pending == {}, "no penalty for the one that may take over"
     seen = dict(account.seen)
@@ -424,17 +425,9 @@ def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> No
 
 
 def test_two_reservations_of_a_family_are_charged_as_one() -> None:
-    config = Config(
-        admission_fair_sharing=AdmissionFairSharing(
-            usage_half_life_time=timedelta(hours=1), usage_sampling_interval=timedelta(minutes=5)
-        )
-    )
-    kin = story_7(config=config, admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"})
+    kin = story_7(**USAGE_BASED)
     kin.family("j", "q", TAGS, PODS)
-    accounts = kin.core._state.accounts
-    assert accounts is not None
-    account = accounts.of(("ns", "q"))
-    assert account is not None
+    account = account_of(kin)
     kin.reserve("j.on-demand", "q", ON_DEMAND)
     alone = dict(account.pending)
     assert alone["gpu"] > 0

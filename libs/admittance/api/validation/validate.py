@@ -23,7 +23,7 @@ from admittance.api.validation.queues import (
     check_local_queue,
     check_local_queue_update,
 )
-from admittance.api.validation.workload import check_job, check_workload, check_workload_update
+from admittance.api.validation.workload import check_job, check_workload
 from admittance.api.workload import Job, Workload
 
 
@@ -67,16 +67,11 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
     return []
 
 
-def validate_update(
-    old: Manifest, new: Manifest, *, reserved: bool = False, admitted: bool = False
-) -> list[Problem]:
+def validate_update(old: Manifest, new: Manifest) -> list[Problem]:
     """The problems of the change from old to new; `validate` finds the problems of new by itself.
-
-    ``reserved``: quota is reserved for the workload; ``admitted``: it is admitted.
+    Workloads are not among them, because only facts change a stored workload.
     """
     match old, new:
-        case Workload(), Workload():
-            return check_workload_update(old, new, reserved=reserved, admitted=admitted)
         case ClusterQueue(), ClusterQueue():
             return check_cluster_queue_update(old, new)
         case LocalQueue(), LocalQueue():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -10,12 +9,13 @@ import msgspec
 from admittance.conformance.faults import (
     Fault,
     ParsedMessage,
-    bad_delay,
-    bad_updates,
+    delay_faults,
     missing,
     object_of,
     quoted,
+    update_faults,
     wrong_names,
+    wrong_subject,
 )
 from admittance.events.facts import CheckReported
 from admittance.events.names import token
@@ -51,29 +51,25 @@ def parse_verdict(
     """The content of a verdict message, and its faults. ``request``: the request that the message
     answers; None if unknown.
     """
-    faults: list[Fault] = []
     found = object_of(data)
     if isinstance(found, Fault):
         return ParsedMessage(None, (found,))
-    faults += missing(found, FIELDS)
+    faults = missing(found, FIELDS)
+    state = found.get("state")
+    # The faults of state and delay can be found even if other fields have wrong types.
+    known = [*_state(state), *delay_faults(found.get("requeueAfterSeconds"), state, "Retry")]
     try:
         verdict = msgspec.json.decode(data, type=CheckReported)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        if not faults:
-            faults.append(Fault("json", f"sent {quoted(data)}: {error}"))
-        # The faults of state and delay can be found even if other fields have wrong types.
-        return ParsedMessage(None, (*faults, *_state(found.get("state")), *_delay(found)))
-    faults += _state(verdict.state)
-    faults += _delay(found)
-    if request is None:
-        faults.append(Fault("names", f"answered a request that was not sent, on {subject}"))
-        return ParsedMessage(verdict, tuple(faults))
-    if subject != verdict_subject(request):
-        faults.append(
-            Fault("subject", f"published on {subject} instead of {verdict_subject(request)}")
+        unreadable = [Fault("json", f"sent {quoted(data)}: {error}")]
+        return ParsedMessage(None, (*(faults or unreadable), *known))
+    expected = None if request is None else verdict_subject(request)
+    faults += [*known, *wrong_subject(subject, expected)]
+    if request is not None:
+        faults += _names(verdict, request)
+        faults += update_faults(
+            verdict.pod_set_updates, request.pod_sets, verdict.state, needed="Ready"
         )
-    faults += _names(verdict, request)
-    faults += _updates(verdict, request)
     return ParsedMessage(verdict, tuple(faults))
 
 
@@ -82,16 +78,6 @@ def _state(state: Any) -> list[Fault]:
         return []
     known = ", ".join(CHECK_STATES)
     return [Fault("state", f"sent the state {state!r}; the states are {known}")]
-
-
-def _delay(found: Mapping[str, Any]) -> list[Fault]:
-    delay = found.get("requeueAfterSeconds")
-    if delay is None:
-        return []
-    why = bad_delay(delay)
-    if why is None and found.get("state") != "Retry":
-        why = f"asked for a delay with {found.get('state')!r}: only a Retry can have one"
-    return [Fault("delay", why)] if why is not None else []
 
 
 def _names(verdict: CheckReported, request: CheckRequestKey) -> list[Fault]:
@@ -112,12 +98,3 @@ def _names(verdict: CheckReported, request: CheckRequestKey) -> list[Fault]:
             )
         )
     return faults
-
-
-def _updates(verdict: CheckReported, request: CheckRequestKey) -> list[Fault]:
-    faults: list[Fault] = []
-    if verdict.pod_set_updates and verdict.state != "Ready":
-        faults.append(
-            Fault("updates", f"sent podSetUpdates with {verdict.state}: they are ignored")
-        )
-    return faults + bad_updates(verdict.pod_set_updates, request.pod_sets)

@@ -4,7 +4,7 @@ request. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,12 +14,13 @@ from admittance.api.meta import ObjectMeta
 from admittance.conformance.faults import (
     Fault,
     ParsedMessage,
-    bad_delay,
-    bad_updates,
+    delay_faults,
     missing,
     object_of,
     quoted,
+    update_faults,
     wrong_names,
+    wrong_subject,
 )
 from admittance.events.base import MESSAGE_MAX, too_long
 from admittance.events.names import token
@@ -88,7 +89,7 @@ def parse_status(
         why = f"published on {subject}: the statuses are {', '.join(WORDS)}"
         return ParsedMessage(None, (Fault("subject", why),))
     faults = missing(found, FIELDS)
-    faults += _delay(word, found)
+    faults += delay_faults(found.get("retryAfter"), word, "failed")
     try:
         kind: Any = PROVISIONING_FACTS[word]
         fact: ProvisioningStatus = msgspec.json.decode(data, type=kind)
@@ -98,12 +99,9 @@ def parse_status(
             faults.append(Fault(case, f"sent {quoted(data)}: {error}"))
         return ParsedMessage(None, tuple(faults))
     faults += _details(fact)
+    faults += wrong_subject(subject, None if request is None else subject_for(request, word))
     if request is None:
-        faults.append(Fault("names", f"answered a request that was not sent, on {subject}"))
         return ParsedMessage(StatusMessage(word, fact), tuple(faults))
-    if subject != subject_for(request, word):
-        right = subject_for(request, word)
-        faults.append(Fault("subject", f"published on {subject} instead of {right}"))
     faults += wrong_names(
         (
             ("id", fact.id, request.id),
@@ -117,20 +115,8 @@ def parse_status(
             ),
         )
     )
-    if fact.pod_set_updates and word != "provisioned":
-        faults.append(Fault("updates", f"sent podSetUpdates with {word}: they are ignored"))
-    faults += bad_updates(fact.pod_set_updates, request.pod_sets)
+    faults += update_faults(fact.pod_set_updates, request.pod_sets, word, needed="provisioned")
     return ParsedMessage(StatusMessage(word, fact), tuple(faults))
-
-
-def _delay(word: str, found: Mapping[str, Any]) -> list[Fault]:
-    delay = found.get("retryAfter")
-    if delay is None:
-        return []
-    why = bad_delay(delay)
-    if why is None and word != "failed":
-        why = f"asked for a delay with {word}: only failed can have one"
-    return [Fault("delay", why)] if why is not None else []
 
 
 def _details(fact: ProvisioningStatus) -> list[Fault]:

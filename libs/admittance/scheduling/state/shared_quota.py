@@ -306,12 +306,12 @@ class PlanQuota(Generic[Member]):
     """The quota of a planner and its victims for one flavor and resource.
 
     ``levels``: the cells from the node where the paths of planner and victims to the root meet, up
-    to the root. An excluded workload does not count in the shared quota. If victims share quota
-    with each other, the subtracted amount is exact when all victims are excluded, and otherwise too
-    small, never too large.
+    to the root. ``subtracted``: the amounts subtracted now, because planner and victims both hold
+    them. An excluded workload does not count in the shared quota. If victims share quota with each
+    other, ``subtracted`` is exact when all victims are excluded, and otherwise at most too small.
     """
 
-    __slots__ = ("_offs", "_out", "levels", "planner", "victims")
+    __slots__ = ("_out", "levels", "planner", "subtracted", "victims")
 
     def __init__(
         self, planner: Member, victims: list[Member], levels: list[SharedLevel[Member]]
@@ -320,7 +320,7 @@ class PlanQuota(Generic[Member]):
         self.victims = victims
         self.levels = levels
         self._out: set[Member] = set()
-        self._offs: list[tuple[Cell, int]] = []
+        self.subtracted: list[tuple[Cell, int]] = []
         self._set()
 
     def exclude(self, workload: Member) -> None:
@@ -335,15 +335,10 @@ class PlanQuota(Generic[Member]):
         self._out.remove(workload)
         self._set()
 
-    def subtracted(self) -> tuple[tuple[Cell, int], ...]:
-        """Returns the amounts that are subtracted now, because planner and victims both hold
-        them."""
-        return tuple(self._offs)
-
     def _set(self) -> None:
-        for cell, amount in self._offs:
+        for cell, amount in self.subtracted:
             cell.charge(amount)
-        self._offs.clear()
+        self.subtracted.clear()
         if self.planner in self._out:
             return
         without = [level.cell.usage for level in self.levels]
@@ -354,7 +349,7 @@ class PlanQuota(Generic[Member]):
             off = min(mine, load) - (used - cell.usage)
             if off:
                 cell.charge(-off)
-                self._offs.append((cell, off))
+                self.subtracted.append((cell, off))
 
 
 def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:

@@ -262,10 +262,6 @@ class FamilyInfo:
         """Yields the siblings of the variant: the other variants of its family."""
         return (one for one in self.variants if one is not workload)
 
-    def charged(self) -> Iterator[WorkloadInfo]:
-        """Yields the variants of the family that hold quota or are promised some."""
-        return (one for one in self.variants if one.charge is not None)
-
     def admitted(self) -> WorkloadInfo | None:
         """Returns the variant that is stored as admitted, even while its job stops; None: no known
         variant is admitted."""

@@ -164,10 +164,9 @@ def delete(
     names: OptionalNames = None,
 ) -> None:
     """Delete objects. A workload is gone once its job has stopped."""
-    from admittance.cli import apply
+    from admittance.cli import delete as deletion
 
-    targets = apply.targets_of(kind, names or [])
-    run(apply.delete(call, targets))
+    run(deletion.delete(call, deletion.targets_of(kind, names or [])))
 
 
 @with_options()

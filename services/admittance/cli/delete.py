@@ -1,0 +1,180 @@
+"""``admit delete``: deletes objects through the workload-controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from admittance.cli import lifecycle
+from admittance.cli.get import find
+from admittance.cli.show.capacity_requests import record_of
+from admittance.cli.show.families import refuse_variant
+from admittance.cli.show.objects import Found, lookup
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
+from admittance.cli.support.link import Link, link
+from admittance.cli.support.options import Call
+from admittance.cli.wait import follow
+from admittance.events import facts
+from admittance.events.requests import Delete, DeleteReply
+from admittance.events.subjects import BUCKET
+from admittance.provisioning.records import Record
+from admittance.runtime import clock
+from admittance.workload.check_rows import row_of
+
+GONE_SECONDS: Final = 10.0
+"""How long `admit delete` waits for the job of a workload to stop."""
+
+LATER: Final = (
+    "the provisioning-check cancels it once it runs; `admit doctor` shows whether it runs"
+)
+PATIENCE_SECONDS: Final = 3.0
+PAUSE_SECONDS: Final = 0.05
+
+
+async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
+    """Deletes objects one by one and prints each outcome.
+
+    The exit status is 1 if an object did not exist or is still needed; all other objects are
+    deleted.
+    """
+    status = 0
+    async with link(call) as bus:
+        for kind, name in targets:
+            try:
+                if kind is kinds.WORKLOAD:
+                    await _delete_workload(bus, name)
+                elif kind is kinds.REQUEST:
+                    await delete_request(bus, name)
+                else:
+                    await _delete_object(bus, kind, name)
+            except CliError as error:
+                if len(targets) == 1:
+                    raise
+                for line in error.lines:
+                    output.error(line)
+                status = max(status, error.status)
+    return status
+
+
+async def _delete_workload(bus: Link, name: str) -> None:
+    """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop."""
+    found = await find(bus, kinds.WORKLOAD, name)
+    if not found.is_workload():
+        await _delete_unreadable(bus, found)
+        return
+    refuse_variant(
+        found,
+        f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone",
+    )
+    await lifecycle.outcome_of(bus, lifecycle.fact_about(found, facts.Deleted))
+    subject = f"{kinds.WORKLOAD.qualified}/{name}"
+    try:
+        async with asyncio.timeout(GONE_SECONDS):
+            async for seen in follow(bus, found.namespace, name):
+                if seen is None or seen.workload().metadata.uid != found.workload().metadata.uid:
+                    output.outcome(subject, "deleted")
+                    return
+    except TimeoutError:
+        output.outcome(subject, "deleting")
+        output.note(f"{name} disappears as soon as its job has stopped")
+
+
+async def _delete_unreadable(bus: Link, found: Found) -> None:
+    """Deletes an unreadable entry at a workload's key in the bucket."""
+    fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
+    reply = await lifecycle.outcome_of(bus, fact)
+    if reply.outcome == "ignored":
+        raise AnswerIsNo(
+            f"{found.key} cannot be read, and was written after the workload-controller started: "
+            f"`nats kv del {BUCKET} {found.key}` deletes it"
+        )
+    output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")
+
+
+async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
+    found = await find(bus, kind, name)
+    spelled = f"{kind.singular}.{kind.group}" if kind.is_foreign else kind.manifest
+    request = Delete(kind=spelled, namespace=found.namespace, name=name)
+    reply = await bus.ask("delete", request, DeleteReply)
+    match reply.outcome:
+        case "deleted":
+            output.outcome(f"{kind.qualified}/{name}", "deleted")
+        case "absent":
+            raise AnswerIsNo(f'{kind.qualified} "{name}" not found')
+        case "deferred":
+            output.outcome(f"{kind.qualified}/{name}", "deleting")
+            output.note(f"{name} is deleted as soon as no object needs it: {reply.error}")
+        case other:
+            raise AnswerIsNo(reply.error or f'{kind.qualified} "{name}": {other or "no answer"}')
+
+
+def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]:
+    """``KIND NAME…`` or ``KIND/NAME…`` as kinds and names. Raises BadInput."""
+    if "/" in typed:
+        words = [typed, *names]
+        found = []
+        for word in words:
+            kind, name = kinds.target(word, None)
+            if name is None:
+                raise BadInput(f'"{word}" is not an object; write kind/name')
+            found.append((kind, name))
+        return found
+    kind = kinds.kind_named(typed)
+    if not names:
+        raise BadInput(f"which {kind.singular}? the name is missing")
+    return [(kind, name) for name in names]
+
+
+async def delete_request(bus: Link, name: str) -> None:
+    """Deletes a ProvisioningRequest and prints the outcome. Raises AnswerIsNo."""
+    found = await find(bus, kinds.REQUEST, name)
+    before = record_of(found)
+    request = Delete(kind=kinds.REQUEST.manifest, namespace=found.namespace, name=name)
+    reply = await bus.ask("delete", request, DeleteReply)
+    subject = f"{kinds.REQUEST.qualified}/{name}"
+    if reply.outcome == "absent":
+        raise AnswerIsNo(f'{kinds.REQUEST.qualified} "{name}" not found')
+    if reply.outcome not in ("deleted", "deferred"):
+        raise AnswerIsNo(reply.error or f"{subject}: {reply.outcome or 'no answer'}")
+    if reply.outcome == "deferred" and not await _is_gone(bus, found, before):
+        output.outcome(subject, "deleting")
+        output.note(LATER)
+        return
+    output.outcome(subject, "deleted")
+    if before is not None:
+        output.note(await _what_follows(bus, before))
+
+
+async def _is_gone(bus: Link, found: Found, before: Record | None) -> bool:
+    """Whether the ProvisioningRequest was deleted or replaced within a few seconds."""
+    until = clock.monotonic() + PATIENCE_SECONDS
+    while clock.monotonic() < until:
+        present = await lookup(bus, found.key)
+        if present is None:
+            return True
+        now = record_of(present)
+        if now is not None and before is not None and now.spec.id != before.spec.id:
+            return True
+        await asyncio.sleep(PAUSE_SECONDS)
+    return False
+
+
+async def _what_follows(bus: Link, record: Record) -> str:
+    spec = record.spec
+    key = kinds.WORKLOAD.object_key(record.metadata.namespace, spec.workload)
+    found = await lookup(bus, key)
+    workload = found.workload() if found is not None and found.is_workload() else None
+    row = None if workload is None else row_of(workload.status.admission_checks, spec.check)
+    freed = "its provider frees the capacity"
+    if workload is None or row is None or workload.metadata.uid != spec.uid:
+        return freed
+    if row.state == "Ready":
+        return (
+            f"{freed} and gets no new request: {spec.workload} runs on without it; "
+            f"`admit stop workload {spec.workload}` stops it"
+        )
+    if row.state == "Pending" and workload.status.admission is not None:
+        return f"{freed}; {spec.workload} still waits and makes a new request in the same attempt"
+    return freed
