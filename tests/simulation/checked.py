@@ -11,8 +11,8 @@ from typing import Any
 from admittance.events import facts
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits, PodsReadyLimits
-from simulation.actors.checks import Outage, Tempers
 from simulation.checked_queues import Checked
+from simulation.checks import Outage, Tempers
 from simulation.configuration import NAMESPACE
 from simulation.courses import Courses
 from simulation.scenario import CALM_SECONDS, Applying, Saying, Scenario, faults, skews, workload_of

@@ -17,7 +17,6 @@ from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.families.roles import wanted_tags
 from admittance.workload.stored import StoredWorkload, head
 from simulation import naive
-from simulation.actors.world import Publisher
 from simulation.broken import Broken
 from simulation.invariants import Invariants
 from simulation.kernel import Kernel
@@ -25,6 +24,7 @@ from simulation.seen import VARIANT, Seen
 from simulation.server import Server
 from simulation.siblings import PARENT
 from simulation.stream import Outgoing
+from simulation.users import Publisher
 
 ROUNDS = 20
 

@@ -16,8 +16,8 @@ from admittance.events.base import Fact
 from admittance.family.policy import variant_name
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.limits import Limits, PodsReadyLimits
-from simulation.actors.checks import Outage, Tempers
 from simulation.checked import healing, meddling, reviving
+from simulation.checks import Outage, Tempers
 from simulation.configuration import API, NAMESPACE
 from simulation.courses import Courses
 from simulation.family_queues import FamilyQueues

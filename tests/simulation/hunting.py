@@ -1,61 +1,133 @@
-"""Plays many seeds, and makes the story of a broken one shorter."""
+"""Plays many seeds of all plots, and makes the story of a broken one shorter."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple, TextIO
 
 from simulation.plots import PLOTS
-from simulation.run import Result, World, run
+from simulation.run import Result, run
 from simulation.scenario import Scenario
+from simulation.world import World
 
-PART: Final = 20
+PART: Final = 10
 """Seeds that a process plays at once."""
 SHORTENED: Final = ("faults", "applyings", "sayings")
 """The parts of a scenario of which something can be left out."""
 
 
-def play_all(seeds: range, plot: str, processes: int, world: type[World]) -> Iterator[list[Result]]:
-    """The results, a part of the seeds at a time."""
-    parts = [seeds[at : at + PART] for at in range(0, len(seeds), PART)]
-    play = partial(_play, plot=plot, world=world)
+class Part(NamedTuple):
+    """Some seeds of one plot."""
+
+    plot: str
+    seeds: range
+
+
+class Found(NamedTuple):
+    """A broken seed."""
+
+    plot: str
+    result: Result
+
+
+class Tally:
+    """What a hunt has played so far."""
+
+    def __init__(self) -> None:
+        self.seeds = 0
+        self.steps = 0
+        self.finished = 0
+        self.faults: Counter[str] = Counter()
+        self.moves: set[tuple[str, str]] = set()
+        self._began = time.monotonic()
+
+    def add(self, result: Result) -> None:
+        self.seeds += 1
+        self.steps += result.steps
+        self.finished += result.finished
+        self.faults += result.faults
+        self.moves |= result.moves
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    def lines(self) -> Iterator[str]:
+        """The figures of a finished hunt."""
+        rate = self.seeds / self.seconds
+        yield f"{self.seeds} seeds in {self.seconds:.0f} s, {rate:.1f} a second"
+        yield f"{self.steps} callbacks, {self.finished} workloads finished"
+        faults = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
+        yield f"{self.faults.total()} faults: {faults}"
+        moves = ", ".join(f"{a or 'none'} to {b or 'gone'}" for a, b in sorted(self.moves))
+        yield f"{len(self.moves)} moves: {moves}"
+
+
+def parts_of(seeds: range, plots: Sequence[str]) -> Iterator[Part]:
+    """Shares the seeds among the plots: seed n is played with plot n modulo their number."""
+    for at in range(0, len(seeds), PART * len(plots)):
+        some = seeds[at : at + PART * len(plots)]
+        for number, plot in enumerate(plots):
+            if part := some[number :: len(plots)]:
+                yield Part(plot, part)
+
+
+def play(part: Part) -> list[Result]:
+    """The results of its seeds, up to the first broken one."""
+    found = []
+    for seed in part.seeds:
+        found.append(run(seed, plot=PLOTS[part.plot]))
+        if found[-1].broken:
+            break
+    return found
+
+
+def play_all(parts: Iterator[Part], processes: int) -> Iterator[tuple[Part, list[Result]]]:
+    """The results, as processes have them."""
     if processes <= 1:
-        yield from map(play, parts)
+        for part in parts:
+            yield part, play(part)
         return
     with ProcessPoolExecutor(processes) as pool:
+        running: dict[Future[list[Result]], Part] = {}
         try:
-            yield from pool.map(play, parts)
+            while True:
+                for part in islice(parts, 2 * processes - len(running)):
+                    running[pool.submit(play, part)] = part
+                if not running:
+                    return
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for one in done:
+                    yield running.pop(one), one.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _play(seeds: range, *, plot: str, world: type[World]) -> list[Result]:
-    return [run(seed, plot=PLOTS[plot], world_of=world) for seed in seeds]
-
-
-def hunt(seeds: range, plot: str, processes: int, world: type[World]) -> Result | None:
-    """Plays seeds up to the first that breaks a promise, and tells how far it is on standard
-    error. None: all kept theirs."""
-    began, played = time.monotonic(), 0
-    for results in play_all(seeds, plot, processes, world):
+def hunt(
+    seeds: range, plots: Sequence[str], processes: int, tally: Tally, said: TextIO = sys.stderr
+) -> Found | None:
+    """Plays seeds up to one that breaks a promise, and reports its progress. None: no seed does."""
+    for part, results in play_all(parts_of(seeds, plots), processes):
         for result in results:
+            tally.add(result)
             if result.broken:
-                return result
-        played += len(results)
-        rate = played / (time.monotonic() - began)
-        sys.stderr.write(f"\r{played} of {len(seeds)} seeds, {rate:.1f} a second ")
-        sys.stderr.flush()
-    sys.stderr.write("\n")
+                return Found(part.plot, result)
+        rate = tally.seeds / tally.seconds
+        said.write(f"\r{tally.seeds} of {len(seeds)} seeds, {rate:.1f} a second ")
+        said.flush()
+    said.write("\n")
     return None
 
 
 def shortened(
-    seed: int, plot: Callable[[Random], Scenario], world: type[World]
+    seed: int, plot: Callable[[Random], Scenario], world: type[World] = World
 ) -> tuple[Scenario, Result]:
     """The shortest scenario found that still breaks a promise with this seed, and its result. What
     users and admins do, and faults, are left out in ever smaller parts."""

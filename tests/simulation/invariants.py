@@ -75,11 +75,11 @@ class Invariants:
         self.running: dict[str, str] = {}
         self.completed: set[str] = set()
         self.replans = Replans()
-        self.starts_need_quota = False
-        """Only the shipped runner looks at its claim once more before it starts a job."""
         self.abandoned: set[str] = set()
         """Jobs that did not stop in time and are not waited for any more."""
         self.reservations = 0
+        self.moves: set[tuple[str, str]] = set()
+        """Where workloads went, as pairs of groups of phases."""
         self.families = Families(self.seen, limits.drain, slack, self._variants_of_queue)
         self.exclusive = Exclusive(self.seen, self.families, self._around)
 
@@ -193,6 +193,8 @@ class Invariants:
         if before.where == "admitted" and not after.where and old is not None:
             # The job had ended, and that folded into the deletion.
             allowed = self.finished.get(key, 0) > old.status.log.fact
+        if before.where != after.where:
+            self.moves.add((before.where, after.where))
         if not allowed:
             raise Broken(f"{key} went from {before.where} to {after.where or 'nothing'}")
         if old is None or new is None:
@@ -318,7 +320,7 @@ class Invariants:
         job, _, _ = key.rpartition(".")
         seen = self.seen.get(f"workload.{job}") or Seen()
         variants = self.families.members(seen.family)
-        if self.starts_need_quota and not any(one.usage for one in (seen, *variants.values())):
+        if not any(one.usage for one in (seen, *variants.values())):
             raise Broken(f"{key} starts on {runner}, and its workload holds no quota")
         self.families.started(key, self.running, self.abandoned)
         self.running[key] = runner

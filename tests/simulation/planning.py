@@ -8,9 +8,9 @@ from typing import Any
 
 from admittance.events import facts
 from admittance.scheduling.state.config import Config, FairSharing
-from simulation.actors.checks import Tempers
 from simulation.checked import healing, meddling, reviving
 from simulation.checked_queues import Checked
+from simulation.checks import Tempers
 from simulation.configuration import NAMESPACE
 from simulation.courses import Courses
 from simulation.scenario import Applying, Saying, Scenario, faults, skews, workload_of

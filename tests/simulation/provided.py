@@ -7,9 +7,9 @@ from typing import Any
 
 from admittance.provisioning.observed_state import CONTROLLER, GROUP, KIND
 from simulation import checked as other
-from simulation.actors.provider import CLASS
 from simulation.checked_queues import Checked
 from simulation.configuration import manifest
+from simulation.provider import CLASS
 from simulation.scenario import PROVIDED_SERVICES, Scenario, faults, skews
 
 CONFIG = "p0"

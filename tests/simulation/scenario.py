@@ -15,7 +15,7 @@ import msgspec
 from admittance.events.base import Fact
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits
-from simulation.actors.checks import Outage, Tempers
+from simulation.checks import Outage, Tempers
 from simulation.configuration import NAMESPACE, manifest
 from simulation.courses import Courses
 

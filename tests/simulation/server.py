@@ -1,108 +1,157 @@
-"""The bus in memory: the log, the timers, the bucket, the claims, and who is alive.
-
-What is kept here outlives every process, as a server's store does.
-"""
+"""The simulated nats-server with all streams, as an observer and the actors outside see it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from admittance.events.subjects import TIMER_AT
-from simulation.kernel import START, Future, Kernel
-from simulation.mechanisms import Mechanisms
-from simulation.stream import MESSAGE_ID, Outgoing, Refused, Stored, Stream
+import msgspec
 
-SCHEDULE: Final = "Nats-Schedule"
-TARGET: Final = "Nats-Schedule-Target"
-LATE_SECONDS: Final = 0.25
-"""Measured: schedules fire up to so much after their time, and never before."""
+from admittance.events import subjects
+from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
+from admittance.events.system import CheckAlive
+from admittance.runtime.bus import streams
+from simulation.kernel import Kernel
+from simulation.nats import core
+from simulation.nats.api import Api
+from simulation.stream import Outgoing, Refused, Stream
 
+AGAIN_SECONDS: Final = 0.5
+BEAT_SECONDS: Final = 10.0
+ACKNOWLEDGING: Final = "workload-controller-"
+"""The consumers whose acknowledgements are told, by their prefix."""
+DONE: Final = ("deleted", "absent", "deferred")
+"""Outcomes of a deletion."""
 
-class Consumer(NamedTuple):
-    """A reader's place on the log: everything up to ``floor`` is acknowledged."""
+Answered = Callable[[str], None]
 
-    generation: int
-    number: int
-    name: str
-    floor: int
+_encode = msgspec.json.Encoder().encode
 
 
 class Server:
-    """Everything that is stored, and the order in which it was."""
+    """``nats`` is what services connect to. ``on_acknowledged`` is called with each sequence of the
+    log that the workload-controller acknowledges. ``beating``: controllers of checks that send
+    heartbeats themselves."""
 
-    def __init__(self, kernel: Kernel, mechanisms: Mechanisms) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.log = Stream(lambda: kernel.now, fences=mechanisms.fence_at_the_log)
-        self.bucket = Stream(lambda: kernel.now)
-        self.claims = Stream(lambda: kernel.now)
-        self.timers = Stream(lambda: kernel.now)
-        self.consumers: dict[str, Consumer] = {}
-        self.places: dict[str, int] = {}
-        """How far other readers of the log have come, by name."""
-        self.endpoints: dict[int, Callable[[list[dict[str, Any]], Future], None]] = {}
-        """Who answers ``admit.api.apply``."""
-        self._on_deleted: dict[str, Callable[[], None]] = {}
-        self.alive: set[tuple[str, str]] = set()
-        self.on_alive: list[Callable[[str, str, bool], None]] = []
+        self.nats = core.Server(kernel.loop, kernel.rng)
+        api = Api(self.nats)
+        for wanted in streams.all_streams():
+            config = {"name": wanted.name, **wanted.required, **wanted.adjustable}
+            api.create_stream(wanted.name, config)
+        found = self.nats.streams
+        self.log = Stream(found[subjects.STREAM])
+        self.bucket = Stream(found[streams.KV_LOG], f"$KV.{subjects.BUCKET}.")
+        self.claims = Stream(found[streams.KV_CLAIMS], f"$KV.{subjects.CLAIMS}.")
+        self.timers = Stream(found[subjects.TIMERS])
         self.on_acknowledged: list[Callable[[int], None]] = []
+        self.beating: set[str] = set()
+        self._admin = _Admin(self.nats)
+        self._beats: dict[str, bytes] = {}
+        self._late: list[Outgoing] = []
+        self.nats.on_acked.append(self._acked)
+
+    def _acked(self, name: str, sequence: int) -> None:
+        if name.startswith(ACKNOWLEDGING):
+            for told in self.on_acknowledged:
+                told(sequence)
 
     def publish(self, message: Outgoing) -> int | Refused:
-        """To the log, or to the timers, by its subject."""
-        if not message.subject.startswith(TIMER_AT):
-            return self.log.publish(message)
-        before = self.timers.end
-        outcome = self.timers.publish(message)
-        if isinstance(outcome, int) and outcome > before:
-            self._schedule(self.timers.last[message.subject])
-        return outcome
+        """What the server does not take now is sent again until it does, in the order in which it
+        was said."""
+        if self._late or not self._takes():
+            self._late.append(message)
+            if len(self._late) == 1:
+                self.kernel.after(AGAIN_SECONDS, self._send_late)
+            return 0
+        timer = message.subject.startswith(subjects.TIMER_AT)
+        return (self.timers if timer else self.log).publish(message)
 
-    def _schedule(self, stored: Stored) -> None:
-        at = datetime.fromisoformat(stored.headers[SCHEDULE].removeprefix("@at "))
-        due = max((at - START).total_seconds(), self.kernel.now)
+    def _takes(self) -> bool:
+        return self.nats.up and not self.nats.streams[subjects.STREAM].full
 
-        def fire() -> None:
-            # Replaced by a later one on the same subject: only that one fires.
-            if self.timers.last.get(stored.subject) is stored:
-                del self.timers.last[stored.subject]
-                self.log.publish(Outgoing(stored.headers[TARGET], stored.data))
-
-        self.kernel.at(due + self.kernel.rng.random() * LATE_SECONDS, fire)
-
-    def purge(self, subject: str) -> None:
-        """The schedule on that subject is no more."""
-        self.timers.last.pop(subject, None)
+    def _send_late(self) -> None:
+        if not self._takes():
+            self.kernel.after(AGAIN_SECONDS, self._send_late)
+            return
+        late, self._late = self._late, []
+        for message in late:
+            self.publish(message)
 
     def lose_timers(self) -> None:
-        """Every schedule is gone without a word, as after the limits of their stream."""
-        self.timers.last.clear()
+        """Removes every schedule without a word, as the limits of their stream do."""
+        self.nats.streams[subjects.TIMERS].purge(subject=f"{subjects.TIMER_AT}>", below=0, keep=0)
 
-    def add_consumer(self, consumer: Consumer, on_deleted: Callable[[], None]) -> None:
-        """A reader of the log, that outlives whoever made it."""
-        self.consumers[consumer.name] = consumer
-        self._on_deleted[consumer.name] = on_deleted
+    def has_schedules(self) -> bool:
+        """Whether the stream of timers has a schedule."""
+        return any(subject.startswith(subjects.TIMER_AT) for subject in self.timers.last)
 
-    def delete_consumer(self, name: str) -> None:
-        """No such reader any more; whoever pulled from it is told."""
-        if self.consumers.pop(name, None) is not None:
-            self._on_deleted.pop(name)()
-
-    def claim(self, message: Outgoing) -> int | Refused:
-        """A write to the claims; when they end is for their holders' silence to say."""
-        return self.claims.publish(message)
-
-    def lives(self, service: str, instance: str, alive: bool) -> None:
-        """A heartbeat came, or the last one ran out."""
-        who = (service, instance)
-        if (who in self.alive) == alive:
-            return
-        if alive:
-            self.alive.add(who)
+    def request(self, manifests: list[dict[str, Any]], answered: Answered) -> None:
+        """What an admin asks of the workload-controller; ``answered`` gets the outcome."""
+        first = manifests[0]
+        if "beat" in first:
+            self._beat(**first["beat"])
+            answered("applied")
+        elif "metadata" in first:
+            objects = tuple(msgspec.Raw(_encode(one)) for one in manifests)
+            self._admin.ask("admit.api.apply", Apply(objects=objects), ApplyReply, answered)
         else:
-            self.alive.discard(who)
-        for told in list(self.on_alive):
-            told(service, instance, alive)
+            kind, _, rest = first["delete"].partition(".")
+            namespace, _, name = rest.rpartition(".")
+            asked = Delete(kind=kind, namespace=namespace, name=name)
+            self._admin.ask("admit.api.delete", asked, DeleteReply, answered)
+
+    def _beat(self, check: str, active: bool) -> None:
+        """From now on the controller of a check says that it is active, or that it is not."""
+        found = self.bucket.last.get(f"admissioncheck.{check}")
+        if found is not None and not found.gone:
+            controller = msgspec.json.decode(found.data)["spec"]["controllerName"]
+            if controller in self.beating:
+                return
+            began = controller not in self._beats
+            self._beats[controller] = _encode(CheckAlive(active=active))
+            if began:
+                self._send_beats(f"{subjects.ALIVE_CHECK}{controller}", controller)
+
+    def _send_beats(self, subject: str, controller: str) -> None:
+        self.nats.publish(subject, "", self._beats[controller], b"")
+        # Not an event of the kernel: it goes on when all is at rest.
+        self.nats.loop.after(BEAT_SECONDS, self._send_beats, subject, controller)
 
 
-__all__ = ["MESSAGE_ID", "Consumer", "Server"]
+class _Admin:
+    """A client without a connection, that asks services."""
+
+    def __init__(self, server: core.Server) -> None:
+        self._server = server
+        self._waiting: dict[str, tuple[type[Any], Answered]] = {}
+        self._asked = 0
+        self._join()
+
+    def _join(self) -> None:
+        self._server.accept(self, self._join).receive(b"SUB _INBOX.admin.*  1\r\n")
+
+    def ask(self, subject: str, request: Any, reply: type[Any], answered: Answered) -> None:
+        """Has ``answered`` called with the outcome, or with the reason of a refusal."""
+        self._asked += 1
+        inbox = f"_INBOX.admin.{self._asked}"
+        self._waiting[inbox] = reply, answered
+        self._server.publish(subject, inbox, _encode(request), b"")
+
+    def on_message(self, sid: int, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        kind, answered = self._waiting.pop(subject)
+        if not data:
+            answered("no service answers")
+            return
+        found = msgspec.json.decode(data, type=kind)
+        if getattr(found, "problems", ()):
+            # It is wrong, and stays so: an admin does not ask for it again.
+            answered("absent")
+        elif found.error and getattr(found, "outcome", "") not in DONE:
+            answered(found.error)
+        else:
+            answered(getattr(found, "outcome", "applied"))
+
+    def on_pong(self) -> None:
+        return

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from random import Random
 
 import pytest
 
 from simulation import hunting
-from simulation.hunting import hunt, shortened
+from simulation.hunting import Found, Tally, hunt, parts_of, shortened
 from simulation.plots import PLOTS
-from simulation.run import Result, World, run
+from simulation.run import Result, run
 from simulation.scenario import Scenario
+from simulation.world import World
 
 
 class Lossy(World):
@@ -24,8 +26,8 @@ class Lossy(World):
 
 
 def test_a_story_is_shortened_to_what_breaks_it() -> None:
-    seed = next(seed for seed in range(99) if run(seed, world_of=Lossy).broken)
-    scenario, result = shortened(seed, PLOTS["scenario"], Lossy)
+    plot = PLOTS["contested"]
+    scenario, result = shortened(0, plot, Lossy)
     assert result.broken == "ValueError: w1 and w3"
     names = [getattr(saying.fact, "name", "") for saying in scenario.sayings]
     assert sorted(names) == ["w1", "w3"]
@@ -51,8 +53,24 @@ def test_a_hunt_ends_at_the_first_broken_seed(monkeypatch: pytest.MonkeyPatch) -
         return Result(seed, "broken" if seed == 31 else "", [], 0, 0, 0)
 
     monkeypatch.setattr(hunting, "run", play)
-    found = hunt(range(1000), "scenario", 1, World)
-    assert found is not None
-    assert found.seed == 31
-    assert max(played) < 2 * hunting.PART
-    assert hunt(range(20), "scenario", 1, World) is None
+    said, tally = io.StringIO(), Tally()
+    found = hunt(range(1000), ["checked", "scenario"], 1, tally, said)
+    assert isinstance(found, Found)
+    assert (found.plot, found.result.seed) == ("scenario", 31)
+    assert len(played) == tally.seeds < 4 * hunting.PART
+    assert "10 of 1000 seeds" in said.getvalue()
+    assert hunt(range(20), ["scenario"], 1, Tally(), said) is None
+
+
+def test_a_hunt_plays_each_seed_once() -> None:
+    parts = list(parts_of(range(100), ["a", "b", "c"]))
+    assert sorted(seed for part in parts for seed in part.seeds) == list(range(100))
+    assert {part.plot for part in parts} == {"a", "b", "c"}
+
+
+def test_a_seed_that_does_not_end_is_a_failure_with_its_story() -> None:
+    result = run(0, keep=True, steps=2000)
+    assert result.broken == "NoRest: 2000 callbacks, and no end"
+    assert result.steps == 2001
+    assert len(result.story) > 20
+    assert "NoRest" in result.story[-1]

@@ -16,7 +16,8 @@ from simulation.accounts import Accounts
 from simulation.broken import Broken
 from simulation.configuration import manifest
 from simulation.invariants import Invariants
-from simulation.kernel import START, Kernel
+from simulation.kernel import Kernel
+from simulation.loop import START, VirtualLoop
 from simulation.stream import Stored
 
 NOW = START.isoformat()
@@ -57,7 +58,7 @@ class World:
     """Writes to the bucket, looked at as in a run."""
 
     def __init__(self, quota: int = 4) -> None:
-        self.kernel = Kernel(Random(0))
+        self.kernel = Kernel(Random(0), VirtualLoop())  # type: ignore[abstract]
         self.looks = Invariants(self.kernel, timedelta(), Limits(drain=timedelta(seconds=9)))
         self.number = 0
         flavors = [
@@ -313,7 +314,7 @@ def after_five_minutes(world: World) -> None:
     world.variant(0, PENDING, **OPEN)
     preempt(world, "w0", "p0")
     world.variant(0, RESERVED, admission=admission("f0"), **OPEN)
-    world.kernel.now += 301.0
+    world.kernel.loop.now += 301.0
     world.variant(1, BLOCKED, **OPEN)
     preempt(world, "w1", "p1")
 
@@ -431,7 +432,7 @@ def test_a_job_that_does_not_stop_in_time_holds_nothing_up() -> None:
     run = f"ns.p.{world.running()}"
     world.looks.started(run, "r")
     world.stop()
-    world.kernel.now += 9.0
+    world.kernel.loop.now += 9.0
     world.variant(1, GONE)
     world.parent(GONE)
     world.whole()

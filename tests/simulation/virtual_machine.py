@@ -169,6 +169,9 @@ class VirtualShims:
 class VirtualMachine:
     """The machine of one runner. ``readable``: machines that read the folders of each other."""
 
+    renewed_at = 0.0
+    """When the lease was last renewed."""
+
     def __init__(
         self,
         name: str,
@@ -178,10 +181,7 @@ class VirtualMachine:
         on_start: Callable[[str, str], None],
         on_end: Callable[[str, str], None],
         publish: Callable[[Outgoing], Any],
-        *,
-        lease: bool = True,
     ) -> None:
-        """``lease``: jobs end when it is not renewed."""
         self.runner = name
         self.kernel = kernel
         self.loop = loop
@@ -194,13 +194,6 @@ class VirtualMachine:
         self.lease, self.notify = self.root / "lease", self.root / "notify"
         self.disks: dict[str, Disk] = {}
         self.listener: tuple[Process, Callable[[str], None]] | None = None
-        self._lease = lease
-        self._renewed_at = 0.0
-
-    @property
-    def renewed_at(self) -> float:
-        """When the lease was last renewed."""
-        return self._renewed_at if self._lease else inf
 
     def wall(self) -> float:
         """The machine's time, in seconds since 1970."""
@@ -238,7 +231,7 @@ class VirtualMachine:
         return f"secret of {self.runner}".encode()
 
     def touch_lease(self, boot_seconds: float) -> None:
-        self._renewed_at = boot_seconds
+        self.renewed_at = boot_seconds
 
     def folder_of(self, identity: Identity) -> VirtualRun:
         return VirtualRun(self, identity)
@@ -344,7 +337,7 @@ class Shim:
 
     def _watch_lease(self) -> None:
         machine = self._machine
-        if self.over or self.dead or self._why == "lost" or machine.renewed_at == inf:
+        if self.over or self.dead or self._why == "lost":
             return
         deadline = machine.renewed_at + self.spec.lease_stop
         if machine.loop.now < deadline:

@@ -90,6 +90,8 @@ class Stream:
     after a message that was published alone, and after a batch, ``on_removed`` with each message
     that is taken away."""
 
+    fences = True
+
     def __init__(
         self, loop: VirtualLoop, late: Callable[[], float], config: dict[str, Any]
     ) -> None:
@@ -98,7 +100,6 @@ class Stream:
         self.full = False
         self.up = True
         """Its server runs; else nothing is copied, expires or fires."""
-        self.fences = True
         self.consumers: dict[str, Consumer] = {}
         self.copies: list[tuple[Matches, Stream]] = []
         """The streams that this one is a source of."""

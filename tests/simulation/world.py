@@ -1,16 +1,17 @@
 """A world in which the services that ship run: on virtual time, over the simulated nats-server.
 
-Runners run as they ship, on machines of the simulation (`virtual_machine`). Checks, providers and
-users are still actors (`facade`).
+Runners run on machines of the simulation (`virtual_machine`). Users, admins, checks and providers
+are actors of the simulation.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from random import Random
 from types import ModuleType
 from typing import Any, Final
@@ -35,18 +36,21 @@ from admittance.scheduling.scheduler import Scheduler
 from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
 from simulation import helped
-from simulation.facade import LoopKernel, ServerView
+from simulation.checks import Checks
+from simulation.courses import Course
 from simulation.helped import HelpedCheck
+from simulation.invariants import Invariants
 from simulation.kernel import Kernel
+from simulation.lives import LEASE_SECONDS, Life, beating
 from simulation.loop import Process, VirtualLoop
-from simulation.mutations import mutated
 from simulation.network import Network
 from simulation.outside import forbidden
-from simulation.quiet_heart import QuietHeart, beating
-from simulation.run import LEASE_SECONDS, World
-from simulation.scenario import ACTIVE_SECONDS, Fault
+from simulation.provider import Provider
+from simulation.scenario import ACTIVE_SECONDS, Fault, Scenario
 from simulation.server import Server
+from simulation.story import Story, describe
 from simulation.stream import Stored
+from simulation.users import Admin, Publisher
 from simulation.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
 
 SPARED: Final = 3
@@ -68,7 +72,6 @@ URL: Final = "nats://127.0.0.1:4222"
 HEARTBEAT_SECONDS: Final = 15.0
 """Between heartbeats of pull requests, which cost more than all else in an idle system."""
 COMPARE_SECONDS: Final = 10.0
-NEVER_SECONDS: Final = 1e6
 REST_SECONDS: Final = 25.0
 """Nothing was stored for so long: two comparisons of schedules, and the end of a lease."""
 RESTART_SECONDS: Final = 0.5
@@ -80,68 +83,43 @@ KINDS: Final[dict[str, ModuleType]] = {
     "p": provisioning_check,
 }
 
-
 IDLE_SECONDS: Final = 12.0
 """Nothing was stored for so long: time runs on to the next schedule, with fewer heartbeats."""
-IDLE_LEASE_SECONDS: Final = 600.0
-IDLE_HEARTBEAT_SECONDS: Final = 300.0
 
 
-class Life:
-    """One life of a service, with what it made: its bus, its elections, of a scheduler its
-    state."""
+class World:
+    """The services, everything outside of them, and the faults that strike them."""
 
-    def __init__(self, world: ShippedWorld, process: Process) -> None:
-        self.process = process
-        self.stop = asyncio.Event()
-        self.hearts: list[QuietHeart] = []
-        self._world = world
-        process.on_kill.append(self.silence)
-        self.buses: list[Bus] = []
-        self.electors: list[LeaderElector] = []
-        self.shells: list[Any] = []
-
-    def silence(self) -> None:
-        """It is not heard any more: the keys of its hearts expire."""
-        for heart in self.hearts:
-            heart.silence()
-
-    def disturb(self) -> None:
-        """It can be heard again, and says that it is alive."""
-        for heart in self.hearts:
-            self._world.loop.post(self.process, heart.beat_now.set)
-
-    def relax(self) -> None:
-        """Lengthens leases and intervals of heartbeats: nothing goes wrong any more, and they cost
-        more than all else in an idle system."""
-        for bus in self.buses:
-            bus.heartbeat_seconds = IDLE_HEARTBEAT_SECONDS
-        for elector in self.electors:
-            elector._ttl = IDLE_LEASE_SECONDS
-
-
-class ShippedWorld(World):
-    """Scenarios and faults of `World`, played by real services."""
-
-    kernel: LoopKernel
-    server: ServerView
-
-    def make(self) -> tuple[Kernel, Server]:
+    def __init__(self, seed: int, plot: Callable[[Random], Scenario], *, keep: bool) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is missing opens sockets
-        kernel = LoopKernel(self.rng, self.loop)
-        server = ServerView(kernel, self.mechanisms, "workload-controller-")
-        self.network = Network(self.loop, server.nats, self.rng)
+        kernel = self.kernel = Kernel(self.rng, self.loop)
+        self.server = Server(kernel)
+        self.network = Network(self.loop, self.server.nats, self.rng)
+        self.story = Story(lambda: kernel.now, keep=keep)
+        plan = self.plan = plot(self.rng)
+        self.invariants = Invariants(
+            kernel, plan.slack(), plan.limits, blocks=plan.config.block_admission
+        )
+        self.users = Publisher(kernel, self.server, self.story)
+        self.admin = Admin(kernel, self.server, self.story)
+        self.checks = Checks(kernel, self.server, self.story, plan.tempers, plan.outages)
+        self.provider = Provider(kernel, self.server, self.story)
         self.lives: dict[str, Life] = {}
         self.helped: HelpedCheck | None = None
         self.runner = RunnerOfWorld(self._machine)
         self.machines: dict[str, VirtualMachine] = {}
+        self.struck: Counter[str] = Counter()
+        """Faults that struck, by kind."""
+        self._faults = sorted(plan.faults)
+        self._stored = 0
         self._active_at = self._stored_at = 0.0
-        return kernel, server
 
     @contextmanager
     def playing(self) -> Iterator[None]:
+        """What must be in place while the story is played."""
         limits, config = self.plan.limits, self.plan.config
-        self.invariants.starts_need_quota = True
         enabled = gc.isenabled()
         with ExitStack() as stack:
             stack.enter_context(clock.replaced(self.loop.wall, self.loop.time))
@@ -151,7 +129,6 @@ class ShippedWorld(World):
             for module in (workload_controller, retry_timer):
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
             stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
-            stack.enter_context(mutated(self.mechanisms))
             stack.enter_context(forbidden(self.loop))
             if self.seed % LOUD:
                 stack.enter_context(patch.object(LeaderElector, "_beat", beating(self)))
@@ -170,9 +147,24 @@ class ShippedWorld(World):
                     gc.enable()
 
     def begin(self) -> None:
-        super().begin()
-        for stream in (self.server.log, self.server.bucket):
-            stream.on_stored.append(self._on_stored)
+        """Everything starts."""
+        server, plan, inv = self.server, self.plan, self.invariants
+        server.bucket.on_stored.insert(0, self._on_bucket)
+        server.bucket.on_whole.append(inv.whole)
+        server.log.on_stored.insert(0, self._on_log)
+        server.timers.on_stored.insert(0, inv.timed)
+        server.on_acknowledged.append(inv.effects.acknowledged)
+        server.on_acknowledged.append(inv.exclusive.acknowledged)
+        for at in plan.lost_timers:
+            self.kernel.at(at, server.lose_timers)
+        for name in plan.services:
+            self._start(name)
+        self.admin.apply(plan.manifests, 0.2)
+        for applying in plan.applyings:
+            self.admin.apply(applying.manifests, applying.at)
+        for saying in plan.sayings:
+            self.users.say(saying.fact, saying.at)
+        self.kernel.at(plan.calm, self._calm)
         rng = Random(self.seed)
         if self.seed % UNHELPED == 1:
             self._begin_helped(rng)
@@ -197,28 +189,48 @@ class ShippedWorld(World):
             self.loop.at(2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
 
     def pictures(self) -> Iterator[tuple[str, Scheduler]]:
+        """What each scheduler believes, by its name."""
         for name, life in sorted(self.lives.items()):
             for shell in life.shells:
                 yield name, shell._core
 
-    def complaints(self) -> list[str]:
-        return self.loop.complaints
+    # What is watched. -------------------------------------------------------------------
+
+    def _on_bucket(self, stored: Stored) -> None:
+        if self.story.keep:
+            about = "deleted" if stored.gone else ""
+            if stored.subject.startswith("workload.") and not stored.gone:
+                about = describe(stored.data)
+            self.story.tell("bucket", f"{stored.sequence} {stored.subject} {about}")
+        self.invariants.stored(stored)
+        self._count()
 
     def _on_log(self, stored: Stored) -> None:
         if stored.subject.startswith(DEADLETTER):
             letter = msgspec.json.decode(stored.data, type=DeadLetter)
             stored = stored._replace(data=letter.reason.encode())
-        super()._on_log(stored)
+        if self.story.keep:
+            self.story.tell("log", f"{stored.sequence} {stored.subject}")
+        self.invariants.logged(stored)
+        self._count()
 
-    def _on_stored(self, _: Stored) -> None:
+    def _count(self) -> None:
         self._active_at = self._stored_at = self.loop.now
+        self._stored += 1
+        while self._faults and self._faults[0].after <= self._stored:
+            fault = self._faults.pop(0)
+            if self.loop.now < self.plan.calm:
+                self.kernel.after(fault.delay, partial(self._strike, fault))
 
     def _stir(self) -> None:
         """Something happened: the story is not at rest."""
         self._active_at = self.loop.now
 
     def _calm(self) -> None:
-        super()._calm()
+        self.checks.settle()
+        self.provider.settle()
+        self.users.losses = 0.0
+        self._faults.clear()
         if self.helped is not None:
             self.helped.calm = True
         self.kernel.at_rest = self._is_at_rest
@@ -274,7 +286,6 @@ class ShippedWorld(World):
                 self._job_started,
                 self.invariants.ended,
                 self.server.publish,
-                lease=self.mechanisms.lease,
             )
             if self.seed % SHARING == 0:
                 for each in self.machines.values():
@@ -283,10 +294,7 @@ class ShippedWorld(World):
 
     def _start(self, name: str) -> None:
         letter = name.partition("-")[0]
-        kind: Any = {"k": self.helped, "r": self.runner, **KINDS}.get(letter)
-        if kind is None:
-            super()._start(name)
-            return
+        kind: Any = {"k": self.helped, "r": self.runner, **KINDS}[letter]
         process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))
         self.lives[name] = Life(self, process)
         self.story.tell(name, "starts")
@@ -305,7 +313,7 @@ class ShippedWorld(World):
             service=kind.SERVICE,
             instance=name,
             lease_seconds=LEASE_SECONDS,
-            compare_seconds=COMPARE_SECONDS if self.mechanisms.timers_compared else NEVER_SECONDS,
+            compare_seconds=COMPARE_SECONDS,
         )
         bus = await Bus.connect(
             URL,
@@ -318,6 +326,10 @@ class ShippedWorld(World):
             await kind.run(bus, settings, stop=self.life.stop)
         finally:
             await bus.close()
+
+    def _course(self) -> Course:
+        calm = self.loop.now > self.plan.calm
+        return self.plan.courses.draw(self.rng, calm=calm)
 
     @property
     def life(self) -> Life:
@@ -344,6 +356,7 @@ class ShippedWorld(World):
         if not self.server.nats.up or self.loop.now > self.plan.calm:
             return
         seconds = rng.choice((0.1, 1.0, 4.0, 12.0)) * rng.random()
+        self.struck["restart of the server"] += 1
         self.story.tell("fault", f"the server is killed and starts after {seconds:.1f} s")
         for life in self.lives.values():
             life.silence()
@@ -352,6 +365,7 @@ class ShippedWorld(World):
 
     def _fill_log(self, rng: Random) -> None:
         seconds = rng.choice((0.5, 3.0, 15.0)) * rng.random()
+        self.struck["full log"] += 1
         self.story.tell("fault", f"the log is full for {seconds:.1f} s")
         log = self.server.nats.streams[STREAM]
         log.full = True
@@ -367,15 +381,13 @@ class ShippedWorld(World):
         name = {"leader": self._leader, "decider": self._decider}.get(
             fault.who, lambda: fault.who
         )()
-        if name not in self.lives:
-            super()._strike(fault)
-            return
         process = self.lives[name].process
         wires = self.network.wires(process)
         muted = any(wire.out.silent_until > self.loop.now for wire in wires)
         orphans = name in self.machines and self.machines[name].has_orphans()
         if not process.alive or process.paused or muted or orphans:
             return
+        self.struck[fault.what] += 1
         self.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
         match fault.what:
             case "kill" if fault.who in self.machines and self.rng.random() < LEAVING:
@@ -437,7 +449,7 @@ _SHELL: Final = scheduler.SchedulerService
 _run: Final = LeaderElector.run
 
 
-def _noting(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
+def _noting(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
     """`LeaderElector.run` that notes each elector with the life that made it."""
 
     async def run(self: LeaderElector) -> None:

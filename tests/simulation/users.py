@@ -1,15 +1,14 @@
-"""Users and admins, who speak to the system from outside."""
+"""Users and admins, which speak to the system from outside."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from simulation.kernel import Future, Kernel
-from simulation.server import Server
+from simulation.kernel import Kernel
+from simulation.server import DONE, Server
 from simulation.story import Story
 from simulation.stream import MESSAGE_ID, Outgoing
 
@@ -71,7 +70,6 @@ class Admin:
 
     def _attempt(self, manifests: list[dict[str, Any]]) -> None:
         kernel = self._kernel
-        answer = Future()
         over = False
 
         def again() -> None:
@@ -80,13 +78,13 @@ class Admin:
                 over = True
                 self._attempt(manifests)
 
-        def answered() -> None:
+        def answered(outcome: str) -> None:
             nonlocal over
             if over:
                 return
             over = True
-            self._story.tell("admin", f"hears {answer.value!r}")
-            if answer.value in ("applied", "unchanged", "deleted", "absent", "deferred"):
+            self._story.tell("admin", f"hears {outcome!r}")
+            if outcome in ("applied", "unchanged", *DONE):
                 self.applied += 1
                 self._waiting.pop(0)
                 self._busy = False
@@ -94,15 +92,10 @@ class Admin:
             else:
                 kernel.after(0.5, lambda: self._attempt(manifests))
 
-        answer.signal.waiting.append(answered)
-        endpoints = list(self._server.endpoints.values())
-        if endpoints:
-            if self._story.keep:
-                self._story.tell("admin", f"asks for {', '.join(map(_name, manifests))}")
-            kernel.rng.choice(endpoints)(manifests, answer)
-            kernel.after(15.0, again)
-        else:
-            kernel.after(0.5, again)
+        if self._story.keep:
+            self._story.tell("admin", f"asks for {', '.join(map(_name, manifests))}")
+        self._server.request(manifests, answered)
+        kernel.after(15.0, again)
 
 
 def _name(manifest: dict[str, Any]) -> str:
@@ -111,6 +104,3 @@ def _name(manifest: dict[str, Any]) -> str:
     if "metadata" not in manifest:
         return f"an end of {manifest['delete']}"
     return f"{manifest['kind']} {manifest['metadata']['name']} {manifest['spec']}"
-
-
-__all__ = ["Admin", "Publisher", "facts"]

@@ -1,21 +1,26 @@
-"""Heartbeats of electors that the server sends for them as long as nothing is wrong."""
+"""Lives of services, and heartbeats that the server sends for them as long as nothing is wrong."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from admittance.events.subjects import CLAIMS
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import KV_CLAIMS
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import alive_key
-from simulation.run import LEASE_SECONDS
+from simulation.loop import Process
 
 if TYPE_CHECKING:
-    from simulation.shipped import ShippedWorld
+    from simulation.world import World
+
+LEASE_SECONDS: Final = 10.0
+IDLE_LEASE_SECONDS: Final = 600.0
+IDLE_HEARTBEAT_SECONDS: Final = 300.0
 
 
 class QuietHeart:
@@ -26,7 +31,7 @@ class QuietHeart:
     ``beat_now`` has the instance beat once.
     """
 
-    def __init__(self, world: ShippedWorld, elector: LeaderElector) -> None:
+    def __init__(self, world: World, elector: LeaderElector) -> None:
         self.beat_now = elector._beat_now
         self._world = world
         self._elector = elector
@@ -48,7 +53,40 @@ class QuietHeart:
             self._claims.expire_at(self._subject, now + LEASE_SECONDS - since)
 
 
-def beating(world: ShippedWorld) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
+class Life:
+    """One life of a service, with what it made: its bus, its elections, of a scheduler its
+    state."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self.process = process
+        self.stop = asyncio.Event()
+        self.hearts: list[QuietHeart] = []
+        self._world = world
+        process.on_kill.append(self.silence)
+        self.buses: list[Bus] = []
+        self.electors: list[LeaderElector] = []
+        self.shells: list[Any] = []
+
+    def silence(self) -> None:
+        """It is not heard any more: the keys of its hearts expire."""
+        for heart in self.hearts:
+            heart.silence()
+
+    def disturb(self) -> None:
+        """It can be heard again, and says that it is alive."""
+        for heart in self.hearts:
+            self._world.loop.post(self.process, heart.beat_now.set)
+
+    def relax(self) -> None:
+        """Lengthens leases and intervals of heartbeats: nothing goes wrong any more, and they cost
+        more than all else in an idle system."""
+        for bus in self.buses:
+            bus.heartbeat_seconds = IDLE_HEARTBEAT_SECONDS
+        for elector in self.electors:
+            elector._ttl = IDLE_LEASE_SECONDS
+
+
+def beating(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]]:
     """`LeaderElector._beat` with a quiet heart."""
 
     async def beat(self: LeaderElector) -> None:
