@@ -316,6 +316,10 @@ class FamilyTable:
     def _aggregate(self, parent: str) -> None:
         own = self.family(parent).values()
         state = parent_state(self.stored[parent])
+        queues = {("ClusterQueue", "", "cq"), ("LocalQueue", NS, "lq")}
+        if self.rules is None and queues <= self.there() and not state.admitted:
+            self.spec(parent, role="regular")
+            return
         wants = desired_variants(state, [variant_state(one) for one in own], self.rules, self.now)
         rows = rows_of([summary_of(one) for one in own], wants)
         more: Iterable[Condition] = ()

@@ -68,6 +68,15 @@ def test_a_waiting_family_becomes_a_regular_workload() -> None:
     assert (life.on(), life.used()) == ("on-demand", "4/4")
 
 
+def test_a_waiting_parent_without_variants_becomes_a_regular_workload() -> None:
+    life = a_family_life(TWO)
+    life.job(step_by_step=True)
+    assert (role(life), life.variants()) == ("parent", {})
+    switch(life)
+    assert role(life) == "regular"
+    assert (life.on(), life.used()) == ("reservation", "4/0")
+
+
 @pytest.mark.parametrize("checks", [False, True], ids=["promised", "reserved and judged"])
 def test_a_swap_ends_when_the_gate_closes_and_the_job_gets_quota(checks: bool) -> None:
     life = a_family_life(TWO, checks={"reservation": ["slow"]} if checks else {})

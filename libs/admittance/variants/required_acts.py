@@ -102,7 +102,11 @@ def required_acts(
         acts += opened
         look = min((at for at in (look, again) if at is not None), default=None)
     no_flavor = rules is not None and not tags and parent.state.active and not parent.state.admitted
-    acts += _aggregated(parent, own, desired, no_flavor=no_flavor)
+    # The gate ConcurrentAdmission may have been turned off while the workload-controller was down,
+    # so no change of a queue tells the workload-controller that the parent becomes regular.
+    regular = rules is None and bool(context.queue) and not parent.state.admitted
+    outdated = regular or (no_flavor and parent.reason != NO_FLAVOR)
+    acts += _aggregated(parent, own, desired, outdated=outdated)
     return FamilyActs(acts, look, any(one.sibling.open for one in alive), tuple(names))
 
 
@@ -256,8 +260,9 @@ def _aggregated(
     own: Iterable[KnownVariant],
     desired: Mapping[str, DesiredState],
     *,
-    no_flavor: bool,
+    outdated: bool,
 ) -> Iterator[Act]:
+    """Returns the act that updates the parent, if its rows differ or the parent is ``outdated``."""
     # The rows are in the order of `admittance.workload.families.parent_status.rows_of`.
     rows = tuple(
         RowMark(name, one.mark, str(desired[name].why) if name in desired else "")
@@ -265,7 +270,7 @@ def _aggregated(
         if not one.finished
         for name in (one.state.name,)
     )
-    if rows == parent.rows and not (no_flavor and parent.reason != NO_FLAVOR):
+    if rows == parent.rows and not outdated:
         return
     state = parent.state
     fact = facts.Aggregated(namespace=state.namespace, name=state.name, uid=state.uid)

@@ -42,11 +42,7 @@ async def test_running_workloads_continue_and_waiting_ones_become_regular(
         if name != "third":
             await place.runs(name)
 
-    async def every_family_has_its_variants() -> bool:
-        return len(await workloads(bus)) == 9
-
-    await eventually(every_family_has_its_variants)
-    await place.rest()
+    # `third` may have no variants yet when the gate is turned off.
     off = tmp_path / "configuration.yaml"
     off.write_text(
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

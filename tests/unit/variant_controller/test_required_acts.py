@@ -81,7 +81,9 @@ def test_a_queue_with_one_flavor_has_families_with_one_variant() -> None:
             id="those of a parent that is turned off are there, and turned off",
         ),
         pytest.param(
-            lambda t: t.offer(policy=False).workload(), [], id="without a policy there are none"
+            lambda t: t.offer(policy=False).workload(),
+            ["aggregated j"],
+            id="without a policy there are none",
         ),
         pytest.param(lambda t: t.no_queue().workload(), [], id="unknown without a queue"),
         pytest.param(
@@ -100,8 +102,16 @@ def test_which_variants_are_created(
     assert change(FamilyTable()).orders() == expected
 
 
-def test_with_the_gate_off_nothing_is_created() -> None:
-    assert FamilyTable(enabled=False).workload().orders() == []
+def test_with_the_gate_off_a_waiting_parent_is_updated() -> None:
+    assert FamilyTable(enabled=False).workload().orders() == ["aggregated j"]
+
+
+def test_with_the_gate_off_a_parent_without_a_queue_stays() -> None:
+    assert FamilyTable(enabled=False, queues=False).workload().orders() == []
+
+
+def test_with_the_gate_off_an_inactive_parent_is_updated_too() -> None:
+    assert FamilyTable(enabled=False).workload(active=False).orders() == ["aggregated j"]
 
 
 def test_a_parent_without_an_allowed_flavor_is_updated_once() -> None:
