@@ -79,9 +79,7 @@ class AdmissionCheckController(Program):
         """Decorates the function that judges: the function takes a `Request` and returns a
         verdict.
         """
-        if self.main is not None:
-            raise ValueError(f"{self.name} has a check already: {self.main.__qualname__}")
-        self.main = function
+        self.main = self._only(function, self.main, "check")
         return function
 
     def withdrawn(self, function: F) -> F:
@@ -90,11 +88,7 @@ class AdmissionCheckController(Program):
         The function is called at least once, perhaps by two replicas, and perhaps for a request
         that this process never received: freeing twice must be harmless.
         """
-        if self.release is not None:
-            raise ValueError(
-                f"{self.name} has a withdrawn function already: {self.release.__qualname__}"
-            )
-        self.release = function
+        self.release = self._only(function, self.release, "withdrawn function")
         return function
 
     def inactive(self, message: str, *, reason: str = "NotReady", check: str = "") -> None:

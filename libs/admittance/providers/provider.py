@@ -91,22 +91,14 @@ class Provider(Program):
         replica, even if the function has already booked the capacity. The function must then find
         its own booking by the id.
         """
-        if self.main is not None:
-            raise ValueError(
-                f"{self.name} has a requested function already: {self.main.__qualname__}"
-            )
-        self.main = function
+        self.main = self._only(function, self.main, "requested function")
         return function
 
     def cancelled(self, function: F) -> F:
         """Decorates the function that frees a booking: the function takes a `Cancellation`. The
         function is called until it returns, perhaps twice, and also for requests without a booking.
         """
-        if self.release is not None:
-            raise ValueError(
-                f"{self.name} has a cancelled function already: {self.release.__qualname__}"
-            )
-        self.release = function
+        self.release = self._only(function, self.release, "cancelled function")
         return function
 
     def inactive(self, message: str) -> None:

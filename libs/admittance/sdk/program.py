@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import structlog
 import uvloop
@@ -38,6 +38,7 @@ CONNECT_PAUSE_MIN: Final = 0.2
 CONNECT_PAUSE_MAX: Final = 5.0
 RESTART_PAUSE: Final = 1.0
 
+F = TypeVar("F", bound=Callable[..., Any])
 log = structlog.get_logger()
 
 
@@ -93,6 +94,12 @@ class Program(ABC):
     def is_running(self) -> bool:
         """Whether `report` can publish an answer now."""
         return self._publish is not None
+
+    def _only(self, function: F, present: Callable[..., Any] | None, what: str) -> F:
+        """Returns function. Raises ValueError if another function is ``present`` in its place."""
+        if present is not None:
+            raise ValueError(f"{self.name} has a {what} already: {present.__qualname__}")
+        return function
 
     async def free(self, withdrawn: Any) -> None:
         """Calls the author's release function for a withdrawn request, if there is one."""

@@ -133,11 +133,7 @@ class StepPerformer:
                 messages[i] = message
         if not messages:
             return []
-        outcomes: Sequence[int | Refused | Unavailable]
-        try:
-            outcomes = await self._bus.publish_all(list(messages.values()))
-        except Unavailable as error:
-            outcomes = [error] * len(messages)
+        outcomes = await self._bus.publish_each(list(messages.values()))
         found = []
         for i, outcome in zip(messages, outcomes, strict=True):
             found.append((i, batch.left[i], outcome))

@@ -171,12 +171,7 @@ class ScheduleReconciler:
             timers.schedule_message(*order.slot, order.want.at, due(order), uid=order.want.uid)
             for order in orders
         ]
-        outcomes: Sequence[object]
-        try:
-            outcomes = await self._bus.publish_all(messages)
-        except Unavailable as error:
-            outcomes = [error] * len(orders)
-        for order, outcome in zip(orders, outcomes, strict=True):
+        for order, outcome in zip(orders, await self._bus.publish_each(messages), strict=True):
             self._note(order, outcome)
 
     def _note(self, order: Order, outcome: object) -> None:

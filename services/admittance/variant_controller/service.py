@@ -188,11 +188,7 @@ class FamilyReconciler:
 
     async def _publish(self, acts: list[Act], secret: bytes) -> None:
         messages = [self._message(act, secret) for act in acts]
-        outcomes: Sequence[object]
-        try:
-            outcomes = await self._bus.publish_all(messages)
-        except Unavailable as error:
-            outcomes = [error] * len(acts)
+        outcomes = await self._bus.publish_each(messages)
         now = clock.now()
         failed: dict[str, int] = {}
         for act, outcome in zip(acts, outcomes, strict=True):

@@ -6,7 +6,6 @@ not use nats-py's `KeyValue`: its ``put`` checks no revision, ``update(last=None
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -14,12 +13,12 @@ from typing import Any, Final, NamedTuple
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, SetAside, reason_of
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.bus.connection import Headers, parse_headers, text_of
+from admittance.runtime.bus.connection import Headers, text_of
+from admittance.runtime.bus.history import last
 from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
-from admittance.runtime.errors import AdmittanceError, Refused
+from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.telemetry.logger import log_set_aside
 
-NO_MESSAGE: Final = 10037
 OPERATION: Final = "KV-Operation"
 MARKER: Final = "Nats-Marker-Reason"
 TTL: Final = "Nats-TTL"
@@ -91,17 +90,11 @@ async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | N
 
     The entry of a deleted key has no value; the next put must expect its revision.
     """
-    subject = f"$KV.{bucket}.{key}"
-    try:
-        answer = await bus.api(f"STREAM.MSG.GET.KV_{bucket}", {"last_by_subj": subject})
-    except Refused as error:
-        if error.code == NO_MESSAGE:
-            return None
-        raise
-    message: dict[str, Any] = answer["message"]
-    headers = parse_headers(base64.b64decode(message.get("hdrs", "")))
-    data = base64.b64decode(message.get("data", ""))
-    return Entry(key, None if _is_gone(headers) else data, message["seq"], headers)
+    found = await last(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
+    if found is None:
+        return None
+    value = None if _is_gone(found.headers) else found.data
+    return Entry(key, value, found.sequence, found.headers)
 
 
 async def read_all(

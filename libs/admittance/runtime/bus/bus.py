@@ -257,6 +257,17 @@ class Bus:
             raise outcome
         return outcome
 
+    async def publish_each(
+        self, messages: Sequence[Outgoing]
+    ) -> Sequence[int | Refused | Unavailable]:
+        """`publish_all`, but instead of raising Unavailable it returns the Unavailable for every
+        message.
+        """
+        try:
+            return await self.publish_all(messages)
+        except Unavailable as error:
+            return [error] * len(messages)
+
     async def atomic(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> int:
         """Publishes all messages or none, to one stream. Returns the sequence of the last message.
 

@@ -12,12 +12,13 @@ import msgspec
 
 from admittance.events import subjects
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import NO_MESSAGE
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import parse_headers
 from admittance.runtime.errors import Refused, Unavailable
 
 _encode = msgspec.json.Encoder().encode
+NO_MESSAGE: Final = 10037
+"""The server's error code if the stream has no such message."""
 PAGE: Final = 500
 """How many messages one request to the server returns."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -98,8 +99,17 @@ def time_of(stamp: str) -> datetime:
 
 async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> StoredMessage | None:
     """The newest message on the subject, or None."""
+    return await _stored(bus, stream, {"last_by_subj": subject})
+
+
+async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
+    """The message of the log with that sequence, or None."""
+    return await _stored(bus, subjects.STREAM, {"seq": sequence})
+
+
+async def _stored(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMessage | None:
     try:
-        answer = await bus.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        answer = await bus.api(f"STREAM.MSG.GET.{stream}", query)
     except Refused as error:
         if error.code == NO_MESSAGE:
             return None

@@ -8,9 +8,7 @@ a key with a TTL, separate from the epoch, so that a renewed heartbeat does not 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -19,9 +17,9 @@ from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import Reader, SetAside, Unreadable, number
 from admittance.events.system import Alive, Epoch
 from admittance.lease.lease_state import Fence
-from admittance.runtime.bus.bucket import NO_MESSAGE, TTL, Entry, delete_message, put_message
+from admittance.runtime.bus.bucket import TTL, Entry, delete_message, put_message
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus
-from admittance.runtime.errors import Refused
+from admittance.runtime.bus.history import last
 from admittance.runtime.telemetry.logger import log_set_aside
 
 _encode = msgspec.json.Encoder().encode
@@ -55,25 +53,18 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
     """The domain's last epoch and its content; (0, None) if the log holds no epoch of the
     domain.
     """
+    found = await last(bus, epoch_subject(domain))
+    if found is None:
+        return 0, None
     try:
-        answer = await bus.api(
-            f"STREAM.MSG.GET.{subjects.STREAM}", {"last_by_subj": epoch_subject(domain)}
-        )
-    except Refused as error:
-        if error.code == NO_MESSAGE:
-            return 0, None
-        raise
-    message: dict[str, Any] = answer["message"]
-    data = base64.b64decode(message.get("data", ""))
-    try:
-        content = _epoch(data)
+        content = _epoch(found.data)
         if content.domain != domain:
             raise Unreadable(f"the epoch names the domain {content.domain}")
     except Unreadable as error:
         # The message is not readable, but it is the last epoch, so a takeover must expect it.
-        log_set_aside(SetAside(subjects.STREAM, message["subject"], message["seq"], str(error)))
-        return message["seq"], None
-    return message["seq"], content
+        log_set_aside(SetAside(subjects.STREAM, found.subject, found.sequence, str(error)))
+        return found.sequence, None
+    return found.sequence, content
 
 
 def process_of(value: bytes) -> str:

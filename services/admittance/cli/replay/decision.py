@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -29,11 +28,8 @@ from admittance.replay.decision import (
     revisions_needed,
 )
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import NO_MESSAGE
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import parse_headers
-from admittance.runtime.bus.history import StoredMessage, read_messages
-from admittance.runtime.errors import Refused
+from admittance.runtime.bus.history import StoredMessage, message_at, read_messages
 from admittance.scheduling.state.config import Config, config_from
 from admittance.workload.limits import Limits, limits_from
 from admittance.workload_controller.checkpoints import checkpoints
@@ -62,24 +58,14 @@ async def replay_decision(call: Call, sequence: int) -> int:
 
 async def _target(found: Link, sequence: int) -> LoggedDecision:
     bus = found.bus
-    try:
-        answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": sequence})
-    except Refused as error:
-        if error.code != NO_MESSAGE:
-            raise
+    message = await message_at(bus, sequence)
+    if message is None:
         state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
         raise BadInput(
             f"the log has no message {sequence}: it goes from {state['first_seq']} "
             f"to {state['last_seq']}"
-        ) from None
-    message = answer["message"]
-    heard = log_message(
-        sequence,
-        message["subject"],
-        base64.b64decode(message.get("data", "")),
-        parse_headers(base64.b64decode(message.get("hdrs", ""))),
-        clock.now(),
-    )
+        )
+    heard = log_message(sequence, message.subject, message.data, message.headers, clock.now())
     target = logged_decision(heard)
     if target is None:
         raise BadInput(f"message {sequence}, {heard.subject}, is not a decision of a scheduler")
@@ -90,14 +76,11 @@ async def _target(found: Link, sequence: int) -> LoggedDecision:
 
 async def _config(bus: Bus, target: LoggedDecision) -> Config:
     """The configuration of the scheduler that made the decision, from its epoch."""
-    try:
-        answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": target.epoch})
-        said = _epoch.decode(base64.b64decode(answer["message"].get("data", "")))
-        return config_from(said.config)
-    except Refused as error:
-        if error.code != NO_MESSAGE:
-            raise
+    found = await message_at(bus, target.epoch)
+    if found is None:
         return Config()
+    try:
+        return config_from(_epoch.decode(found.data).config)
     except BROKEN as error:
         raise BadInput(f"epoch {target.epoch} has unknown settings: {error}") from None
 
@@ -225,13 +208,11 @@ async def _rebuild(
 
 async def _limits(bus: Bus, epoch: int) -> Limits:
     """The limits of the leader of the workload-controller that published ``epoch``."""
-    try:
-        answer = await bus.api(f"STREAM.MSG.GET.{subjects.STREAM}", {"seq": epoch})
-        return limits_from(_epoch.decode(base64.b64decode(answer["message"]["data"])).config)
-    except Refused as error:
-        if error.code != NO_MESSAGE:
-            raise
+    found = await message_at(bus, epoch)
+    if found is None:
         return Limits()
+    try:
+        return limits_from(_epoch.decode(found.data).config)
     except (KeyError, *BROKEN) as error:
         raise BadInput(f"epoch {epoch} has unknown limits: {error}") from None
 
