@@ -1,7 +1,10 @@
-"""`admit up` and `admit serve` with a configuration file that is wrong."""
+"""`admit up` and `admit serve` with a wrong configuration file, and in a terminal that closes."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,3 +45,28 @@ def test_a_wrong_configuration_ends_the_start_with_one_line_that_names_it(
     assert "\n" not in line
     assert "config.yaml" in line
     assert said in line
+
+
+@pytest.mark.bus
+def test_a_closed_terminal_ends_admit_up_and_its_server_in_order(tmp_path: Path) -> None:
+    terminal, side = os.openpty()
+    try:
+        with subprocess.Popen(
+            [ADMIT, "up", "--no-runner", "--port", "0", "--data-dir", tmp_path],
+            stdin=side, stdout=subprocess.PIPE, stderr=side, start_new_session=True,
+        ) as up:  # fmt: skip
+            os.close(side)
+            assert up.stdout is not None
+            assert up.stdout.readline().startswith(b"ready ")
+            server = json.loads((tmp_path / "nats.json").read_text())["pid"]
+            # The shell sends SIGHUP, and the kernel sends it again when the shell ends.
+            up.send_signal(signal.SIGHUP)
+            os.close(terminal)
+            terminal = -1
+            up.send_signal(signal.SIGHUP)
+            assert up.wait(60) == 0
+    finally:
+        if terminal >= 0:
+            os.close(terminal)
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)

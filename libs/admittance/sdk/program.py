@@ -141,7 +141,7 @@ class Program(ABC):
         creds: str | None = None,
         connection: ConnectionOptions | None = None,
     ) -> None:
-        """Answers requests until SIGINT or SIGTERM. The arguments are those of `serve`."""
+        """Answers requests until SIGINT, SIGTERM or SIGHUP. The arguments are those of `serve`."""
         collect_garbage_less_often()
         uvloop.run(self._run(self._settings(url, creds, connection)))
 

@@ -1,10 +1,12 @@
 """The script ``admit``. The script installs signal handlers before it imports anything that takes
-time, so that a signal at the start ends the process in silence.
+time, so that a signal at the start ends the process in silence. A signal before that, while Python
+starts, still prints Python's traceback.
 """
 
+# `signal` imports enum; Ctrl-C during that import would print a traceback.
+import _signal  # type: ignore[import-not-found]
 import gc
 import os
-import signal
 import sys
 
 INTERRUPTED = 130
@@ -15,7 +17,7 @@ IS_SCRIPT = os.path.basename(sys.argv[0]) == "admit"  # noqa: PTH119  (pathlib t
 
 def end_at_once() -> None:
     """Makes Ctrl-C end the process at once: nothing has begun that needs an orderly end."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    _signal.signal(_signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
 if IS_SCRIPT:
@@ -43,7 +45,7 @@ def main() -> None:
         if not isinstance(error.__context__, KeyboardInterrupt):
             raise
         status = INTERRUPTED
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     if status == INTERRUPTED:
         # Ends without the interpreter's shutdown, during which a second Ctrl-C would print a
         # traceback.

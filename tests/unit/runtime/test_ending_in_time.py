@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from admittance.runtime import tasks
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.health_query import trouble
+from admittance.runtime.process.startup import stop_signals
 
 from servers import within
 
@@ -172,9 +173,17 @@ def test_a_process_with_stuck_tasks_and_threads_ends_with_status_0() -> None:
     "program",
     [pytest.param(STARTING, id="of a service"), pytest.param(SCRIPT, id="of admit serve")],
 )
-def test_sigterm_ends_a_process_that_still_imports_modules(program: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_process_that_still_imports_modules(
+    program: str, number: signal.Signals
+) -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"handled\n"
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert process.wait(60) == 0
+
+
+def test_sighup_stays_ignored_under_nohup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
+    assert stop_signals() == [signal.SIGINT, signal.SIGTERM]

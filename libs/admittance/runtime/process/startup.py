@@ -17,15 +17,23 @@ from typing import Any, Final
 
 
 def end_at_once_on_signals() -> None:
-    """Makes SIGTERM and SIGINT end the process with status 0, until an event loop handles these
+    """Makes the stop signals end the process with status 0, until an event loop handles these
     signals. Before the event loop runs, nothing has started that needs an orderly end.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, lambda *_: os._exit(0))
 
 
+def stop_signals() -> list[signal.Signals]:
+    """The signals that end a service in order: SIGINT, SIGTERM, and SIGHUP, which a closed terminal
+    sends. Under `nohup` SIGHUP is ignored, and stays ignored.
+    """
+    ignores = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if ignores else [signal.SIGHUP])]
+
+
 def run_service(module: str, more: Callable[[Any], dict[str, Any]] | None = None) -> int:
-    """Runs the service of a module (with its ``SERVICE`` and ``run``) until SIGINT or SIGTERM.
+    """Runs the service of a module (with its ``SERVICE`` and ``run``) until a stop signal.
     Returns the exit status of the process. ``more``: makes further arguments of ``run`` from the
     settings.
     """

@@ -21,7 +21,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, is_temporary
 from admittance.runtime.process.health import write_health_file
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.process.startup import collect_garbage_less_often
+from admittance.runtime.process.startup import collect_garbage_less_often, stop_signals
 from admittance.runtime.tasks import process_ends_within, raise_if_cancelled
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -125,20 +125,27 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
         await asyncio.sleep(min(PAUSE_MIN * 2 ** min(tries - 1, 16), PAUSE_MAX))
 
 
-def stop_on_signals(stop: asyncio.Event, *, in_time: bool = False) -> Callable[[], None]:
-    """Sets ``stop`` on SIGINT and SIGTERM. Returns a function that removes the signal handlers.
+def stop_on_signals(
+    stop: asyncio.Event, *, in_time: bool = False, second_ends: bool = False
+) -> Callable[[], None]:
+    """Sets ``stop`` on a stop signal. Returns a function that removes the signal handlers.
     ``in_time``: the process ends `tasks.PROCESS_SECONDS` after the signal at the latest.
+    ``second_ends``: a second SIGINT or SIGTERM ends the process at once.
     """
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = stop_signals()
 
-    def on_signal() -> None:
-        if in_time and not stop.is_set():
+    def on_signal(number: signal.Signals) -> None:
+        # A closed terminal sends SIGHUP more than once: from the shell, and when the shell ends.
+        if stop.is_set() and second_ends and number != signal.SIGHUP:
+            loop.remove_signal_handler(number)
+            signal.raise_signal(number)
+        elif in_time and not stop.is_set():
             process_ends_within()
         stop.set()
 
     for number in numbers:
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal, number)
 
     def undo() -> None:
         for number in numbers:
@@ -272,7 +279,7 @@ def main(
     run: Callable[..., Awaitable[None]],
     more: Callable[[Settings], Mapping[str, Any]] | None = None,
 ) -> int:
-    """Runs the service until SIGINT or SIGTERM. Returns the exit status of the process. ``more``:
+    """Runs the service until a stop signal. Returns the exit status of the process. ``more``:
     makes further arguments of ``run`` from the settings.
     """
     collect_garbage_less_often()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
@@ -45,6 +44,7 @@ from admittance.runtime.process.supervise import (
     STOP_SECONDS,
     ServiceTask,
     grace_of,
+    stop_on_signals,
     supervise,
     task_of,
 )
@@ -92,7 +92,7 @@ def refuse_wrong(data_dir: Path, executor: str | None, metrics: str | None) -> N
 
 
 async def up(call: Call, options: Options) -> int:
-    """Runs all services until SIGINT or SIGTERM; prints ``ready nats://…`` once all are ready."""
+    """Runs all services until a stop signal; prints ``ready nats://…`` once all are ready."""
     executor = options.executor if options.runner else None
     refuse_wrong(options.data_dir, executor, options.metrics)
     if executor is not None:
@@ -205,7 +205,7 @@ def embeds(call: Call, options: Options) -> bool:
 
 
 async def serve(call: Call, name: str, options: Options) -> int:
-    """Runs one service against the server of call until SIGINT or SIGTERM."""
+    """Runs one service against the server of call until a stop signal."""
     name = service_named(name).name
     check_url(call.url)
     executor = options.executor
@@ -330,20 +330,7 @@ def lasting_instance(data_dir: Path) -> str | None:
 
 
 def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
-    """An event set at the first SIGINT or SIGTERM; the second signal ends the process at once.
-    ``in_time``: after the first signal the process ends within `tasks.PROCESS_SECONDS`.
-    """
+    """An event set at the first stop signal, as `stop_on_signals` says."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal(number: signal.Signals) -> None:
-        if stop.is_set():
-            loop.remove_signal_handler(number)
-            signal.raise_signal(number)
-        elif in_time:
-            tasks.process_ends_within()
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal, number)
+    stop_on_signals(stop, in_time=in_time, second_ends=True)
     return stop
