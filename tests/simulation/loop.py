@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
+import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from random import Random
@@ -122,9 +123,7 @@ class Process:
         # Kept to the end of the story: the garbage collector would run `finally` clauses of the
         # dead process while another one is running.
         self._loop.kept.append(self.held)
-        self._loop.kept.extend(
-            task for task in asyncio.all_tasks(self._loop) if getattr(task, "process", None) is self
-        )
+        self._loop.kept.extend(task for task in self._loop.tasks() if task.process is self)
         for told in self.on_kill:
             told()
 
@@ -160,14 +159,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._strikes: dict[int, Callable[[], None]] = {}
         self._timers_made = 0
         self._tasks_made = 0
+        self._tasks: list[weakref.ref[VirtualTask[Any]]] = []
+        self._tasks_full = 1000
 
     # What asyncio asks of a loop. ---------------------------------------------------------
 
     def time(self) -> float:
         return self.now
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = bool  # False, and each future asks for it
 
     def is_running(self) -> bool:
         return True
@@ -211,7 +211,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_until_complete(self, future: Any) -> Any:
         """Plays until a future is done, as `asyncio.Runner` wants it; at most `RUN_SECONDS`."""
         waited = asyncio.ensure_future(future, loop=self)
-        self.play(self.now + RUN_SECONDS, waited.done)
+        self._play(self.now + RUN_SECONDS, waited.done, 10_000_000)
         if not waited.done():
             raise TimeoutError(f"not done within {RUN_SECONDS} virtual seconds")
         return waited.result()
@@ -224,7 +224,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         try:
             self.ready.clear()
             self._timers.clear()
-            for task in sorted(asyncio.all_tasks(self), key=hash):
+            for task in self.tasks():
                 # Not "destroyed but pending": that is what happened to its process.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(BaseException):
@@ -250,7 +250,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         task.process = self.current
         name = name or f"Task-{self._tasks_made}"
         task.__init__(coro, loop=self, name=name, context=context)  # type: ignore[misc]
+        self._tasks.append(weakref.ref(task))
+        if len(self._tasks) > self._tasks_full:
+            self._tasks = [weakref.ref(one) for one in self.tasks()]
+            self._tasks_full = 2 * len(self._tasks) + 1000
         return task
+
+    def tasks(self) -> list[VirtualTask[Any]]:
+        """The tasks that have not ended, in the order in which they were made."""
+        found = (one() for one in self._tasks)
+        return [task for task in found if task is not None and not task.done()]
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
@@ -289,6 +298,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context = process.context if process is not None else _OUTSIDE
         self.ready.append(VirtualHandle(callback, args, context, process, 0.0))
 
+    def enter(self, process: Process, callback: Callable[..., None], *args: Any) -> None:
+        """Has ``process`` call back at once, or when it goes on after a pause. Called outside of
+        all processes."""
+        if process.paused:
+            process.held.append(VirtualHandle(callback, args, process.context, process, 0.0))
+        elif process.alive:
+            self.current = process
+            try:
+                process.context.run(callback, *args)
+            except Exception as error:
+                self.call_exception_handler({"message": f"in {callback}", "exception": error})
+            finally:
+                self.current = None
+
     def at(self, when: float, callback: Any, *args: Any) -> VirtualHandle:
         """Calls back at a time, outside of all processes."""
         return self._timer(VirtualHandle(callback, args, _OUTSIDE, None, when))
@@ -316,6 +339,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> bool:
         """Plays up to a time, or until ``done`` before a jump of the clock. True if it was done.
         Raises NoRest after ``max_steps`` callbacks, and what fails outside of all processes."""
+        with _unregistered():
+            return self._play(until, done, max_steps)
+
+    def _play(self, until: float, done: Callable[[], bool] | None, max_steps: int) -> bool:
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._on_lost_generator)
         asyncio._set_running_loop(self)
@@ -384,6 +411,21 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.kept.append(generator)
         else:
             self.create_task(generator.aclose())
+
+
+@contextmanager
+def _unregistered() -> Iterator[None]:
+    """Has asyncio keep no set of all tasks, which costs a twentieth of a story: the loop has its
+    own."""
+    # Named like this up to Python 3.11, and afterwards.
+    tasks: Any = getattr(asyncio.tasks, "_all_tasks", None)
+    if tasks is None:
+        tasks = asyncio.tasks._scheduled_tasks  # type: ignore[attr-defined]
+    tasks.add = lambda _: None
+    try:
+        yield
+    finally:
+        del tasks.add
 
 
 _OUTSIDE: Final = contextvars.Context()

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 
-from admittance.runtime.bus.connection import Connection
+from admittance.runtime.bus.connection import Connection, Subscription
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import NoServer
 from simulation.loop import Process, VirtualLoop
@@ -85,7 +85,7 @@ class Way:
             if self._process is None:
                 _call_all(calls)
             else:
-                loop.post(self._process, _call_all, calls)
+                loop.enter(self._process, _call_all, calls)
 
 
 class Wire:
@@ -229,6 +229,8 @@ class SimulatedConnection(Connection):
         wire.join(self)
         self._nuid = cast(Any, _Numbers(number))
         self._flush_queue = asyncio.Queue()
+        self._quiet: dict[int, Callable[..., Any]] = {}
+        """What to call for subscriptions that have had no message so far."""
         self.options = {
             "name": name,
             "allow_reconnect": True,
@@ -291,9 +293,23 @@ class SimulatedConnection(Connection):
 
     # What the wire brings. ----------------------------------------------------------------
 
+    async def subscribe(  # type: ignore[override]
+        self, subject: str, queue: str = "", cb: Callable[..., Any] | None = None, **more: Any
+    ) -> Subscription:
+        # The task of a subscription starts with its first message, which most never get.
+        found = await super().subscribe(subject, queue, **more)
+        if cb is not None:
+            self._quiet[found._id] = cb
+        return found
+
     def on_message(self, sid: int, *words: bytes) -> None:
         handler = self._handlers.get(sid)
         if handler is None:
+            if sid in self._quiet and sid in self._subs:
+                subscription = self._subs[sid]
+                subscription._cb = self._quiet.pop(sid)
+                subscription._message_iterator = None
+                subscription._start(self._error_cb)  # type: ignore[no-untyped-call]
             _finish(self._process_msg(sid, *words))
             return
         try:

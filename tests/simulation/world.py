@@ -69,7 +69,7 @@ LOSING_SHIMS: Final = 0.3
 LOUD: Final = 8
 """Every eighth seed has real heartbeats."""
 URL: Final = "nats://127.0.0.1:4222"
-HEARTBEAT_SECONDS: Final = 15.0
+HEARTBEAT_SECONDS: Final = 60.0
 """Between heartbeats of pull requests, which cost more than all else in an idle system."""
 COMPARE_SECONDS: Final = 10.0
 REST_SECONDS: Final = 25.0

@@ -115,7 +115,8 @@ class Interest:
         self._literal: dict[str, list[Subscription]] = {}
         self._under: dict[str, list[Subscription]] = {}
         """Those of ``<prefix>.*``, by prefix: inboxes of requests."""
-        self._wild: list[tuple[Matches, Subscription]] = []
+        self._wild: dict[str, list[tuple[Matches, Subscription]]] = {}
+        """Those with other wildcards, by the first token."""
 
     def add(self, one: Subscription) -> None:
         subject = one.subject
@@ -124,7 +125,7 @@ class Interest:
         elif subject.endswith(".*") and is_literal(subject[:-2]):
             self._under.setdefault(subject[:-2], []).append(one)
         else:
-            self._wild.append((matching([subject]), one))
+            self._wild.setdefault(_first(subject), []).append((matching([subject]), one))
 
     def remove(self, one: Subscription) -> None:
         for where, key in ((self._literal, one.subject), (self._under, one.subject[:-2])):
@@ -133,14 +134,23 @@ class Interest:
                 members.remove(one)
                 if not members:
                     del where[key]
-        self._wild = [found for found in self._wild if found[1] is not one]
+        first = _first(one.subject)
+        if first in self._wild:
+            self._wild[first] = [found for found in self._wild[first] if found[1] is not one]
 
     def of(self, subject: str) -> list[Subscription]:
         """All subscriptions that a message on this subject is for."""
         found = [*self._literal.get(subject, ())]
         found += self._under.get(subject.rpartition(".")[0], ())
-        found += [one for matches, one in self._wild if matches(subject)]
+        for first in (_first(subject), "*", ">"):
+            for matches, one in self._wild.get(first, ()):
+                if matches(subject):
+                    found.append(one)
         return found
+
+
+def _first(subject: str) -> str:
+    return subject.partition(".")[0]
 
 
 class Server:

@@ -78,7 +78,7 @@ class Message(NamedTuple):
     @property
     def stamp(self) -> str:
         whole, rest = divmod(self.nanoseconds, 1_000_000_000)
-        return f"{datetime.fromtimestamp(whole, START.tzinfo):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+        return f"{datetime.fromtimestamp(whole, START.tzinfo).isoformat()[:19]}.{rest:09d}Z"
 
 
 Batch = list[tuple[str, bytes, bytes, Mapping[str, str]]]

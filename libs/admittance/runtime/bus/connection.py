@@ -17,7 +17,8 @@ each loss, and ends requests at once when the connection is lost.
 nats-py spends 23 µs of CPU to publish a message and handle its acknowledgement, and about 45 µs for
 a pulled message (an asyncio.Queue, a task switch and a Msg each). `Connection` needs 7 µs (all
 measured): it calls the handlers of some subscriptions directly from the parser, and writes many
-messages at once. The log and the bucket use this; everything else uses nats-py.
+messages at once. The log, the bucket and the answers of requests use this; everything else uses
+nats-py.
 
 Both rely on private names of nats-py. `tests/integration/bus/test_reconnecting.py` fails if a new
 version changes them.
@@ -35,6 +36,7 @@ from typing import Any, Final, TypeAlias
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 from nats.aio.subscription import Subscription as Subscription
+from nats.js.api import Header
 
 from admittance.runtime import tasks as ending
 from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
@@ -335,6 +337,21 @@ class Connection(ReconnectingClient):
         self._handlers[subscription._id] = handler
         return subscription
 
+    async def _init_request_sub(self) -> None:
+        # nats-py would pass each answer through a queue and a task.
+        self._resp_map = {}
+        self._resp_sub_prefix = bytearray(f"{self.new_inbox()}.".encode())
+        await self.listen(f"{self._resp_sub_prefix.decode()}*", self._on_answer)
+
+    def _on_answer(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        asking = self._resp_map.get(subject[subject.rfind(b".") + 1 :].decode())
+        if asking is None or asking.done():
+            return
+        named = parse_headers(headers)
+        if code := status(headers):
+            named[Header.STATUS] = code
+        asking.set_result(self._build_message(0, subject, reply, data, named or None))
+
     async def unlisten(self, subscription: Subscription) -> None:
         """Ends a subscription of `listen`. Harmless after the connection is lost."""
         self._handlers.pop(subscription._id, None)
@@ -421,13 +438,14 @@ def parse_headers(raw: bytes) -> dict[str, str]:
     the server and we could read two different fences in one message.
     """
     parsed: dict[str, str] = {}
-    for line in raw.split(b"\r\n")[1:]:
-        name, colon, value = line.partition(b":")
-        if colon:
-            parsed.setdefault(
-                name.decode("utf-8", "replace"), value.strip().decode("utf-8", "replace")
-            )
+    for line in raw.decode("utf-8", "replace").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon and name not in parsed:
+            parsed[name] = value.strip(_BLANKS)
     return parsed
+
+
+_BLANKS: Final = " \t\n\r\v\f"
 
 
 def status(raw: bytes) -> str:
