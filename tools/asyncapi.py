@@ -63,7 +63,8 @@ class Channel(NamedTuple):
 _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], ...]] = (
     ("apply", requests.Apply, requests.ApplyReply, "both"),
     ("delete", requests.Delete, requests.DeleteReply, "both"),
-    ("settled", requests.Settled, requests.SettledReply, "all"),
+    ("settled", requests.Settled, requests.SettledReply, "both"),
+    ("objects", requests.Objects, requests.ObjectsReply, "both"),
     ("events", requests.Events, requests.EventsReply, "both"),
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
     ("fit", requests.Fit, requests.FitReply, "namespace"),

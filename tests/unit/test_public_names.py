@@ -168,7 +168,8 @@ SUBJECTS = """
     admit.api.provider.{class}
     admit.api.apply admit.api.apply.{namespace}
     admit.api.delete admit.api.delete.{namespace}
-    admit.api.settled
+    admit.api.settled admit.api.settled.{namespace}
+    admit.api.objects admit.api.objects.{namespace}
     admit.api.events admit.api.events.{namespace}
     admit.api.explain.{namespace}
     admit.api.fit.{namespace}

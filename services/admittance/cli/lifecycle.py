@@ -34,7 +34,7 @@ VARIANT_FOLLOWS: Final = {
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
     """Publishes a fact and waits for its outcome. Raises AnswerIsNo if it was refused."""
-    return accepted(fact, await bus.settle(await bus.publish(fact)))
+    return accepted(fact, await bus.settle(await bus.publish(fact), fact.namespace))
 
 
 def accepted(fact: Fact, reply: SettledReply) -> SettledReply:

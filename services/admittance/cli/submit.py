@@ -26,6 +26,7 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
 from admittance.runtime import chance, clock
 from admittance.workload.phase import Phase
@@ -137,7 +138,8 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
     status = 0
     for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):
         if number % AT_ONCE == 0:
-            replies = await _settled(bus, sequences[number : number + AT_ONCE])
+            part = slice(number, number + AT_ONCE)
+            replies = await _settled(bus, submitted[part], sequences[part])
         try:
             reply = replies[number % AT_ONCE]
             if isinstance(reply, CliError):
@@ -222,20 +224,22 @@ async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> N
             )
 
 
-async def _settled(bus: Link, sequences: Sequence[int | CliError]) -> list[SettledReply | CliError]:
-    """The outcome of the fact at each sequence; a `CliError` in place of a sequence is returned as
-    it is.
+async def _settled(
+    bus: Link, submitted: Sequence[Fact], sequences: Sequence[int | CliError]
+) -> list[SettledReply | CliError]:
+    """The outcome of each fact, from its sequence; a `CliError` in place of a sequence is returned
+    as it is.
     """
 
-    async def one(sequence: int | CliError) -> SettledReply | CliError:
+    async def one(fact: Fact, sequence: int | CliError) -> SettledReply | CliError:
         if isinstance(sequence, CliError):
             return sequence
         try:
-            return await bus.settle(sequence)
+            return await bus.settle(sequence, fact.namespace)
         except CliError as error:
             return error
 
-    return list(await asyncio.gather(*map(one, sequences)))
+    return list(await asyncio.gather(*map(one, submitted, sequences)))
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:

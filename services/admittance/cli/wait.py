@@ -18,7 +18,8 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import BucketReader
+from admittance.runtime.bus.bucket import Entry
+from admittance.runtime.bus.key_follower import KeyFollower
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
@@ -34,6 +35,8 @@ reached only in itself.
 ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING})
 """Phases that a workload has passed if it ran to its end."""
 
+READ_AGAIN_SECONDS: Final = 5.0
+"""The workload is also read this often: a deletion by expiry is not heard."""
 PHASE_CLOCK_SECONDS: Final = 1.0
 """The phase is also computed this often, since Backoff ends by time, without a write to the bucket.
 """
@@ -63,15 +66,21 @@ def goal_named(typed: str) -> Goal:
 async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
     """Yields the workload now and at every change; None while the workload does not exist."""
     key = kinds.WORKLOAD.object_key(namespace, name)
-    reader = BucketReader(bus.bus, (key,))
-    current: Found | None = None
-    async with aclosing(reader.batches()) as batches:  # type: ignore[type-var]
+
+    async def read() -> list[Entry]:
+        entry = await bus.get(key)
+        return [] if entry is None else [entry]
+
+    follower = KeyFollower(bus.bus, (key,), read, again_seconds=READ_AGAIN_SECONDS)
+    first = True
+    async with aclosing(follower.batches()) as batches:
         async for batch in batches:
+            if first and not batch:
+                yield None
+            first = False
             for entry in batch:
                 value = entry.value
-                current = None if value is None else Found(entry.key, value, entry.revision)
-            if batch or reader.loaded.is_set():
-                yield current
+                yield None if value is None else Found(entry.key, value, entry.revision)
 
 
 async def wait(call: Call, name: str, typed: str, timeout: float | None) -> None:

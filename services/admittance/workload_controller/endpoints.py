@@ -1,5 +1,5 @@
-"""The request-reply endpoints of the active workload-controller: manifests, histories of workloads,
-and whether a fact is applied.
+"""The request-reply endpoints of the active workload-controller: manifests, stored objects,
+histories of workloads, and whether a fact is applied.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from admittance.events.requests import (
     Events,
     EventsReply,
     LogEntry,
+    ObjectEntry,
+    Objects,
+    ObjectsReply,
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import CAPACITY, DEADLETTER, object_key
+from admittance.events.subjects import ALL_NAMESPACES, CAPACITY, DEADLETTER, object_key
 from admittance.events.system import DeadLetter
 from admittance.provisioning.records import read_record
 from admittance.runtime import clock
-from admittance.runtime.bus import bucket, micro
+from admittance.runtime.bus import bucket, history, micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.errors import Refused, StaleRevision
@@ -78,6 +81,9 @@ class Endpoints:
                 "admit.api.delete": self._delete,
                 "admit.api.delete.*": self._delete,
                 "admit.api.settled": self._settled,
+                "admit.api.settled.*": self._settled,
+                "admit.api.objects": self._objects,
+                "admit.api.objects.*": self._objects,
                 "admit.api.events": self._events,
                 "admit.api.events.*": self._events,
             },
@@ -148,11 +154,32 @@ class Endpoints:
             await self._manifests.remove(key, kept)
         return DeleteReply(outcome="deleted")
 
+    async def _objects(self, data: bytes, subject: str) -> ObjectsReply:
+        request = msgspec.json.decode(data, type=Objects)
+        kind = token(plain(request.kind))
+        if kind.startswith("_"):
+            raise ValueError(f"{request.kind} is not a kind")
+        _, _, _, *within = subject.split(".")
+        namespace = ["*" if ns == ALL_NAMESPACES else token(plain(ns)) for ns in within]
+        pattern = ".".join([kind, *namespace, "*"])
+        limit = max(1, min(request.limit, OBJECTS_MAX))
+        page = await bucket.read_page(self._bus, pattern, after=request.after, limit=limit)
+        fitting = objects_reply(page)
+        complete = len(page) < limit and fitting.last == page[-1].revision if page else True
+        return replace(fitting, last=0) if complete else fitting
+
     # The log. -----------------------------------------------------------------------
 
-    async def _settled(self, data: bytes, _: str) -> SettledReply:
+    async def _settled(self, data: bytes, subject: str) -> SettledReply:
         request = msgspec.json.decode(data, type=Settled)
-        return await self._wait_settled(request.sequence)
+        reply = await self._wait_settled(request.sequence)
+        namespace = _namespace(subject)
+        if not namespace or (reply.outcome == "applied" and not reply.message):
+            return reply
+        # The reply describes the fact, so a request about another namespace gets no description.
+        fact = await history.message_at(self._bus, request.sequence)
+        is_own = fact is not None and token(namespace) in fact.subject.split(".")[-2:-1]
+        return reply if is_own else SettledReply()
 
     async def _events(self, data: bytes, subject: str) -> EventsReply:
         request = msgspec.json.decode(data, type=Events)
@@ -195,6 +222,38 @@ in the same way, so a wildcard would match these too.
 EVERYTHING: Final = ["admit.>"]
 ANSWER_MAX: Final = 900_000
 """The most bytes of the entries in one answer."""
+
+
+OBJECTS_MAX: Final = 500
+"""The most objects in one reply."""
+
+
+def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:
+    """The reply with the first entries, as many as fit. ``last``: the revision of its last
+    entry, deleted ones included.
+    """
+    size, last = 0, 0
+    found: list[ObjectEntry] = []
+    for entry in entries:
+        one = _object_entry(entry)
+        size += len(one.key) + 100 + (len(one.value) if one.value is not msgspec.UNSET else 0)
+        if size > ANSWER_MAX and last:
+            break
+        last = entry.revision
+        if entry.value is not None:
+            found.append(one)
+    return ObjectsReply(objects=tuple(found), last=last)
+
+
+def _object_entry(entry: bucket.Entry) -> ObjectEntry:
+    one = ObjectEntry(key=entry.key, revision=entry.revision)
+    if entry.value is None or len(entry.value) > ANSWER_MAX - 1000:
+        return one
+    try:
+        value = msgspec.json.decode(entry.value, type=msgspec.Raw)
+    except BROKEN:
+        return one
+    return replace(one, value=value)
 
 
 def _entry(one: StoredMessage) -> LogEntry:

@@ -41,6 +41,8 @@ class Api:
             else:
                 consumer.ask(reply, asked)
         elif parts[:2] == ["DIRECT", "GET"]:
+            if len(parts) > 3:
+                asked = {"last_by_subj": ".".join(parts[3:])}
             self._get_directly(parts[2], reply, asked)
         elif reply:
             self._server.answer(reply, self._answer(parts, asked))
@@ -148,6 +150,13 @@ class Api:
         server, stream = self._server, self._server.streams.get(name)
         if stream is None or not stream.config["allow_direct"]:
             server.status(reply, "503")
+            return
+        if last := asked.get("last_by_subj", ""):
+            found = stream.last.get(last)
+            if found is None:
+                server.status(reply, "404 Message Not Found")
+            else:
+                server.deliver(reply, reply, "", found.data, header_block(_placed(name, found)))
             return
         since = asked.get("start_time")
         after = _virtual(since) if since else 0.0

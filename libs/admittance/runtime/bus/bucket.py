@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, SetAside, reason_of
+from admittance.runtime.bus import direct
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.history import last
@@ -95,6 +96,31 @@ async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | N
         return None
     value = None if _is_gone(found.headers) else found.data
     return Entry(key, value, found.sequence, found.headers)
+
+
+async def get_directly(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | None:
+    """Like `get`, by direct get: from any replica, which may lag behind the leader, and with
+    permissions that can name the key. Raises Unavailable or Refused.
+    """
+    found = await direct.last_message(bus, f"KV_{bucket}", f"$KV.{bucket}.{key}")
+    return None if found is None else _entry(key, found)
+
+
+async def read_page(
+    bus: Bus, pattern: str, *, after: int, limit: int, bucket: str = subjects.BUCKET
+) -> list[Entry]:
+    """The first ``limit`` entries under the pattern with revisions after ``after``, by revision,
+    without a consumer. Deleted keys have no value. Raises Unavailable or Refused.
+    """
+    prefix = f"$KV.{bucket}."
+    request = {"batch": limit, "next_by_subj": prefix + pattern, "seq": after + 1}
+    found = await direct.messages(bus, f"KV_{bucket}", request)
+    return [_entry(one.subject[len(prefix) :], one) for one in found]
+
+
+def _entry(key: str, found: direct.DirectMessage) -> Entry:
+    gone = not found.data and _is_gone(found.headers)
+    return Entry(key, None if gone else found.data, found.sequence, found.headers)
 
 
 async def read_all(

@@ -60,7 +60,8 @@ class ReconnectingClient(Client):
 
     ``logins``: by the address of a server; a server that the cluster announces gets the first of
     them. A login in ``access`` replaces them. Files of ``access`` are read at each connection.
-    ``on_denied``: called with a subject, in lower case, that this user may not publish to.
+    ``on_denied``, ``on_denied_subscription``: called with a subject, in lower case, to which this
+    user may not publish or subscribe.
     ``denied``: the last such refusal as a sentence.
     """
 
@@ -75,6 +76,7 @@ class ReconnectingClient(Client):
         self._logins = dict(logins or {})
         self._asked: dict[str, set[asyncio.Future[Any]]] = {}
         self.on_denied: list[Callable[[str], None]] = []
+        self.on_denied_subscription: list[Callable[[str], None]] = []
         self.denied = ""
 
     # The loss of a connection. ----------------------------------------------------------
@@ -131,9 +133,9 @@ class ReconnectingClient(Client):
             answers = self._resp_sub_prefix.decode().lower()
             waiting = set(self._resp_map.values()) if subject.startswith(answers) else set()
         _fail(waiting, error)
-        if what == "publish":
-            for callback in self.on_denied:
-                callback(subject)
+        told = self.on_denied if what == "publish" else self.on_denied_subscription
+        for callback in list(told):
+            callback(subject)
         return error
 
     async def publish(

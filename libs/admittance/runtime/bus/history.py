@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from admittance.events import subjects
 from admittance.runtime import clock
+from admittance.runtime.bus import direct
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import parse_headers
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.bus.direct import DirectMessage
+from admittance.runtime.errors import Refused
 
-_encode = msgspec.json.Encoder().encode
 NO_MESSAGE: Final = 10037
 """The server's error code if the stream has no such message."""
 PAGE: Final = 500
@@ -45,7 +44,7 @@ async def read_messages(
 ) -> list[StoredMessage]:
     """The first ``limit`` messages of these subjects after the sequence ``after``, in order.
 
-    ``since`` counts only if ``after`` is 0. Raises Unavailable if the log does not answer.
+    ``since`` counts only if ``after`` is 0. Raises Unavailable or Refused.
     """
     pages = await asyncio.gather(
         *(_page(bus, stream, subject, after, since, limit) for subject in filters)
@@ -62,30 +61,14 @@ async def _page(
         request["seq"] = after + 1
     else:
         request["start_time"] = since.astimezone(UTC).isoformat()
-    inbox = bus.nc.new_inbox()
-    subscription = await bus.nc.subscribe(inbox)
-    found: list[StoredMessage] = []
-    try:
-        await bus.nc.publish(f"$JS.API.DIRECT.GET.{stream}", _encode(request), reply=inbox)
-        while True:
-            message = await subscription.next_msg(timeout=5.0)
-            headers = message.headers or {}
-            sequence = headers.get("Nats-Sequence")
-            if sequence is None:
-                return found
-            found.append(
-                StoredMessage(
-                    int(sequence),
-                    time_of(headers["Nats-Time-Stamp"]),
-                    headers["Nats-Subject"],
-                    message.data,
-                    headers,
-                )
-            )
-    except TimeoutError:
-        raise Unavailable(bus.nc.denied or "the log does not answer") from None
-    finally:
-        await subscription.unsubscribe()
+    found = await direct.messages(bus, stream, request)
+    return [_stored(one) for one in found]
+
+
+def _stored(found: DirectMessage) -> StoredMessage:
+    return StoredMessage(
+        found.sequence, time_of(found.stamp), found.subject, found.data, found.headers
+    )
 
 
 def time_of(stamp: str) -> datetime:
@@ -98,16 +81,16 @@ def time_of(stamp: str) -> datetime:
 
 
 async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> StoredMessage | None:
-    """The newest message on the subject, or None."""
-    return await _stored(bus, stream, {"last_by_subj": subject})
+    """The newest message on the subject, from the leader of the stream, or None."""
+    return await _from_leader(bus, stream, {"last_by_subj": subject})
 
 
 async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
-    """The message of the log with that sequence, or None."""
-    return await _stored(bus, subjects.STREAM, {"seq": sequence})
+    """The message of the log with that sequence, from the leader of the stream, or None."""
+    return await _from_leader(bus, subjects.STREAM, {"seq": sequence})
 
 
-async def _stored(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMessage | None:
+async def _from_leader(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMessage | None:
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{stream}", query)
     except Refused as error:
@@ -122,3 +105,13 @@ async def _stored(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMessage
         base64.b64decode(message.get("data", "")),
         parse_headers(base64.b64decode(message.get("hdrs", ""))),
     )
+
+
+async def last_by_direct_get(
+    bus: Bus, subject: str, *, stream: str = subjects.STREAM
+) -> StoredMessage | None:
+    """The newest message on the subject, without wildcards, from any replica of the stream; None if
+    there is none. Raises Unavailable or Refused.
+    """
+    found = await direct.last_message(bus, stream, subject)
+    return _stored(found) if found is not None else None

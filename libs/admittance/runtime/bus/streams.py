@@ -59,7 +59,6 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
         "discard": "new",
         "deny_delete": True,
         "allow_rollup_hdrs": True,
-        "allow_direct": True,
         # Markers of deleted objects must outlive any pause of a stale writer.
         "max_age": 0,
     }
@@ -127,6 +126,7 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
             {
                 # The entries of finished workloads and the markers of deleted workloads expire.
                 "allow_msg_ttl": True,
+                "allow_direct": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
                 **EXPIRY_MARKERS,
@@ -140,7 +140,12 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
                 "subjects": [f"$KV.{subjects.PROVIDERS}.>"],
                 "allow_msg_ttl": True,
             },
-            {"num_replicas": replicas, "duplicate_window": DEDUPE, **EXPIRY_MARKERS},
+            {
+                "allow_direct": True,
+                "num_replicas": replicas,
+                "duplicate_window": DEDUPE,
+                **EXPIRY_MARKERS,
+            },
         ),
         Stream(
             KV_CLAIMS,
@@ -152,6 +157,7 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
             },
             {
                 "allow_atomic": True,
+                "allow_direct": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
                 **EXPIRY_MARKERS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Final
 
 from admittance.cli import get
 from admittance.cli.show import tables
@@ -13,7 +14,11 @@ from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry
+from admittance.runtime.bus.key_follower import KeyFollower
+
+READ_AGAIN_SECONDS: Final = 30.0
+"""All objects are also read this often: a deletion by expiry is not heard."""
 
 
 async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
@@ -24,9 +29,16 @@ async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespa
     async with link(call) as bus:
         if wanted:
             await get.find(bus, kind, wanted)
-        reader = BucketReader(bus.bus, patterns)
+
+        async def read() -> list[Entry]:
+            if wanted:
+                each = [await bus.get(key) for key in patterns]
+                return [entry for entry in each if entry is not None]
+            return [entry for pattern in patterns for entry in await bus.read_all(pattern)]
+
+        follower = KeyFollower(bus.bus, patterns, read, again_seconds=READ_AGAIN_SECONDS)
         widths: list[int] = []
-        async with aclosing(reader.batches()) as batches:  # type: ignore[type-var]
+        async with aclosing(follower.batches()) as batches:
             async for batch in batches:
                 found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
                 found = get.readable(kind, found)

@@ -117,6 +117,18 @@ KINDS: Final = (
 """All kinds in the bucket. A Job is stored as a workload."""
 
 
+_NAMESPACED: Final = {
+    kind.key: kind.namespaced for kind in KINDS if kind.namespaced or not kind.is_foreign
+}
+
+
+def is_namespaced(key: str) -> bool | None:
+    """Whether objects with this first token of their keys have a namespace; None: unknown, for a
+    foreign kind.
+    """
+    return _NAMESPACED.get(key)
+
+
 def _spellings(kind: Kind) -> set[str]:
     bare = {kind.singular, kind.plural, *kind.short}
     if not kind.group:

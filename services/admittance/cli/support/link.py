@@ -13,19 +13,28 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 import nats.errors
 
+from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.options import Call
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
-from admittance.events.names import token
-from admittance.events.requests import Reply, Request, Settled, SettledReply
+from admittance.events.names import plain, token
+from admittance.events.requests import (
+    Objects,
+    ObjectsReply,
+    Reply,
+    Request,
+    Settled,
+    SettledReply,
+)
 from admittance.events.subjects import BUCKET, STREAM, subject_of
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import bucket
-from admittance.runtime.bus.bucket import Entry, read_all
+from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.objects import list_objects, objects_subject, read_directly
 from admittance.runtime.bus.streams import NO_STREAM
-from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
+from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, TooBig, Unavailable
 from admittance.runtime.server_url import BadUrl, read_urls
 from admittance.runtime.telemetry import logger, tracing
 
@@ -54,6 +63,7 @@ ANSWERED_BY: Final = {
     "delete": "workload-controller",
     "settled": "workload-controller",
     "events": "workload-controller",
+    "objects": "workload-controller",
     "explain": "scheduler",
     "fit": "scheduler",
     "pending": "scheduler",
@@ -93,6 +103,12 @@ class Link:
         subject = f"admit.api.{what}"
         if namespace is not None:
             subject += f".{token(namespace)}"
+        return await self.ask_subject(subject, request, reply, timeout=timeout)
+
+    async def ask_subject(
+        self, subject: str, request: Request, reply: type[R], *, timeout: float = ASK_SECONDS
+    ) -> R:
+        """Like `ask`, for a subject ``admit.api.<what>`` or ``admit.api.<what>.<…>``."""
         data = _data(request)
         with self._sentences(subject, timeout):
             # Not `Bus.request`, since "no responders" and "no answer in time" are different errors
@@ -145,25 +161,53 @@ class Link:
     async def get(self, key: str) -> Entry | None:
         """The entry of the bucket under key; None if it does not exist or was deleted."""
         try:
-            entry = await bucket.get(self.bus, key)
+            entry = await bucket.get_directly(self.bus, key)
         except (Refused, Unavailable) as error:
             raise await self._trouble(f"cannot read {key}", error) from None
         return None if entry is None or entry.value is None else entry
 
     async def read_all(self, pattern: str, *, bucket: str = BUCKET) -> list[Entry]:
-        """All entries of the bucket under pattern, by key."""
+        """All entries of the bucket under pattern (``<kind>.<ns>.*`` or ``<kind>.>``), by key."""
         try:
             async with asyncio.timeout(READ_SECONDS):
-                entries = await read_all(self.bus, pattern, bucket=bucket)
+                if bucket != BUCKET:
+                    return await read_directly(self.bus, pattern, bucket=bucket)
+                return await self._listed(pattern)
         except (Refused, Unavailable) as error:
             raise await self._trouble(f"cannot read {pattern}", error) from None
         except TimeoutError:
             raise AnswerIsNo(
                 f"cannot read {pattern}: not everything arrived within {READ_SECONDS:g} s; {AGAIN}"
             ) from None
-        return sorted(
-            (entry for entry in entries if entry.value is not None), key=lambda entry: entry.key
+
+    async def _listed(self, pattern: str) -> list[Entry]:
+        kind, *within = pattern.split(".")
+        if within != [">"]:
+            return await self._listed_in(kind, pattern, plain(within[0]))
+        if (namespaced := kinds.is_namespaced(kind)) is not None:
+            return await self._listed_in(kind, pattern, None if namespaced else "")
+        # Only the program of a foreign kind knows whether its objects have a namespace.
+        without, with_one = await asyncio.gather(
+            self._listed_in(kind, f"{kind}.*", ""), self._listed_in(kind, f"{kind}.*.*", None)
         )
+        return without + with_one
+
+    async def _listed_in(self, kind: str, pattern: str, namespace: str | None) -> list[Entry]:
+        async def ask(request: Objects) -> ObjectsReply:
+            reply = await self.ask_subject(objects_subject(namespace), request, ObjectsReply)
+            if reply.error:
+                raise AnswerIsNo(f"cannot read {pattern}: {reply.error}")
+            return reply
+
+        try:
+            return await list_objects(self.bus, ask, kind)
+        except NoResponder:
+            # The server may run without the service; this user may read the whole bucket then.
+            try:
+                return await read_directly(self.bus, pattern)
+            except AccessDenied:
+                pass
+            raise
 
     async def publish(self, fact: Fact) -> int:
         """Publishes a fact to the log and returns its sequence. Raises AnswerIsNo if refused."""
@@ -223,6 +267,8 @@ class Link:
                 return unset
             return AnswerIsNo(f"{what}: {error}; look for the cause with `admit doctor`")
         text = str(error)
+        if isinstance(error, AccessDenied):
+            return AnswerIsNo(f"{what}: {text}")
         try:
             await self.bus.api(f"STREAM.INFO.{STREAM}")
             if writes:
@@ -236,11 +282,12 @@ class Link:
             if refused.code == NO_STREAM:
                 return unset
         except Unavailable:
-            pass
+            pass  # perhaps this login may not ask for the state of the stream
         return AnswerIsNo(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
 
-    async def settle(self, sequence: int) -> SettledReply:
-        """The outcome of the fact at sequence, once that fact and all facts before it are applied.
+    async def settle(self, sequence: int, namespace: str) -> SettledReply:
+        """The outcome of the fact at sequence, about an object of the namespace, once that fact and
+        all facts before it are applied.
 
         Raises AnswerIsNo if no service answers: then the fact stays on the log and is applied
         later.
@@ -248,7 +295,8 @@ class Link:
         deadline = clock.monotonic() + SETTLE_SECONDS
         while True:
             try:
-                return await self.ask("settled", Settled(sequence=sequence), SettledReply)
+                request = Settled(sequence=sequence)
+                return await self.ask("settled", request, SettledReply, namespace=namespace)
             except NoResponder as error:
                 raise AnswerIsNo(
                     f"stored on the log as {sequence}, but not applied: {error}"

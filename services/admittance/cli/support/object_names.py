@@ -1,4 +1,4 @@
-"""Names of objects for shell completion, read from the server without the NATS client.
+"""Names of objects for shell completion, requested without the NATS client.
 
 The client takes too long to import for a completion, so this module speaks the few protocol lines
 of one request itself. Completion has no names if no server runs, or if the server requires TLS or a

@@ -1,0 +1,157 @@
+"""Follows keys of a bucket without a consumer, for programs that may not create one.
+
+A plain subscription tells which key is written, and the entry is then read by direct get. The
+subscription hears a write before the server stores or refuses it, so a key is read again after
+growing pauses until its revision changes. An expired value is not heard, and neither is a write
+while the connection is lost: everything is read again from time to time and after each reconnect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Final
+
+from admittance.events import subjects
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import Entry, get_directly
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.connection import Subscription, text_of
+from admittance.runtime.errors import AccessDenied, Unavailable
+from admittance.runtime.tasks import set_within
+
+PAUSES: Final = (0.0, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
+"""Seconds before each reading of a key that is being written; then the write counts as refused."""
+AWAY_SECONDS: Final = 0.5
+"""Pause after an answer that did not come."""
+AT_ONCE: Final = 100
+"""How many keys are read at the same time."""
+
+
+class KeyFollower:
+    """Follows the keys under ``patterns``. ``read`` reads all present entries under the patterns;
+    it is called again every ``again_seconds``.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        patterns: Sequence[str],
+        read: Callable[[], Awaitable[Sequence[Entry]]],
+        *,
+        again_seconds: float,
+        bucket: str = subjects.BUCKET,
+    ) -> None:
+        self._bus = bus
+        self._prefix = f"$KV.{bucket}."
+        self._bucket = bucket
+        self._patterns = patterns
+        self._read = read
+        self._again = again_seconds
+        self._known: dict[str, int] = {}
+        self._present: set[str] = set()
+        self._heard: dict[str, int] = {}
+        """By key: how often it was read since it was heard."""
+        self._due: dict[str, float] = {}
+        self._wake = asyncio.Event()
+        self._stale = True
+        self._read_at = 0.0
+        self._denied: AccessDenied | None = None
+
+    async def batches(self) -> AsyncGenerator[list[Entry]]:
+        """Yields the present entries, then every change, in batches by revision; a deleted key has
+        no value. Raises Unavailable and Refused if the first reading fails, and AccessDenied if
+        this login may not follow or read the keys.
+        """
+        nc = self._bus.nc
+        subscriptions: list[Subscription] = []
+        self._bus.reconnected.append(self._on_reconnected)
+        nc.on_denied_subscription.append(self._on_denied)
+        try:
+            for pattern in self._patterns:
+                subscriptions.append(await nc.listen(self._prefix + pattern, self._on_write))
+            yield await self._read_all()
+            while True:
+                if changed := await self._next():
+                    yield changed
+        finally:
+            self._bus.reconnected.remove(self._on_reconnected)
+            nc.on_denied_subscription.remove(self._on_denied)
+            for one in subscriptions:
+                await nc.unlisten(one)
+
+    def _on_denied(self, subject: str) -> None:
+        if any(subject == (self._prefix + pattern).lower() for pattern in self._patterns):
+            self._denied = AccessDenied(self._bus.nc.denied)
+            self._wake.set()
+
+    def _on_reconnected(self) -> None:
+        self._stale = True
+        self._wake.set()
+
+    def _on_write(self, subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
+        key = text_of(subject)[len(self._prefix) :]
+        self._heard[key] = 0
+        self._due[key] = 0.0
+        self._wake.set()
+
+    async def _next(self) -> list[Entry]:
+        """Waits until something must be read; returns what has changed."""
+        if not self._stale:
+            soonest = min([*self._due.values(), self._read_at + self._again])
+            await set_within(self._wake, max(0.0, soonest - clock.monotonic()))
+        self._wake.clear()
+        if self._denied is not None:
+            raise self._denied
+        now = clock.monotonic()
+        try:
+            if self._stale or now >= self._read_at + self._again:
+                return await self._read_all()
+            due = [key for key, at in self._due.items() if at <= now]
+            return await self._read_keys(due[:AT_ONCE])
+        except AccessDenied:
+            raise
+        except Unavailable:
+            self._stale = True
+            await asyncio.sleep(AWAY_SECONDS)
+            return []
+
+    async def _read_all(self) -> list[Entry]:
+        self._read_at = clock.monotonic()
+        entries = await self._read()
+        self._stale = False
+        changed = self._newer(entries)
+        gone = self._present - {entry.key for entry in entries}
+        self._present -= gone
+        return [*changed, *(Entry(key, None, self._known[key]) for key in sorted(gone))]
+
+    async def _read_keys(self, keys: Sequence[str]) -> list[Entry]:
+        found = await asyncio.gather(
+            *(get_directly(self._bus, key, bucket=self._bucket) for key in keys)
+        )
+        changed = self._newer([entry for entry in found if entry is not None])
+        for key in set(keys) - {entry.key for entry in changed}:
+            self._read_later(key)
+        return changed
+
+    def _newer(self, entries: Sequence[Entry]) -> list[Entry]:
+        changed = [one for one in entries if one.revision > self._known.get(one.key, 0)]
+        for one in changed:
+            self._known[one.key] = one.revision
+            self._forget(one.key)
+            if one.value is None:
+                self._present.discard(one.key)
+            else:
+                self._present.add(one.key)
+        return sorted(changed, key=lambda one: one.revision)
+
+    def _read_later(self, key: str) -> None:
+        count = self._heard[key] = self._heard[key] + 1
+        if count == len(PAUSES):
+            self._forget(key)
+        else:
+            self._due[key] = clock.monotonic() + PAUSES[count]
+
+    def _forget(self, key: str) -> None:
+        self._heard.pop(key, None)
+        self._due.pop(key, None)
