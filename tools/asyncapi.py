@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from tools.documents import text_of, write
 
-from admittance.events import facts, requests, system, whatif
+from admittance.events import facts, reading_requests, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     ALIVE_CHECK,
@@ -64,7 +64,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("apply", requests.Apply, requests.ApplyReply, "both"),
     ("delete", requests.Delete, requests.DeleteReply, "both"),
     ("settled", requests.Settled, requests.SettledReply, "both"),
-    ("objects", requests.Objects, requests.ObjectsReply, "both"),
+    ("objects", reading_requests.Objects, reading_requests.ObjectsReply, "both"),
     ("events", requests.Events, requests.EventsReply, "both"),
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
     ("fit", requests.Fit, requests.FitReply, "namespace"),

@@ -63,36 +63,6 @@ class EventsReply(Reply, frozen=True, kw_only=True):
     complete: bool = True
 
 
-class Objects(Request, frozen=True, kw_only=True):
-    """``admit.api.objects[.<ns>]``: the stored objects of one kind, by revision. Objects with a
-    namespace are those of the namespace in the subject, or of all namespaces if it is ``_``;
-    without a namespace in the subject, the objects that have none.
-
-    ``kind``: the first token of the keys in the bucket, such as ``workload``. ``after``: only
-    objects with a later revision; the reply has at most ``limit`` objects."""
-
-    kind: str
-    after: int = 0
-    limit: int = 500
-
-
-class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """``value`` is left out if it is not JSON or too long for a reply: a direct get of
-    ``$KV.admittance.<key>`` returns it."""
-
-    key: str
-    revision: int
-    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class ObjectsReply(Reply, frozen=True, kw_only=True):
-    """``last``: the ``after`` of the next request; 0 if these are the last objects. An object that
-    changes between two requests is in both replies; the later one is right."""
-
-    objects: tuple[ObjectEntry, ...] = ()
-    last: int = 0
-
-
 # Answered by the scheduler. -------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
-from admittance.runtime.bus.key_follower import KeyFollower
+from admittance.runtime.bus.outside_reads import KeyFollower
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload

@@ -17,6 +17,7 @@ from admittance.control.manifest_changes import cautions, marked, objections, pl
 from admittance.events.codec import encode
 from admittance.events.names import plain, token
 from admittance.events.reader import BROKEN, Unreadable
+from admittance.events.reading_requests import ObjectEntry, Objects, ObjectsReply
 from admittance.events.requests import (
     Apply,
     ApplyReply,
@@ -25,9 +26,6 @@ from admittance.events.requests import (
     Events,
     EventsReply,
     LogEntry,
-    ObjectEntry,
-    Objects,
-    ObjectsReply,
     Settled,
     SettledReply,
 )

@@ -15,7 +15,7 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
-from admittance.runtime.bus.key_follower import KeyFollower
+from admittance.runtime.bus.outside_reads import KeyFollower
 
 READ_AGAIN_SECONDS: Final = 30.0
 """All objects are also read this often: a deletion by expiry is not heard."""

@@ -19,9 +19,8 @@ from admittance.cli.support.options import Call
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import plain, token
+from admittance.events.reading_requests import Objects, ObjectsReply
 from admittance.events.requests import (
-    Objects,
-    ObjectsReply,
     Reply,
     Request,
     Settled,
@@ -32,7 +31,7 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.objects import list_objects, objects_subject, read_directly
+from admittance.runtime.bus.outside_reads import list_objects, objects_subject, read_directly
 from admittance.runtime.bus.streams import NO_STREAM
 from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, TooBig, Unavailable
 from admittance.runtime.server_url import BadUrl, read_urls

@@ -1,9 +1,10 @@
-"""Follows keys of a bucket without a consumer, for programs that may not create one.
+"""Lists and follows keys of the bucket without a consumer, for programs that may not create one.
 
-A plain subscription tells which key is written, and the entry is then read by direct get. The
-subscription hears a write before the server stores or refuses it, so a key is read again after
-growing pauses until its revision changes. An expired value is not heard, and neither is a write
-while the connection is lost: everything is read again from time to time and after each reconnect.
+A list comes page by page, from a service or by direct get. To follow keys, a plain subscription
+tells which key is written, and the entry is then read by direct get. The subscription hears a write
+before the server stores or refuses it, so a key is read again after growing pauses until its
+revision changes. An expired value is not heard, and neither is a write while the connection is
+lost: everything is read again from time to time and after each reconnect.
 """
 
 from __future__ import annotations
@@ -12,13 +13,71 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from admittance.events import subjects
+from admittance.events.names import token
+from admittance.events.reading_requests import Objects, ObjectsReply
+from admittance.events.subjects import ALL_NAMESPACES
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import Entry, get_directly
+from admittance.runtime.bus.bucket import Entry, get_directly, read_page
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import Subscription, text_of
 from admittance.runtime.errors import AccessDenied, Unavailable
 from admittance.runtime.tasks import set_within
+
+PAGE: Final = 500
+
+
+def objects_subject(namespace: str | None) -> str:
+    """The subject that lists objects of the namespace, of all namespaces (None), or without
+    namespace ("").
+    """
+    if namespace == "":
+        return "admit.api.objects"
+    return f"admit.api.objects.{ALL_NAMESPACES if namespace is None else token(namespace)}"
+
+
+async def list_objects(
+    bus: Bus, ask: Callable[[Objects], Awaitable[ObjectsReply]], kind: str
+) -> list[Entry]:
+    """All objects of a kind that ``ask`` returns page by page, by key. ``ask`` sends a request on
+    an `objects_subject`. Raises what ``ask`` raises, Unavailable, and Refused.
+    """
+    found: dict[str, Entry] = {}
+    after = 0
+    while True:
+        reply = await ask(Objects(kind=kind, after=after, limit=PAGE))
+        for one in reply.objects:
+            if one.value is not msgspec.UNSET:
+                found[one.key] = Entry(one.key, bytes(one.value), one.revision)
+            elif (entry := await get_directly(bus, one.key)) is not None:
+                found[one.key] = entry
+        after = reply.last
+        if not after:
+            return _present(found)
+
+
+async def read_directly(bus: Bus, pattern: str, *, bucket: str = subjects.BUCKET) -> list[Entry]:
+    """All entries under the pattern, by key, read by direct get: only for users that may read the
+    whole bucket. Raises Unavailable and Refused.
+    """
+    found: dict[str, Entry] = {}
+    after = 0
+    while True:
+        page = await read_page(bus, pattern, after=after, limit=PAGE, bucket=bucket)
+        found.update((entry.key, entry) for entry in page)
+        if len(page) < PAGE:
+            return _present(found)
+        after = page[-1].revision
+
+
+def _present(found: dict[str, Entry]) -> list[Entry]:
+    return sorted(
+        (entry for entry in found.values() if entry.value is not None),
+        key=lambda entry: entry.key,
+    )
+
 
 PAUSES: Final = (0.0, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 """Seconds before each reading of a key that is being written; then the write counts as refused."""
