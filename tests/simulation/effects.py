@@ -129,8 +129,8 @@ class Effects:
         met = Version(0, None)
         for version in versions:
             if version.fact >= heard.sequence:
-                # Taken, or folded into the same write as what came after it: also into a write for
-                # a later batch, when the write for its own batch had to wait.
+                # What is stored holds it by now, alone or folded with what came after it. A write
+                # that had to wait may also hold facts of the next batch.
                 return
             met = version
         if counts(met.workload, heard.fact, self._around) is Counts.YES:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Final, NamedTuple
 
@@ -16,6 +19,12 @@ from simulation.world import World
 
 STEPS: Final = 3_000_000
 """Callbacks in which a story must end."""
+CPU_SECONDS: Final = 120.0
+"""CPU time in which a story must end, far more than any takes."""
+
+
+class NoEnd(KeyboardInterrupt):
+    """A callback runs on and on. No service catches an interrupt."""
 
 
 class Result(NamedTuple):
@@ -39,13 +48,33 @@ def run(
     keep: bool = False,
     world_of: type[World] = World,
     steps: int = STEPS,
+    cpu_seconds: float = CPU_SECONDS,
 ) -> Result:
-    """Plays one seed. ``plot`` makes the scenario; ``keep``: with its story; ``steps``: the most
-    callbacks that it may take."""
+    """Plays one seed. ``plot`` makes the scenario; ``keep``: with its story; ``steps`` and
+    ``cpu_seconds``: the most that it may take, or it is broken."""
     world = world_of(seed, plot, keep=keep)
     world.kernel.max_steps = steps
-    with world.playing():
+    with world.playing(), _limited(cpu_seconds):
         return _play(world)
+
+
+@contextmanager
+def _limited(cpu_seconds: float) -> Iterator[None]:
+    """Raises `NoEnd` after so much CPU time. Has no effect beside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise NoEnd(f"{cpu_seconds:g} s of CPU time, and no end")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _play(world: World) -> Result:
@@ -66,7 +95,7 @@ def _play(world: World) -> Result:
     except Broken as error:
         broken = str(error)
         story.tell("BROKEN", broken)
-    except Exception as error:
+    except (Exception, NoEnd) as error:
         # A core that raises ends its process, and does so again when it is back.
         broken = f"{type(error).__name__}: {error}"
         for line in traceback.format_exception(error)[-6:]:

@@ -68,6 +68,26 @@ def test_a_hunt_plays_each_seed_once() -> None:
     assert {part.plot for part in parts} == {"a", "b", "c"}
 
 
+class Stuck(World):
+    """A world in which a callback of a service never returns."""
+
+    def begin(self) -> None:
+        super().begin()
+
+        def turn() -> None:
+            while True:
+                pass
+
+        self.loop.at(1.0, self.loop.post, self.lives["s-a"].process, turn)
+
+
+def test_a_callback_that_does_not_end_is_a_failure_with_its_story() -> None:
+    result = run(0, keep=True, world_of=Stuck, cpu_seconds=2.0)
+    assert result.broken == "NoEnd: 2 s of CPU time, and no end"
+    assert len(result.story) > 20
+    assert "in turn" in "\n".join(result.story[-6:])
+
+
 def test_a_seed_that_does_not_end_is_a_failure_with_its_story() -> None:
     result = run(0, keep=True, steps=2000)
     assert result.broken == "NoRest: 2000 callbacks, and no end"

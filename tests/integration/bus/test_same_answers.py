@@ -222,6 +222,10 @@ async def _expiring(script: Script) -> None:
     config = {"name": "e", "ack_policy": "none", "filter_subject": "b.brief"}
     await script.api("CONSUMER.CREATE.B.e", {"stream_name": "B", "config": config}, "num_pending")
     await script.pull("B.e", 2, batch=2, no_wait=False, expires=10_000_000_000)
+    later = {"Nats-Schedule": "@at 2100-01-01T00:00:00Z", "Nats-Schedule-Target": "t.due"}
+    for name in ("one", "two", "one"):
+        await script.say("t.later", name.encode(), **later, Nats_Msg_Id=name)
+    await script.api("STREAM.MSG.GET.T", {"last_by_subj": "t.later"})
     schedule = {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "t.due"}
     await script.say("t.at", b"now", **schedule, Other="kept")
     found: list[object] = []
