@@ -95,7 +95,7 @@ class ConfiguredServer:
     """A nats-server on loopback with a configuration of the test's own, such as with accounts."""
 
     def __init__(self, folder: Path, config: str) -> None:
-        """``config`` without an address; ``STORE`` in it becomes a folder for JetStream."""
+        """``config`` without an address; ``"STORE"`` in it becomes a folder for JetStream."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._config = config
@@ -111,7 +111,7 @@ class ConfiguredServer:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         config = self._folder / "nats.conf"
-        text = self._config.replace("STORE", str(self._folder / "store"))
+        text = self._config.replace('"STORE"', f'"{self._folder / "store"}"')
         config.write_text(f'listen: "127.0.0.1:{self.port}"\n{text}')
         with (self._folder / "nats.log").open("ab") as log:
             command = [binary(), "-c", str(config)]

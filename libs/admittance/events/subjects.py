@@ -112,6 +112,19 @@ ALIVE_CHECK: Final = "admit.alive.check."
 """``admit.alive.check.<controller>``: heartbeats of check controllers, not kept on the log."""
 CHECK_DURABLE: Final = "check-"
 PROVIDER_DURABLE: Final = "provider-"
+RUNNER_DURABLE: Final = "runner-"
+TELEMETRY_DURABLE: Final = "telemetry"
+"""Name of the durable consumer of the log through which the telemetry service reads all facts."""
+USER_FACTS: Final = "admit.user."
+"""``admit.user.<user>.<verb>.<ns>.<name>``: a fact that a person caused, with the user that the
+server knows.
+"""
+USER_REQUESTS: Final = "admit.api.user."
+"""First tokens of the subjects on which the workload-controller hears people; the rest is that of
+`USER_FACTS`. Only the border between the accounts publishes here.
+"""
+PROVISIONING_CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
+"""The controllerName of the provisioning check."""
 
 _KEY_OF: Final = {cls: key for key, cls in WORKLOAD_FACTS.items()}
 _CHECK_KEY_OF: Final = {cls: key for key, cls in CHECK_FACTS.items()}

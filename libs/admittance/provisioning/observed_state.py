@@ -16,6 +16,7 @@ from admittance.api.checks import (
     ProvisioningRequestConfigSpec,
 )
 from admittance.api.queues import ResourceFlavor
+from admittance.events.subjects import PROVISIONING_CONTROLLER
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record, State
 from admittance.provisioning.steps import Slot
@@ -98,7 +99,7 @@ class ProviderHeartbeats:
         return min((time for time in times if time > now), default=None)
 
 
-CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
+CONTROLLER: Final = PROVISIONING_CONTROLLER
 GROUP: Final = "kueue.x-k8s.io"
 KIND: Final = "ProvisioningRequestConfig"
 

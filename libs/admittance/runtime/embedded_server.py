@@ -28,6 +28,7 @@ import msgspec
 import psutil
 import structlog
 
+from admittance.access.server_config import quoted
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 
@@ -117,11 +118,6 @@ async def greets(port: int) -> bool:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-
-
-def quoted(text: str) -> str:
-    """The text as a string of the server's configuration."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 START_TIMEOUT: Final = 30.0

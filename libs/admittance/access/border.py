@@ -1,0 +1,117 @@
+"""What crosses the border between the accounts, beside the answers to requests.
+
+Within one account, permissions are no border: the server does not check the subject on which an
+answer is asked for, so a client could make the server write anywhere. Across accounts an answer
+reaches only the client that asked.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from admittance.access.outside_roles import (
+    ADMIN_REQUESTS,
+    ADMIN_VERBS,
+    GENERAL_QUESTIONS,
+    NAMESPACE_QUESTIONS,
+    RUNNER_FACTS,
+)
+from admittance.access.parts import (
+    JS,
+    KV,
+    KV_CLAIMS,
+    KV_PROVIDERS,
+    PROVIDER_FACTS,
+    STREAMS,
+    cluster_keys,
+    direct_get,
+    each,
+)
+from admittance.events import subjects
+
+LOG: Final = subjects.STREAM
+WORKLOAD_ORDERS: Final = ("admitted", "evicted")
+
+
+class Crossing(NamedTuple):
+    """A subject that crosses the border.
+
+    ``subject``: as the importing account names it. ``to``: as the exporting account names it, if
+    that differs. ``many``: a request may have several answers.
+    """
+
+    subject: str
+    to: str = ""
+    many: bool = False
+
+    @property
+    def exported(self) -> str:
+        """The subject in the exporting account."""
+        return self.to or self.subject
+
+
+def _crossings(*patterns: str, many: bool = False) -> tuple[Crossing, ...]:
+    return tuple(Crossing(pattern, many=many) for pattern in patterns)
+
+
+_KEYS: Final = (f"$KV.{subjects.BUCKET}.*.*.*", *cluster_keys())
+_CLAIMS: Final = f"$KV.{subjects.CLAIMS}.*.*.*"
+_STATUSES: Final = f"$KV.{subjects.PROVIDERS}.*.*"
+
+ANSWERED_OUTSIDE: Final = frozenset({"logs", "provider.*"})
+"""Questions that runners and providers answer, within OUT."""
+
+
+def _people(*tails: str) -> tuple[Crossing, ...]:
+    return tuple(
+        Crossing(f"{subjects.USER_FACTS}{tail}", f"{subjects.USER_REQUESTS}{tail}")
+        for tail in tails
+    )
+
+
+INWARDS: Final[tuple[Crossing, ...]] = (
+    *_crossings(f"{JS}.INFO", *each(f"{JS}.STREAM.INFO.{{}}", STREAMS)),
+    *_crossings(f"{JS}.CONSUMER.LIST.{LOG}", f"{JS}.CONSUMER.INFO.{LOG}.*"),
+    *_crossings(f"{JS}.CONSUMER.MSG.NEXT.{LOG}.*", many=True),
+    *_crossings(f"$JS.ACK.{LOG}.>"),
+    *_crossings(
+        *direct_get(KV, *_KEYS),
+        *direct_get(KV_CLAIMS, _CLAIMS),
+        *direct_get(KV_PROVIDERS, _STATUSES),
+        *direct_get(
+            LOG,
+            *each("admit.workload.{}.*.*", WORKLOAD_ORDERS),
+            f"{subjects.EPOCH}*",
+        ),
+        *direct_get(subjects.CHECKPOINTS, "admit.checkpoint.>"),
+        many=True,
+    ),
+    *_crossings(_CLAIMS, _STATUSES),
+    *_crossings("admit.check.reported.*.*.*"),
+    *_crossings(*each("admit.provisioning.{}.*.*.*", PROVIDER_FACTS)),
+    *_crossings(*each("admit.workload.{}.*.*", RUNNER_FACTS)),
+    *_crossings(f"{subjects.ALIVE_CHECK}*", f"{subjects.ALIVE_PROVISIONING}*"),
+    *_crossings(
+        *(f"admit.api.{what}" for what in GENERAL_QUESTIONS if what not in ANSWERED_OUTSIDE),
+        *(f"admit.api.{what}.*" for what in NAMESPACE_QUESTIONS if what not in ANSWERED_OUTSIDE),
+        *each("$SRV.{}", ("PING", "INFO", "STATS")),
+        many=True,
+    ),
+    *_people(*each("*.{}.*.*", ADMIN_VERBS)),
+    *_people(*each("*.{}", ADMIN_REQUESTS), *each("*.{}.*", ADMIN_REQUESTS)),
+)
+"""What users of OUT may send to CORE, as far as their permissions allow: service imports."""
+
+OUTWARDS: Final[tuple[Crossing, ...]] = _crossings(
+    "admit.workload.*.*.*",
+    "admit.check.*.*.*.*",
+    "admit.provisioning.*.*.*.*",
+    f"{subjects.USER_FACTS}*.*.*.*",
+    f"{subjects.OBJECTS}*.*.*.*",
+    *_KEYS,
+    _CLAIMS,
+)
+"""What users of OUT may hear from CORE, as far as their permissions allow: stream imports."""
+
+ASKED_OUTSIDE: Final[tuple[Crossing, ...]] = _crossings("admit.api.provider.*")
+"""What services of CORE may ask programs of OUT."""

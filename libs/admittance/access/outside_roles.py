@@ -1,0 +1,272 @@
+"""Roles of the account OUT: runners, checks, providers, telemetry and people.
+
+These users reach the services only through what `border` lists; the permissions here say which
+part of it each user may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from admittance.access.parts import (
+    ALIVE_KEYS,
+    CONNECT,
+    HEALTH,
+    JS,
+    KV,
+    KV_CLAIMS,
+    KV_PROVIDERS,
+    PROVIDER_FACTS,
+    STREAMS,
+    cluster_keys,
+    direct_get,
+    each,
+    inbox,
+    micro_endpoints,
+    namespaced_keys,
+    own_durable,
+    rules,
+    stream_info,
+)
+from admittance.access.permissions import Permissions, Rule
+from admittance.access.users import User
+from admittance.events import subjects
+from admittance.events.names import token
+
+LOG: Final = subjects.STREAM
+USER_VERBS: Final = (
+    *("submitted", "activated", "deactivated", "held", "released", "reprioritized", "deleted"),
+)
+"""What users may do to workloads of their namespaces."""
+APPROVER_VERBS: Final = ("approved", "denied")
+ADMIN_VERBS: Final = (*USER_VERBS, *APPROVER_VERBS, "finished")
+ADMIN_REQUESTS: Final = ("apply", "delete")
+"""Requests that carry the name of the user in their subject."""
+RUNNER_FACTS: Final = ("started", "pods_ready", "pods_not_ready", "finished", "stopped")
+NAMESPACE_QUESTIONS: Final = (
+    *("events", "explain", "fit", "logs", "objects", "pending", "queues", "settled", "simulate"),
+)
+"""Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
+GENERAL_QUESTIONS: Final = (
+    *("events", "families", "health", "objects", "pending", "provider.*", "queues"),
+    *("settled", "simulate", "timers"),
+)
+"""Requests without a namespace, for users that may read everything."""
+
+
+# Programs. ------------------------------------------------------------------------------
+
+
+def check(user: User) -> Permissions:
+    """Answers the requests of one check controller."""
+    controller = token(user.controller)
+    publish = (
+        *CONNECT,
+        *own_durable(subjects.check_durable(user.controller), purpose="read its own requests"),
+        *rules("report its verdicts", f"admit.check.reported.{controller}.*.*"),
+        *rules("say that it is alive", f"{subjects.ALIVE_CHECK}{controller}"),
+    )
+    subscribe = (
+        *inbox(user),
+        *rules(
+            "hear requests and withdrawals",
+            *each("admit.check.{}." + f"{controller}.*.*", ("requested", "withdrawn")),
+        ),
+    )
+    return Permissions(publish, subscribe)
+
+
+def provider(user: User) -> Permissions:
+    """Provides capacity for one provisioning class."""
+    name = token(user.class_name)
+    keys = f"$KV.{subjects.PROVIDERS}.{name}.*"
+    publish = (
+        *CONNECT,
+        *own_durable(subjects.provider_durable(user.class_name), purpose="read its own requests"),
+        *rules(
+            "report on capacity", *each("admit.provisioning.{}." + f"{name}.*.*", PROVIDER_FACTS)
+        ),
+        *rules("say that it is alive", f"{subjects.ALIVE_PROVISIONING}{name}"),
+        *rules("keep the status of its requests", keys, *direct_get(KV_PROVIDERS, keys)),
+    )
+    subscribe = (
+        *inbox(user),
+        *rules(
+            "hear requests and cancellations",
+            *each("admit.provisioning.{}." + f"{name}.*.*", sorted(subjects.ASKED)),
+        ),
+        *rules("answer for the status of its requests", f"admit.api.provider.{name}"),
+        *micro_endpoints(f"provider-{name}"),
+        *HEALTH,
+    )
+    return Permissions(publish, subscribe, answers=True)
+
+
+def runner(user: User) -> Permissions:
+    """Starts admitted workloads and stops evicted ones."""
+    spaces = user.namespace_tokens
+    claims = each(f"$KV.{subjects.CLAIMS}.{{}}.*.*", spaces)
+    workloads = namespaced_keys(user, "workload")
+    orders = _about_workloads(("admitted", "evicted"), spaces)
+    publish = (
+        *CONNECT,
+        *stream_info((LOG,)),
+        *own_durable(
+            f"{subjects.RUNNER_DURABLE}{user.token}", purpose="read what to start and stop"
+        ),
+        *rules("read what it starts", *direct_get(KV, *workloads), *direct_get(LOG, *orders)),
+        *rules("claim what it starts", *claims, *direct_get(KV_CLAIMS, *claims)),
+        *rules(
+            "report on jobs",
+            *(
+                one
+                for fact in RUNNER_FACTS
+                for one in each(f"admit.workload.{fact}.{{}}.*", spaces)
+            ),
+        ),
+    )
+    subscribe = (
+        *inbox(user),
+        *rules("see changes of workloads and claims", *workloads, *claims),
+        *rules("answer for the output of jobs", *each("admit.api.logs.{}", spaces)),
+        *micro_endpoints("runner"),
+        *HEALTH,
+    )
+    denied: tuple[Rule, ...] = ()
+    if "*" in spaces:
+        denied = rules(
+            "only services write the heartbeats of instances",
+            f"{ALIVE_KEYS}.>",
+            *direct_get(KV_CLAIMS, f"{ALIVE_KEYS}.>"),
+        )
+    return Permissions(publish, subscribe, denied, answers=True)
+
+
+def _about_workloads(facts: Iterable[str], spaces: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"admit.workload.{fact}.{space}.*" for fact in facts for space in spaces)
+
+
+def telemetry(user: User) -> Permissions:
+    """Reads the log."""
+    publish = (
+        *CONNECT,
+        *stream_info((LOG,)),
+        *own_durable(subjects.TELEMETRY_DURABLE, purpose="read the log"),
+        *rules("read events", "admit.api.events", "admit.api.events.*"),
+    )
+    return Permissions(publish, inbox(user))
+
+
+# People. --------------------------------------------------------------------------------
+
+
+def user(user: User) -> Permissions:
+    """Submits and changes workloads of some namespaces, and reads these namespaces."""
+    publish = (
+        *CONNECT,
+        *_acts(user, USER_VERBS),
+        *rules("ask about its namespaces", *_questions(user)),
+        *rules("read objects of its namespaces", *direct_get(KV, *namespaced_keys(user))),
+    )
+    return Permissions(publish, (*inbox(user), *_follows(user)))
+
+
+def approver(user: User) -> Permissions:
+    """Gives the verdicts of approval checks in some namespaces."""
+    workloads = namespaced_keys(user, "workload")
+    asked = ("events", "explain", "objects", "settled")
+    spaces = user.namespace_tokens
+    publish = (
+        *CONNECT,
+        *_acts(user, APPROVER_VERBS),
+        *rules(
+            "ask about its namespaces",
+            *(one for what in asked for one in each(f"admit.api.{what}.{{}}", spaces)),
+        ),
+        *rules("read workloads of its namespaces", *direct_get(KV, *workloads)),
+    )
+    subscribe = (*inbox(user), *rules("see changes of workloads", *workloads))
+    return Permissions(publish, subscribe)
+
+
+def viewer(user: User) -> Permissions:
+    """Reads everything, and changes nothing."""
+    publish = (*CONNECT, *_reads_all())
+    return Permissions(publish, (*inbox(user), *_follows_all(user)))
+
+
+def admin(user: User) -> Permissions:
+    """Does all that users may, in all namespaces, changes manifests, and reads everything."""
+    requests = each(f"{subjects.USER_FACTS}{user.token}.{{}}", ADMIN_REQUESTS)
+    publish = (
+        *CONNECT,
+        *_acts(user, ADMIN_VERBS),
+        *rules("change manifests", *requests, *(f"{one}.*" for one in requests)),
+        *_reads_all(),
+    )
+    return Permissions(publish, (*inbox(user), *_follows_all(user)))
+
+
+def _acts(user: User, verbs: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Facts that carry the user's name."""
+    return rules(
+        "act in its own name",
+        *(
+            f"{subjects.USER_FACTS}{user.token}.{verb}.{space}.*"
+            for verb in verbs
+            for space in user.namespace_tokens
+        ),
+    )
+
+
+def _questions(user: User) -> tuple[str, ...]:
+    return tuple(
+        one
+        for what in NAMESPACE_QUESTIONS
+        for one in each(f"admit.api.{what}.{{}}", user.namespace_tokens)
+    )
+
+
+def _facts_about(space: str) -> tuple[str, ...]:
+    return (
+        f"admit.workload.*.{space}.*",
+        f"admit.check.*.*.{space}.*",
+        f"admit.provisioning.*.*.{space}.*",
+        f"{subjects.USER_FACTS}*.*.{space}.*",
+    )
+
+
+def _follows(user: User) -> tuple[Rule, ...]:
+    facts = tuple(one for space in user.namespace_tokens for one in _facts_about(space))
+    return (
+        *rules("follow events of its namespaces", *facts),
+        *rules("see changes in its namespaces", *namespaced_keys(user)),
+    )
+
+
+def _reads_all() -> tuple[Rule, ...]:
+    keys = (f"$KV.{subjects.BUCKET}.*.*.*", *cluster_keys())
+    return (
+        *stream_info(STREAMS),
+        *rules("list consumers", f"{JS}.CONSUMER.LIST.{LOG}"),
+        *rules("read objects", *direct_get(KV, *keys)),
+        *rules("read claims", *direct_get(KV_CLAIMS, f"$KV.{subjects.CLAIMS}.*.*.*")),
+        *rules("read epochs", *direct_get(LOG, f"{subjects.EPOCH}*")),
+        *rules(
+            "read the history for replays", *direct_get(subjects.CHECKPOINTS, "admit.checkpoint.>")
+        ),
+        *rules(
+            "ask about everything",
+            *each("admit.api.{}", GENERAL_QUESTIONS),
+            *each("admit.api.{}.*", NAMESPACE_QUESTIONS),
+        ),
+        *rules("list services", *each("$SRV.{}", ("PING", "INFO", "STATS"))),
+    )
+
+
+def _follows_all(user: User) -> tuple[Rule, ...]:
+    return (
+        *rules("follow events", *_facts_about("*"), f"{subjects.OBJECTS}*.*.*.*"),
+        *rules("see changes of objects", *namespaced_keys(user), *cluster_keys()),
+    )

@@ -1,0 +1,106 @@
+"""Rules that several roles share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from admittance.access.permissions import Rule
+from admittance.access.users import User
+from admittance.api.kinds import OBJECT_KINDS, kind_named
+from admittance.events import subjects
+
+JS: Final = "$JS.API"
+KV: Final = f"KV_{subjects.BUCKET}"
+KV_CLAIMS: Final = f"KV_{subjects.CLAIMS}"
+KV_PROVIDERS: Final = f"KV_{subjects.PROVIDERS}"
+STREAMS: Final = (
+    subjects.TIMERS,
+    subjects.STREAM,
+    subjects.CHECKPOINTS,
+    KV,
+    KV_PROVIDERS,
+    KV_CLAIMS,
+)
+"""All streams and buckets of Admittance."""
+ALIVE_KEYS: Final = f"$KV.{subjects.CLAIMS}._alive"
+"""The first tokens of the heartbeats of instances, in the bucket of claims."""
+PROVIDER_FACTS: Final = tuple(sorted(subjects.PROVISIONING_FACTS.keys() - subjects.ASKED))
+"""Facts that providers publish."""
+CLUSTER_KINDS: Final = tuple(
+    sorted(
+        token
+        for token, name in OBJECT_KINDS.items()
+        if (kind := kind_named(name)) is not None and not kind.namespaced
+    )
+)
+"""The kinds of objects without a namespace, as they are named in keys of the bucket. The bucket has
+other keys with two tokens, such as a secret, so these are listed."""
+
+
+def rules(purpose: str, *patterns: str) -> tuple[Rule, ...]:
+    """One rule for each pattern, all with the same purpose."""
+    return tuple(Rule(pattern, purpose) for pattern in patterns)
+
+
+def each(pattern: str, values: Iterable[str]) -> tuple[str, ...]:
+    """The pattern with each of the values in place of ``{}``."""
+    return tuple(pattern.replace("{}", value) for value in values)
+
+
+def inbox(user: User) -> tuple[Rule, ...]:
+    """The subscription through which the user gets answers. No other user may read it."""
+    return rules("receive answers", f"_INBOX.{user.token}.>")
+
+
+CONNECT: Final = rules("connect", f"{JS}.INFO")
+
+
+def micro_endpoints(service: str) -> tuple[Rule, ...]:
+    """The subscriptions with which ``nats micro`` finds a service."""
+    return rules(
+        "be listed as a service",
+        *each("$SRV.{}", ("PING", "INFO", "STATS")),
+        *each(f"$SRV.{{}}.{service}", ("PING", "INFO", "STATS")),
+        *each(f"$SRV.{{}}.{service}.*", ("PING", "INFO", "STATS")),
+    )
+
+
+HEALTH: Final = rules("answer for its health", "admit.api.health")
+
+
+def stream_info(streams: Iterable[str]) -> tuple[Rule, ...]:
+    """Reads the settings and the state of streams."""
+    return rules("read the state of streams", *each(f"{JS}.STREAM.INFO.{{}}", streams))
+
+
+def follow(stream: str) -> tuple[str, ...]:
+    """The requests with which a service reads a stream and follows it."""
+    return (f"{JS}.CONSUMER.CREATE.{stream}", f"{JS}.CONSUMER.MSG.NEXT.{stream}.*")
+
+
+def own_durable(durable: str, *, purpose: str) -> tuple[Rule, ...]:
+    """Reads a durable consumer of the log that the workload-controller created."""
+    log = subjects.STREAM
+    return rules(
+        purpose,
+        f"{JS}.CONSUMER.INFO.{log}.{durable}",
+        f"{JS}.CONSUMER.MSG.NEXT.{log}.{durable}",
+        f"$JS.ACK.{log}.{durable}.>",
+    )
+
+
+def direct_get(stream: str, *keys: str) -> tuple[str, ...]:
+    """The requests for the last message of each subject of a stream, with the subject in the
+    request's subject."""
+    return each(f"{JS}.DIRECT.GET.{stream}.{{}}", keys)
+
+
+def namespaced_keys(user: User, kind: str = "*") -> tuple[str, ...]:
+    """The subjects of the bucket's keys in the user's namespaces."""
+    return each(f"$KV.{subjects.BUCKET}.{kind}.{{}}.*", user.namespace_tokens)
+
+
+def cluster_keys() -> tuple[str, ...]:
+    """The subjects of the bucket's keys for objects without a namespace."""
+    return each(f"$KV.{subjects.BUCKET}.{{}}.*", CLUSTER_KINDS)

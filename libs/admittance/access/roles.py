@@ -1,0 +1,167 @@
+"""The table of roles: the account of each role, what a user of the role must name, and what such a
+user may publish and subscribe.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from admittance.access import outside_roles, service_roles
+from admittance.access.permissions import Permissions
+from admittance.access.users import User, is_public_key, name_problem
+
+
+class Account(StrEnum):
+    """The accounts of the server. CORE: services. OUT: all others. SYS: the server's own account,
+    for requests to read the configuration again."""
+
+    CORE = "CORE"
+    OUT = "OUT"
+    SYS = "SYS"
+
+
+class Names(StrEnum):
+    """What a user of a role may name."""
+
+    NAMESPACES = "namespaces"
+    CONTROLLER = "controller"
+    CLASS = "class"
+
+    @property
+    def option(self) -> str:
+        """The option of `admit auth add`."""
+        return "--namespace" if self is Names.NAMESPACES else f"--{self.value}"
+
+
+Maker: TypeAlias = Callable[[User], Permissions]
+
+
+class Role(NamedTuple):
+    """A role. ``may``: one line for people. ``needs``: what a user must name; ``takes``: what it
+    may name."""
+
+    name: str
+    account: Account
+    may: str
+    permissions: Maker
+    needs: tuple[Names, ...] = ()
+    takes: tuple[Names, ...] = ()
+
+
+_CORE, _OUT = Account.CORE, Account.OUT
+
+_ROWS: Final = (
+    Role(
+        "workload-controller",
+        _CORE,
+        "write workloads, manifests and their facts; keep streams and consumers",
+        service_roles.workload_controller,
+    ),
+    Role(
+        "scheduler",
+        _CORE,
+        "publish decisions with epochs of all domains; store usage",
+        service_roles.scheduler,
+    ),
+    Role("retry-timer", _CORE, "keep the schedules", service_roles.retry_timer),
+    Role(
+        "variant-controller",
+        _CORE,
+        "submit and change variants",
+        service_roles.variant_controller,
+    ),
+    Role(
+        "provisioning-check",
+        _CORE,
+        "ask providers for capacity, report its own check",
+        service_roles.provisioning_check,
+    ),
+    Role(
+        "built-in-provider",
+        _CORE,
+        "provide capacity of one class with a provider of Admittance",
+        service_roles.built_in_provider,
+        needs=(Names.CLASS,),
+    ),
+    Role("backup", _CORE, "read and restore whole streams", service_roles.backup),
+    Role(
+        "runner",
+        _OUT,
+        "claim, start, stop and report jobs of all or some namespaces",
+        outside_roles.runner,
+        takes=(Names.NAMESPACES,),
+    ),
+    Role(
+        "check",
+        _OUT,
+        "hear and answer requests to one controller",
+        outside_roles.check,
+        needs=(Names.CONTROLLER,),
+    ),
+    Role(
+        "provider",
+        _OUT,
+        "hear and answer requests for capacity of one class",
+        outside_roles.provider,
+        needs=(Names.CLASS,),
+    ),
+    Role("telemetry", _OUT, "read the log", outside_roles.telemetry),
+    Role(
+        "user",
+        _OUT,
+        "submit, change, explain and follow workloads of its namespaces",
+        outside_roles.user,
+        needs=(Names.NAMESPACES,),
+    ),
+    Role(
+        "approver",
+        _OUT,
+        "approve and deny workloads of its namespaces",
+        outside_roles.approver,
+        needs=(Names.NAMESPACES,),
+    ),
+    Role("viewer", _OUT, "read everything", outside_roles.viewer),
+    Role(
+        "admin",
+        _OUT,
+        "do what users and approvers may in all namespaces, change manifests, read everything",
+        outside_roles.admin,
+    ),
+)
+
+ROLES: Final[dict[str, Role]] = {role.name: role for role in _ROWS}
+
+
+def permissions_of(user: User) -> Permissions:
+    """What the user may publish and subscribe. Raises KeyError for a role that does not exist."""
+    return ROLES[user.role].permissions(user)
+
+
+def problems(user: User) -> list[str]:
+    """Why the user cannot be added, one sentence each; empty if it can."""
+    found = [name_problem("the user's name", user.name)]
+    role = ROLES.get(user.role)
+    if role is None:
+        near = difflib.get_close_matches(user.role, ROLES, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(ROLES)}"
+        return [*filter(None, found), f'role "{user.role}" is not known; {hint}']
+    for what, values in _named(user).items():
+        if what in role.needs and not values:
+            found.append(f"the role {role.name} needs {what.option}")
+        if values and what not in (*role.needs, *role.takes):
+            found.append(f"the role {role.name} takes no {what.option}")
+        found += [name_problem(what.option, value) for value in values]
+    if not is_public_key(user.key):
+        found.append(f"{user.key!r} is not the public key of a user")
+    return [one for one in found if one]
+
+
+def _named(user: User) -> dict[Names, tuple[str, ...]]:
+    return {
+        Names.NAMESPACES: user.namespaces,
+        Names.CONTROLLER: (user.controller,) if user.controller else (),
+        Names.CLASS: (user.class_name,) if user.class_name else (),
+    }

@@ -1,0 +1,270 @@
+"""Roles of the account CORE: the services, and the program that makes backups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.access.parts import (
+    ALIVE_KEYS,
+    CONNECT,
+    HEALTH,
+    JS,
+    KV,
+    KV_CLAIMS,
+    KV_PROVIDERS,
+    PROVIDER_FACTS,
+    STREAMS,
+    each,
+    follow,
+    inbox,
+    micro_endpoints,
+    own_durable,
+    rules,
+    stream_info,
+)
+from admittance.access.permissions import Permissions, Rule
+from admittance.access.users import User
+from admittance.events import subjects
+from admittance.events.names import token
+from admittance.lease import lease_state
+
+LOG: Final = subjects.STREAM
+ANSWERS: Final = rules("answer requests", "_INBOX.>", "_R_.>")
+"""A request from the account OUT is answered on a subject ``_R_.>``."""
+LISTENS: Final = (
+    *HEALTH,
+    *rules("see which instance leads", f"{subjects.EPOCH}*"),
+)
+
+
+def _leader_elected(service: str, *, epochs: tuple[str, ...]) -> tuple[Rule, ...]:
+    return (
+        *CONNECT,
+        *stream_info(STREAMS),
+        *rules("read the stored objects", *follow(KV)),
+        *rules("see which instances are alive", *follow(KV_CLAIMS)),
+        *rules("read the last epoch", f"{JS}.STREAM.MSG.GET.{LOG}"),
+        *rules(
+            "say that it is alive",
+            f"{ALIVE_KEYS}.{service}.*",
+            f"{subjects.ALIVE_INSTANCE}{service}.*",
+        ),
+        *rules("become leader", *epochs),
+        *ANSWERS,
+    )
+
+
+def _listens(user: User, service: str) -> tuple[Rule, ...]:
+    return (
+        *inbox(user),
+        *LISTENS,
+        *rules("be found by its instance", f"{subjects.ALIVE_INSTANCE}{service}.*"),
+        *micro_endpoints(service),
+    )
+
+
+def _own_epoch(domain: str) -> tuple[str, ...]:
+    return (f"{subjects.EPOCH}{token(domain)}",)
+
+
+CONSUMERS_OF_LOG: Final = rules(
+    "keep the consumers of the log",
+    *each(f"{JS}.CONSUMER.{{}}.{LOG}.*", ("INFO", "CREATE", "DELETE", "MSG.NEXT")),
+    f"{JS}.CONSUMER.LIST.{LOG}",
+    f"$JS.ACK.{LOG}.*.>",
+)
+READ_BUCKET: Final = rules("read a stored object", f"{JS}.STREAM.MSG.GET.{KV}")
+
+
+def workload_controller(user: User) -> Permissions:
+    """Applies facts; the only writer of workloads and manifests."""
+    service = "workload-controller"
+    said = ("requested", "withdrawn")
+    outputs = sorted(subjects.OUTPUTS)
+    publish = (
+        *_leader_elected(service, epochs=_own_epoch(lease_state.CONTROLLER)),
+        *CONSUMERS_OF_LOG,
+        *READ_BUCKET,
+        *rules(
+            "create the streams",
+            *each(f"{JS}.STREAM.CREATE.{{}}", STREAMS),
+            *each(f"{JS}.STREAM.UPDATE.{{}}", STREAMS),
+        ),
+        *rules("write workloads, objects and barriers", f"$KV.{subjects.BUCKET}.>"),
+        *rules(
+            "keep the history for replays",
+            "admit.checkpoint.>",
+            f"{JS}.STREAM.MSG.GET.{subjects.CHECKPOINTS}",
+            f"{JS}.STREAM.PURGE.{subjects.CHECKPOINTS}",
+            f"{JS}.DIRECT.GET.{subjects.CHECKPOINTS}",
+            f"{JS}.DIRECT.GET.{LOG}",
+        ),
+        *rules("log changed objects", f"{subjects.OBJECTS}*.*.*.*"),
+        *rules("ask checks", *each("admit.check.{}.*.*.*", said)),
+        *rules("log what it decided", *each("admit.workload.{}.*.*", outputs)),
+        *rules("log what people did", f"{subjects.USER_FACTS}*.*.*.*"),
+        *rules("set messages aside", f"{subjects.DEADLETTER}{service}"),
+    )
+    subscribe = (
+        *_listens(user, service),
+        *rules("hear checks", f"{subjects.ALIVE_CHECK}*"),
+        *rules(
+            "answer requests",
+            *each("admit.api.{}", ("apply", "delete", "events", "settled", "objects")),
+            *each("admit.api.{}.*", ("apply", "delete", "events", "settled", "objects")),
+        ),
+        *rules("hear people", f"{subjects.USER_REQUESTS}>"),
+    )
+    return Permissions(publish, subscribe)
+
+
+def scheduler(user: User) -> Permissions:
+    """Takes the heads of queues, finds flavors and victims, reserves quota."""
+    service = "scheduler"
+    decisions = sorted(subjects.FENCED)
+    publish = (
+        *_leader_elected(service, epochs=(f"{subjects.EPOCH}*", f"{subjects.BARRIER}*")),
+        *rules("store usage", f"$KV.{subjects.BUCKET}.{subjects.USAGE}.*.*"),
+        *rules("log its decisions", *each("admit.workload.{}.*.*", decisions)),
+    )
+    about = ("pending", "queues", "simulate")
+    subscribe = (
+        *_listens(user, service),
+        *rules(
+            "answer requests",
+            *each("admit.api.{}", about),
+            *each("admit.api.{}.*", (*about, "explain", "fit")),
+        ),
+    )
+    return Permissions(publish, subscribe)
+
+
+def retry_timer(user: User) -> Permissions:
+    """Keeps one schedule for every time that a workload waits for."""
+    service = "retry-timer"
+    timers = subjects.TIMERS
+    publish = (
+        *_leader_elected(service, epochs=_own_epoch(lease_state.RETRY_TIMER)),
+        *rules(
+            "keep the schedules",
+            f"{subjects.TIMER_AT}*.*.*",
+            *follow(timers),
+            f"{JS}.CONSUMER.DELETE.{timers}.*",
+            f"{JS}.STREAM.PURGE.{timers}",
+        ),
+        *rules("ask whether a fact is applied", "admit.api.settled"),
+    )
+    subscribe = (*_listens(user, service), *rules("answer requests", "admit.api.timers"))
+    return Permissions(publish, subscribe)
+
+
+VARIANT_FACTS: Final = (
+    *("activated", "aggregated", "deactivated", "deleted"),
+    *("reprioritized", "submitted", "ungated"),
+)
+
+
+def variant_controller(user: User) -> Permissions:
+    """Creates the variants of a parent, activates and deactivates them."""
+    service = "variant-controller"
+    publish = (
+        *_leader_elected(service, epochs=_own_epoch(lease_state.VARIANT_CONTROLLER)),
+        *READ_BUCKET,
+        *rules("submit and change variants", *each("admit.workload.{}.*.*", VARIANT_FACTS)),
+    )
+    subscribe = (*_listens(user, service), *rules("answer requests", "admit.api.families"))
+    return Permissions(publish, subscribe)
+
+
+def provisioning_check(user: User) -> Permissions:
+    """Requests capacity when quota is reserved, and reports the check."""
+    service = "provisioning-check"
+    controller = token(subjects.PROVISIONING_CONTROLLER)
+    asked = sorted(subjects.ASKED)
+    publish = (
+        *_leader_elected(service, epochs=_own_epoch(lease_state.PROVISIONING_CHECK)),
+        *CONSUMERS_OF_LOG,
+        *READ_BUCKET,
+        *rules("report its check", f"admit.check.reported.{controller}.*.*"),
+        *rules("say that it is alive", f"{subjects.ALIVE_CHECK}{controller}"),
+        *rules("ask providers", *each("admit.provisioning.{}.*.*.*", asked)),
+        *rules("ask providers for the status", "admit.api.provider.*"),
+        *rules("store its requests", f"$KV.{subjects.BUCKET}.{subjects.CAPACITY}.*.*"),
+    )
+    subscribe = (
+        *_listens(user, service),
+        *rules("hear withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
+        *rules("hear providers", f"{subjects.ALIVE_PROVISIONING}*"),
+    )
+    return Permissions(publish, subscribe)
+
+
+BUILT_IN_PROVIDERS: Final = ("provider-pool", "provider-docker", "provider-aws")
+"""The services among the providers of Admittance that elect a leader."""
+
+
+def built_in_provider(user: User) -> Permissions:
+    """Provides capacity with a provider of Admittance, which elects a leader and keeps a ledger."""
+    name = token(user.class_name)
+    domains = (
+        lease_state.PROVIDER_POOL,
+        lease_state.PROVIDER_DOCKER,
+        lease_state.aws_domain(user.class_name),
+    )
+    ledger = f"$KV.{subjects.PROVIDERS}"
+    publish = (
+        *CONNECT,
+        *stream_info(STREAMS),
+        *rules("read the stored objects", *follow(KV)),
+        *rules("see which instances are alive", *follow(KV_CLAIMS)),
+        *rules("read the last epoch", f"{JS}.STREAM.MSG.GET.{LOG}"),
+        *rules("become leader", *(one for domain in domains for one in _own_epoch(domain))),
+        *rules(
+            "say that it is alive",
+            *each(f"{ALIVE_KEYS}.{{}}.*", BUILT_IN_PROVIDERS),
+            *each(f"{subjects.ALIVE_INSTANCE}{{}}.*", BUILT_IN_PROVIDERS),
+            f"{subjects.ALIVE_PROVISIONING}{name}",
+        ),
+        *rules(
+            "keep its ledger",
+            *follow(KV_PROVIDERS),
+            f"{JS}.STREAM.MSG.GET.{KV_PROVIDERS}",
+            f"{JS}.DIRECT.GET.{KV_PROVIDERS}.{ledger}.>",
+            f"{ledger}.>",
+        ),
+        *own_durable(subjects.provider_durable(user.class_name), purpose="read its own requests"),
+        *rules(
+            "report on capacity",
+            *each("admit.provisioning.{}." + f"{name}.*.*", PROVIDER_FACTS),
+        ),
+        *ANSWERS,
+    )
+    found_by = each(f"{subjects.ALIVE_INSTANCE}{{}}.*", BUILT_IN_PROVIDERS)
+    subscribe = (
+        *inbox(user),
+        *LISTENS,
+        *rules("be found by its instance", *found_by),
+        *(one for each_name in BUILT_IN_PROVIDERS for one in micro_endpoints(each_name)),
+        *micro_endpoints(f"provider-{name}"),
+        *rules(
+            "hear requests and cancellations",
+            *each("admit.provisioning.{}." + f"{name}.*.*", sorted(subjects.ASKED)),
+        ),
+        *rules("answer for the status of its requests", f"admit.api.provider.{name}"),
+    )
+    return Permissions(publish, subscribe)
+
+
+def backup(user: User) -> Permissions:
+    """Reads whole streams and restores them. A restore replaces everything, so this role is as
+    powerful as all services together."""
+    publish = (
+        *CONNECT,
+        *stream_info(STREAMS),
+        *rules("list streams", f"{JS}.STREAM.NAMES", f"{JS}.STREAM.LIST"),
+        *rules("read streams", *each(f"{JS}.STREAM.SNAPSHOT.{{}}", STREAMS)),
+        *rules("confirm parts of a backup", *each("$JS.SNAPSHOT.ACK.{}.*", STREAMS)),
+        *rules("restore streams", *each(f"{JS}.STREAM.RESTORE.{{}}", STREAMS)),
+        *rules("send parts of a backup", *each("$JS.SNAPSHOT.RESTORE.{}.*", STREAMS)),
+    )
+    return Permissions(publish, inbox(user))

@@ -1,0 +1,76 @@
+"""Users: the programs and people that may connect, each with one role."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from admittance.events.names import token
+
+NAME_MAX: Final = 253
+"""The most characters in the name of a user, a namespace, a controller or a class."""
+_KEY: Final = re.compile(r"\AU[A-Z2-7]{55}\Z")
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A user of the server. ``key``: the public NKey. ``namespaces``: the namespaces that the user
+    may act in; empty: all, for the roles that allow it. ``controller``: the controllerName of a
+    check. ``class_name``: the provisioning class of a provider. ``expires``: from this time on the
+    user may not connect; None: never.
+    """
+
+    name: str
+    role: str
+    key: str
+    namespaces: tuple[str, ...] = ()
+    controller: str = ""
+    class_name: str = msgspec.field(default="", name="class")
+    created: datetime | None = None
+    expires: datetime | None = None
+
+    @property
+    def token(self) -> str:
+        """The user's name as one token of a subject."""
+        return token(self.name)
+
+    @property
+    def namespace_tokens(self) -> tuple[str, ...]:
+        """The namespaces as tokens of subjects; ``*`` for all."""
+        return tuple(token(one) for one in self.namespaces) or ("*",)
+
+
+def is_expired(user: User, now: datetime) -> bool:
+    """Whether the user's time is over."""
+    return user.expires is not None and user.expires <= now
+
+
+def expired(users: Iterable[User], now: datetime) -> list[User]:
+    """The users whose time is over."""
+    return [user for user in users if is_expired(user, now)]
+
+
+def next_expiry(users: Iterable[User], now: datetime) -> datetime | None:
+    """When the next user expires; None if no user expires after ``now``."""
+    times = [user.expires for user in users if user.expires is not None and user.expires > now]
+    return min(times, default=None)
+
+
+def is_public_key(text: str) -> bool:
+    """Whether the text has the form of a user's public NKey."""
+    return _KEY.match(text) is not None
+
+
+def name_problem(what: str, name: str) -> str:
+    """Why the name cannot be used, as a sentence; "" if it can. ``what``: such as "the user's
+    name"."""
+    if not name:
+        return f"{what} is empty"
+    if len(name) > NAME_MAX:
+        return f"{what} has {len(name)} characters; at most {NAME_MAX} are allowed"
+    if not name.isprintable() or name != name.strip():
+        return f"{what} {name!r} must have printable characters, and no space at its ends"
+    return ""

@@ -1,0 +1,157 @@
+"""The table of roles: each role has the least subjects that it needs."""
+
+import re
+
+import pytest
+from tools.roles_page import PAGE, page
+
+from admittance.access.border import ASKED_OUTSIDE, INWARDS, OUTWARDS
+from admittance.access.permissions import answer_for, covers, overlaps
+from admittance.access.roles import ROLES, Account, permissions_of, problems
+from admittance.access.users import User
+from admittance.events import subjects
+from admittance.events.names import token
+from admittance.runtime.bus.streams import all_streams
+from system_subjects import endpoints, sample_user, samples
+
+KEY = "U" + "A" * 55
+USERS = {name: sample_user(name, KEY) for name in ROLES}
+SUBJECTS = samples(list(USERS.values()))
+OUTSIDE = [name for name, role in ROLES.items() if role.account is Account.OUT]
+
+
+def allowed(role: str, *, subscribe: bool = False) -> set[str]:
+    permissions = permissions_of(USERS[role])
+    return {one for one in SUBJECTS if answer_for(permissions, one, subscribe=subscribe).allowed}
+
+
+def test_page_of_roles_shows_the_table() -> None:
+    assert PAGE.read_text() == page(), "run python -m tools.roles_page"
+
+
+@pytest.mark.parametrize("role", OUTSIDE)
+def test_no_role_outside_has_the_rights_of_services(role: str) -> None:
+    published = allowed(role)
+    forbidden = re.compile(
+        r"\$KV\.admittance\.|\$KV\.admittance_claims\._alive\.|admit\.lease\.|admit\.timer\."
+        r"|admit\.object\.|admit\.deadletter\.|admit\.checkpoint\.|admit\.check\.requested\."
+        r"|admit\.check\.withdrawn\.|admit\.provisioning\.(requested|cancelled)\."
+        r"|admit\.api\.user\.|admit\.api\.(apply|delete)\b"
+        rf"|admit\.workload\.({'|'.join(sorted(subjects.FENCED | subjects.OUTPUTS))})\."
+        r"|\$JS\.API\.(STREAM\.MSG\.|STREAM\.(?!INFO)|CONSUMER\.(?!LIST|INFO|MSG\.NEXT)|DIRECT\.GET"
+        r"\.\w+$)|_INBOX|_R_|\$SYS"
+    )
+    assert not [one for one in published if forbidden.match(one)]
+
+
+@pytest.mark.parametrize("role", OUTSIDE)
+def test_what_a_role_outside_publishes_crosses_the_border(role: str) -> None:
+    for rule in permissions_of(USERS[role]).publish:
+        answered_outside = rule.pattern.startswith(("admit.api.logs.", "admit.api.provider."))
+        crossing = [one for one in INWARDS if covers(one.subject, rule.pattern)]
+        assert len(crossing) == (0 if answered_outside else 1), rule.pattern
+
+
+@pytest.mark.parametrize("role", OUTSIDE)
+def test_what_a_role_outside_hears_crosses_the_border_or_is_its_own(role: str) -> None:
+    own = ("_INBOX.", "$SRV.", "admit.api.health", "admit.api.logs.")
+    for rule in permissions_of(USERS[role]).subscribe:
+        crossing = [one for one in (*OUTWARDS, *ASKED_OUTSIDE) if covers(one.subject, rule.pattern)]
+        assert crossing or rule.pattern.startswith(own), rule.pattern
+
+
+def test_border_lists_no_subject_that_no_role_uses() -> None:
+    published = {rule.pattern for name in OUTSIDE for rule in permissions_of(USERS[name]).publish}
+    heard = {rule.pattern for name in OUTSIDE for rule in permissions_of(USERS[name]).subscribe}
+    assert [one for one in INWARDS if not any(overlaps(one.subject, p) for p in published)] == []
+    assert [one for one in OUTWARDS if not any(overlaps(one.subject, p) for p in heard)] == []
+
+
+def test_each_endpoint_is_answered_by_one_role_of_its_account() -> None:
+    # Two accounts answer for health and for the status of capacity: services and programs.
+    for endpoint in endpoints():
+        if endpoint.endswith("provider.cpu"):
+            continue  # no user of the test provides this class
+        answering = [name for name in ROLES if endpoint in allowed(name, subscribe=True)]
+        if not endpoint.startswith(("admit.api.health", "admit.api.provider.")):
+            assert len(answering) == 1, f"{endpoint}: {answering}"
+        assert answering, endpoint
+
+
+def test_each_fact_is_published_by_some_role() -> None:
+    published = set().union(*(allowed(name) for name in ROLES))
+    facts = [f"admit.workload.{key}.team-a.w" for key in subjects.WORKLOAD_FACTS]
+    people = {"held", "released"}
+    assert {one for one in facts if one not in published} == {
+        f"admit.workload.{key}.team-a.w" for key in people
+    }
+
+
+def test_only_the_workload_controller_creates_streams_and_writes_workloads() -> None:
+    for stream in all_streams():
+        create = f"$JS.API.STREAM.CREATE.{stream.name}"
+        assert [name for name in ROLES if create in allowed(name)] == ["workload-controller"]
+    key = "$KV.admittance.workload.team-a.x"
+    assert [name for name in ROLES if key in allowed(name)] == ["workload-controller"]
+
+
+def test_no_role_may_read_the_answers_to_another_user() -> None:
+    for name in ROLES:
+        own = f"_INBOX.{USERS[name].token}."
+        heard = {one for one in allowed(name, subscribe=True) if one.startswith("_INBOX")}
+        assert heard == {f"{own}a.b"}
+
+
+def test_each_user_acts_in_its_own_name_only() -> None:
+    for name in OUTSIDE:
+        acts = {one for one in allowed(name) if one.startswith(subjects.USER_FACTS)}
+        assert all(one.split(".")[2] == USERS[name].token for one in acts)
+
+
+def test_wider_pattern_that_the_server_accepts_carries_nothing_more() -> None:
+    for name in OUTSIDE:
+        for rule in permissions_of(USERS[name]).subscribe:
+            if rule.pattern.endswith(".*") and not rule.pattern.startswith("$SRV"):
+                wider = f"{rule.pattern[:-1]}>"
+                longer = [
+                    one
+                    for one in SUBJECTS
+                    if covers(wider, one)
+                    and not covers(rule.pattern, one)
+                    and any(covers(crossing.subject, one) for crossing in OUTWARDS)
+                ]
+                assert not longer, rule.pattern
+
+
+def test_names_with_wildcards_are_escaped() -> None:
+    for name in ("*", ">", "a.b", "a b", "$JS"):
+        user = User(name=name, role="user", key=KEY, namespaces=(name,))
+        acts = {rule.pattern for rule in permissions_of(user).publish if "held" in rule.pattern}
+        assert acts == {f"admit.user.{token(name)}.held.{token(name)}.*"}
+        assert not set("*> $") & set(token(name))
+
+
+@pytest.mark.parametrize(
+    ("user", "sentence"),
+    [
+        (User(name="", role="viewer", key=KEY), "the user's name is empty"),
+        (User(name="a", role="vewer", key=KEY), 'did you mean "viewer"?'),
+        (User(name="a", role="user", key=KEY), "the role user needs --namespace"),
+        (User(name="a", role="check", key=KEY), "the role check needs --controller"),
+        (User(name="a", role="provider", key=KEY), "the role provider needs --class"),
+        (
+            User(name="a", role="viewer", key=KEY, namespaces=("x",)),
+            "the role viewer takes no --namespace",
+        ),
+        (User(name="a\n", role="viewer", key=KEY), "must have printable characters"),
+        (User(name="a" * 300, role="viewer", key=KEY), "at most 253"),
+        (User(name="a", role="viewer", key="x"), "is not the public key of a user"),
+    ],
+)
+def test_user_that_cannot_be_added_says_why(user: User, sentence: str) -> None:
+    assert sentence in "; ".join(problems(user))
+
+
+def test_user_with_what_its_role_needs_can_be_added() -> None:
+    for user in USERS.values():
+        assert problems(user) == []
