@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue
 from admittance.cli.support import services
 from admittance.events import codec
 from admittance.events.base import Fact
@@ -79,7 +79,7 @@ async def create_queues(bus: Bus, *, timeout: float = 60.0) -> None:
         )
         for n in range(QUEUES)
     )
-    await generator.create(bus, Plan(made, ()), timeout=timeout)
+    await generator.create(bus, BenchPlan(made, ()), timeout=timeout)
 
 
 async def unfinished_of(bus: Bus) -> list[str]:

@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue
 from admittance.cli.bench.run import loop_factory, main_of
 from admittance.cli.bench.system import Child, start
 from admittance.events import codec, facts
@@ -249,7 +249,7 @@ def job(name: str, queue: str, priority: int, goal: int, folder: Path) -> bytes:
     return _encode({"namespace": NAMESPACE, "name": name, "workload": manifest})
 
 
-def plan() -> Plan:
+def bench_plan() -> BenchPlan:
     """Room for a few: jobs of low priority make room in one queue, and move up in the other."""
 
     def queue(name: str, nominal: int, variants: int) -> PlannedQueue:
@@ -258,7 +258,7 @@ def plan() -> Plan:
             name, "cq", "", NAMESPACE, nominal, None, None, "Never", within, variants=variants
         )
 
-    return Plan((queue(PREEMPTED, 5000, 0), queue(MIGRATED, 3000, 2)), ())
+    return BenchPlan((queue(PREEMPTED, 5000, 0), queue(MIGRATED, 3000, 2)), ())
 
 
 async def survived(minutes: float, seed: int, runners: int) -> list[str]:
@@ -272,7 +272,7 @@ async def survived(minutes: float, seed: int, runners: int) -> list[str]:
             await fleet.begin()
             bus = await Bus.connect(fleet.url, name="checkpointing")
             try:
-                await generator.create(bus, plan())
+                await generator.create(bus, bench_plan())
                 population = Population(bus, folder, chance)
                 await _storm(fleet, population, chance, 60.0 * minutes)
                 left = await _calm(bus)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.run import loop_factory, main_of, outcome_of
 from admittance.runtime.errors import SetupError
 
@@ -18,7 +18,7 @@ QUEUES = 30
 RUNTIME = 0.2
 
 
-def plan(workloads: int, checks: int) -> Plan:
+def bench_plan(workloads: int, checks: int) -> BenchPlan:
     """So many workloads at the very start, each with so many checks."""
     names = tuple(f"check-{n}" for n in range(checks))
     room = 1000 * workloads
@@ -28,7 +28,7 @@ def plan(workloads: int, checks: int) -> Plan:
         )
         for n in range(QUEUES)
     )
-    return Plan(
+    return BenchPlan(
         made,
         tuple(
             PlannedWorkload(0.0, RUNTIME, f"checked-{n}", n % QUEUES, "checked", 1000, 0)
@@ -52,7 +52,7 @@ def command() -> list[str]:
     """The answer, a line each."""
     found = _arguments()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        what = plan(found.workloads, found.checks)
+        what = bench_plan(found.workloads, found.checks)
         report, outcome = runner.run(outcome_of(what, found.nats))
     if report.trouble:
         raise SetupError(report.trouble)

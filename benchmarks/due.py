@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import Publisher, submission, until_settled
 from admittance.cli.bench.run import Find, loop_factory, main_of, system
 from admittance.cli.bench.system import Meter, ProcessUse
@@ -81,10 +81,10 @@ def _at(values: list[float], percent: int) -> float:
     return values[min(len(values) - 1, len(values) * percent // 100)]
 
 
-def plan(count: int) -> Plan:
+def bench_plan(count: int) -> BenchPlan:
     """Queues that have room for so many workloads each, and one check."""
     room = 1000 * (count + 1)
-    return Plan(
+    return BenchPlan(
         tuple(
             PlannedQueue(
                 f"due-{n}", "cq", "", "default", room, None, None, "Never", "Never", (CHECK,)
@@ -164,7 +164,7 @@ async def measured(
     async with system(nats) as (url, find):
         bus = await Bus.connect(url, name="admit-bench")
         try:
-            await generator.create(bus, plan(count + rate * seconds))
+            await generator.create(bus, bench_plan(count + rate * seconds))
             publisher = Publisher(bus)
             publishing = asyncio.create_task(publisher.run())
             controller = Controller(bus, publisher)

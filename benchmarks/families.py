@@ -16,7 +16,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import IN_FLIGHT_MAX, Publisher, submission, until_settled
 from admittance.cli.bench.run import loop_factory, main_of, play, system
 from admittance.runtime.bus.bus import Bus
@@ -43,7 +43,7 @@ class Cost(NamedTuple):
     told: str
 
 
-def plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIME) -> Plan:
+def bench_plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIME) -> BenchPlan:
     """So many families at the very start; ``variants`` 0: regular workloads."""
     room = 1000 * (count + WARM + 1)
     made = tuple(
@@ -62,7 +62,7 @@ def plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIME) -> 
         )
         for n in range(QUEUES)
     )
-    return Plan(
+    return BenchPlan(
         made,
         tuple(
             PlannedWorkload(0.0, runtime, f"families-{n}", n % QUEUES, "family", 1000, 0)
@@ -73,7 +73,7 @@ def plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIME) -> 
 
 async def cost(count: int, variants: int, full: int, kept: int, nats: str | None) -> Cost:
     """What one family costs. Raises SetupError."""
-    what = plan(count, variants, full)
+    what = bench_plan(count, variants, full)
     told: Counter[str] = Counter()
 
     def hear(subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
@@ -117,7 +117,7 @@ async def cost(count: int, variants: int, full: int, kept: int, nats: str | None
 
 async def held(count: int, variants: int, full: int) -> float:
     """Bytes that the services' process grows by for each that is admitted and runs on."""
-    what = plan(count + WARM, variants, full, FOR_EVER)
+    what = bench_plan(count + WARM, variants, full, FOR_EVER)
     async with system(None) as (url, find):
         bus = await Bus.connect(url, name="admit-bench")
         try:
@@ -140,7 +140,7 @@ async def held(count: int, variants: int, full: int) -> float:
             await bus.close()
 
 
-async def _submit(publisher: Publisher, what: Plan, begin: int, end: int) -> None:
+async def _submit(publisher: Publisher, what: BenchPlan, begin: int, end: int) -> None:
     for workload in what.workloads[begin:end]:
         if publisher.in_flight > IN_FLIGHT_MAX:
             await publisher.until_acknowledged()

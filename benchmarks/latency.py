@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import argparse
 
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.run import main_of, measured
 from admittance.runtime.errors import SetupError
 
 RUNTIME = 0.2
 
 
-def plan(rate: float, seconds: float, checks: int = 0) -> Plan:
+def bench_plan(rate: float, seconds: float, checks: int = 0) -> BenchPlan:
     """rate workloads a second for so many seconds, evenly, on one queue that has room for all.
     ``checks``: how many each has; every check answers Ready at once."""
     names = tuple(f"check-{n}" for n in range(checks))
     count = max(1, round(rate * seconds))
     room = round(1000 * max(100.0, rate * 10))
     queue = PlannedQueue("steady", "cq", "", "default", room, None, None, "Never", "Never", names)
-    return Plan(
+    return BenchPlan(
         (queue,),
         tuple(
             PlannedWorkload((n + 1) / rate, RUNTIME, f"steady-{n}", 0, "steady", 1000, 0)
@@ -45,7 +45,7 @@ def _arguments() -> argparse.Namespace:
 def command() -> list[str]:
     """The answer, a line each."""
     found = _arguments()
-    report = measured(plan(found.rate, found.seconds, found.checks), found.nats)
+    report = measured(bench_plan(found.rate, found.seconds, found.checks), found.nats)
     if report.trouble:
         raise SetupError(report.trouble)
     delay = report.time_to_admission_ms["steady"]

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue
 from admittance.cli.bench.run import loop_factory
 from admittance.cli.bench.system import Child, start
 from admittance.cli.support import services
@@ -199,7 +199,7 @@ async def stalls(found: argparse.Namespace) -> AsyncIterator[Stall]:
         "steady", "cq", "", "default", ROOM_MILLI, None, None, "Never", "Never", ()
     )
     async with running(found.apart, found.instances, found.logs) as (system, bus):
-        await generator.create(bus, Plan((queue,), ()))
+        await generator.create(bus, BenchPlan((queue,), ()))
         submitter = Submitter(bus)
         submitting = asyncio.create_task(submitter.run())
         try:

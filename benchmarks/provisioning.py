@@ -23,7 +23,7 @@ import msgspec
 import psutil
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import Publisher, submission
 from admittance.cli.bench.report import delay
 from admittance.cli.bench.run import loop_factory, main_of
@@ -66,7 +66,7 @@ def manifests(bookings: int) -> list[dict[str, Any]]:
         check = {"controllerName": _CONTROLLER, "parameters": reference}
         found.append(_object(_KIND, name, config))
         found.append(_object("AdmissionCheck", name, check))
-    found += generator.manifests_of(plan())
+    found += generator.manifests_of(bench_plan())
     for one in found:
         if one["kind"] == "ClusterQueue":
             one["spec"]["admissionChecks"] = [one["metadata"]["name"]]
@@ -76,10 +76,10 @@ def manifests(bookings: int) -> list[dict[str, Any]]:
     return [*found, {**pool, "apiVersion": "admittance.dev/v1"}]
 
 
-def plan() -> Plan:
+def bench_plan() -> BenchPlan:
     """The queues."""
     room = 1_000_000_000
-    return Plan(
+    return BenchPlan(
         tuple(
             PlannedQueue(name, "cq", "", "default", room, None, None, "Never", "Never")
             for name in (CLASS, POOL)

@@ -18,7 +18,7 @@ import msgspec
 import psutil
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import Publisher, submission, until_settled
 from admittance.cli.bench.run import loop_factory, main_of, messages_stored
 from admittance.cli.bench.system import family, start
@@ -35,13 +35,13 @@ SILENCE_SECONDS: Final = 3.0
 _pending = msgspec.json.Decoder(PendingReply)
 
 
-def plan(pending: int) -> Plan:
+def bench_plan(pending: int) -> BenchPlan:
     """So many workloads on 30 queues, none of which ever fits its quota's rest."""
     made = tuple(
         PlannedQueue(f"full-{n}", "cq", f"c-{n % 5}", "default", 1000, 0, None, "Never", "Never")
         for n in range(QUEUES)
     )
-    return Plan(
+    return BenchPlan(
         made,
         # Twice the quota: each stays pending, without a neighbour that never ends.
         tuple(
@@ -51,7 +51,7 @@ def plan(pending: int) -> Plan:
     )
 
 
-async def measured(what: Plan) -> list[str]:
+async def measured(what: BenchPlan) -> list[str]:
     """Fills, kills, starts again. Raises SetupError when it does not come back whole."""
     with tempfile.TemporaryDirectory(prefix="admit-restart-") as folder:
         arguments = ["up", "--port", "0", "--no-runner", "--data-dir", str(Path(folder) / "data")]
@@ -89,7 +89,7 @@ async def measured(what: Plan) -> list[str]:
     ]
 
 
-async def _fill(bus: Bus, what: Plan) -> None:
+async def _fill(bus: Bus, what: BenchPlan) -> None:
     await generator.create(bus, what)
     publisher = Publisher(bus)
     publishing = asyncio.create_task(publisher.run())
@@ -144,7 +144,7 @@ def command() -> list[str]:
     if found.pending < 1:
         raise SetupError("--pending must be at least 1")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(measured(plan(found.pending)))
+        return runner.run(measured(bench_plan(found.pending)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer, Member
+from admittance.runtime.embedded_server import ClusterServer, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Unavailable
 
 NAME: Final = "admittance"
@@ -31,7 +31,8 @@ class ServerCluster:
         self._ports, routes = ports[:size], ports[size:]
         self._folders = [folder / f"server-{number}" for number in range(size)]
         self._members = [
-            Member(NAME, f"n{number}", routes[number], tuple(routes)) for number in range(size)
+            ClusterServer(NAME, f"n{number}", routes[number], tuple(routes))
+            for number in range(size)
         ]
         self._servers: dict[int, EmbeddedServer] = {}
         self._paused: set[int] = set()

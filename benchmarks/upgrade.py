@@ -15,7 +15,7 @@ import random
 from typing import Final
 
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import Publisher, SimulatedController, submission, until_settled
 from admittance.cli.bench.report import delay
 from admittance.cli.bench.run import loop_factory, main_of, system
@@ -28,7 +28,7 @@ BETWEEN_SECONDS: Final = 0.03
 SETTLE_SECONDS: Final = 3.0
 
 
-def plan(families: int, checks: int = 0) -> Plan:
+def bench_plan(families: int, checks: int = 0) -> BenchPlan:
     """Other workloads first, as many as families, one unit of quota each."""
     names = tuple(f"check-{n}" for n in range(checks))
     queue = PlannedQueue(
@@ -50,12 +50,12 @@ def plan(families: int, checks: int = 0) -> Plan:
         for n in range(families)
     ]
     jobs = [PlannedWorkload(0.0, 1.0, f"job-{n}", 0, "job", 1000, 0) for n in range(families)]
-    return Plan((queue,), (*others, *jobs))
+    return BenchPlan((queue,), (*others, *jobs))
 
 
 async def measured(families: int, checks: int, nats: str | None) -> list[str]:
     """The answer, a line each. Raises SetupError when an upgrade does not come."""
-    what = plan(families, checks)
+    what = bench_plan(families, checks)
     async with system(nats) as (url, _):
         bus = await Bus.connect(url, name="admit-bench")
         try:
@@ -83,7 +83,7 @@ async def measured(families: int, checks: int, nats: str | None) -> list[str]:
 
 
 async def _submit(
-    bus: Bus, publisher: Publisher, jobs: Jobs, what: Plan, begin: int, end: int
+    bus: Bus, publisher: Publisher, jobs: Jobs, what: BenchPlan, begin: int, end: int
 ) -> None:
     for workload in what.workloads[begin:end]:
         subject = f"admit.workload.submitted.default.{workload.name}"

@@ -19,7 +19,7 @@ from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition, Workl
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family.policy import FamilyRules, desired_variants, rules_of
-from admittance.variants.core import Families
+from admittance.variants.core import FamilyActs
 from admittance.workload.change import with_spec
 from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
@@ -81,7 +81,7 @@ class FamilyTable:
     """``said``: every fact that was ordered. ``log``: those not done yet."""
 
     def __init__(self, *, queues: bool = True, **core: Any) -> None:
-        self.core = Families(**core)
+        self.core = FamilyActs(**core)
         self.now = NOON
         self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}
@@ -121,9 +121,9 @@ class FamilyTable:
         """The objects that there are: kind, namespace, name."""
         return {key for key, found in self.objects.items() if found is not None}
 
-    def another(self, order: Sequence[str] = ()) -> Families:
+    def another(self, order: Sequence[str] = ()) -> FamilyActs:
         """A core that has read what is stored, and knows of nothing else. ``order``: of names."""
-        core = Families()
+        core = FamilyActs()
         names = [*order, *(name for name in self.stored if name not in order)]
         for name in names:
             core.apply(f"workload.{NS}.{name}", self.stored.get(name), 1, self.now)

@@ -19,9 +19,9 @@ from admittance.events.codec import encode as encode_fact
 from admittance.events.requests import Queues, SettledReply
 from admittance.events.subjects import subject_of, workload_key
 from admittance.scheduling.state.config import Config
-from admittance.timers.core import Timers
-from admittance.timers.schedules import SetTimer, Slot, due
-from admittance.variants.core import Families
+from admittance.timers.core import Schedules
+from admittance.timers.schedules import SetTimer, TimerSlot, due
+from admittance.variants.core import FamilyActs
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
@@ -46,7 +46,7 @@ class LongLife(Life):
         self.revisions: list[tuple[str, StoredWorkload | None]] = []
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._stored: dict[str, tuple[StoredWorkload | None, int]] = {}
-        self._bus: dict[Slot, SetTimer] = {}
+        self._bus: dict[TimerSlot, SetTimer] = {}
         self.belated = False
         self._limits = limits or Limits()
         self._start_clock()
@@ -57,8 +57,8 @@ class LongLife(Life):
         super().__init__(config, limits)
 
     def _start_clock(self) -> None:
-        self._clock = Timers(self._limits)
-        self.parents = Families(enabled=self._limits.families, coalesce=timedelta(0))
+        self._clock = Schedules(self._limits)
+        self.parents = FamilyActs(enabled=self._limits.families, coalesce=timedelta(0))
 
     def _is_stopped(self, namespace: str, queue: str) -> bool:
         return self.controller.queues.inactive_reason(namespace, queue) is not None

@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
-from admittance.cli.show.families import Family, Member
+from admittance.cli.show.families import Family, FamilyMember
 from admittance.cli.show.objects import Found
 from admittance.family.policy import FamilyRules, rules_of
 from admittance.workload import stored
@@ -134,5 +134,7 @@ def a_family(
 ) -> Family:
     """The family as the command gathers it."""
     rules = the_rules(queue)
-    members = [Member(as_found(one), as_stored(one)) for one in its_variants(parent, rules, given)]
+    members = [
+        FamilyMember(as_found(one), as_stored(one)) for one in its_variants(parent, rules, given)
+    ]
     return Family(as_found(parent), as_stored(parent), tuple(members), rules)

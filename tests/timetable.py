@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import CheckState, RequeueState
-from admittance.timers.core import Timers
-from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot
+from admittance.timers.core import Schedules
+from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, TimerSlot
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.transition_context import CheckRules
@@ -100,8 +100,8 @@ class Bus:
     """The stream of timers: a schedule for each slot, fired when its time has come."""
 
     def __init__(self) -> None:
-        self.standing: dict[Slot, ActualSchedule] = {}
-        self.fired: list[tuple[Slot, ActualSchedule, datetime]] = []
+        self.standing: dict[TimerSlot, ActualSchedule] = {}
+        self.fired: list[tuple[TimerSlot, ActualSchedule, datetime]] = []
 
     def perform(self, order: Order) -> None:
         match order:
@@ -121,7 +121,7 @@ class Table:
     """Timers, the bus they order on, and a clock."""
 
     def __init__(self, limits: Limits = LIMITS, *, begun: bool = True) -> None:
-        self.timers = Timers(limits)
+        self.timers = Schedules(limits)
         self.bus = Bus()
         self.now = NOON
         self.revision = 0
@@ -177,5 +177,5 @@ class Table:
         return {slot.kind: stands.at for slot, stands in self.bus.standing.items()}
 
 
-def kinds(slots: Iterable[Slot]) -> list[str]:
+def kinds(slots: Iterable[TimerSlot]) -> list[str]:
     return [slot.kind for slot in slots]

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from admittance.api.units import render
-from admittance.cli.bench.generator import Plan, PlannedWorkload, plan, read
+from admittance.cli.bench.generator import BenchPlan, PlannedWorkload, bench_plan, read
 from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.state.config import Config
@@ -56,7 +56,7 @@ class Life(Core):
     happens within so many seconds is heard together before the next cycle; 0.0: one by one."""
 
     def __init__(
-        self, planned: Plan, config: Config, *, at_once: bool = False, tick: float = 0.0
+        self, planned: BenchPlan, config: Config, *, at_once: bool = False, tick: float = 0.0
     ) -> None:
         super().__init__(config)
         self.tick = tick
@@ -204,7 +204,7 @@ class Life(Core):
 def living(config: Config, *, scale: float = 0.1) -> float:
     """Microseconds in the core per admission while the baseline file is lived through, with so
     many of its workloads: one event after the other, as in a quiet minute of a busy system."""
-    return Life(plan(read(BASELINE), scale=scale), config).run().microseconds
+    return Life(bench_plan(read(BASELINE), scale=scale), config).run().microseconds
 
 
 def contended(queues: int, config: Config) -> float:
@@ -216,5 +216,5 @@ def contended(queues: int, config: Config) -> float:
     scale = min(1.0, 30 / queues)
     many = msgspec.structs.replace(cohorts, count=cohorts.count * queues // 30)
     generator = msgspec.structs.replace(generator, cohorts=(many,))
-    planned = plan(generator, scale=max(scale, 0.02) * 0.4 if queues <= 30 else 0.02)
+    planned = bench_plan(generator, scale=max(scale, 0.02) * 0.4 if queues <= 30 else 0.02)
     return Life(planned, config, at_once=True, tick=0.01).run().microseconds

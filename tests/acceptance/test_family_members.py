@@ -11,7 +11,7 @@ import pytest
 from admittance.api.configuration import Configuration
 from admittance.api.reading.manifest import ManifestError, accept
 from admittance.api.workload import PARENT_VARIANT
-from admittance.control.manifest_changes import cautions, plan
+from admittance.control.manifest_changes import cautions, planned_writes
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import config_of
@@ -309,7 +309,7 @@ def test_with_the_gate_off_workloads_are_regular_and_apply_warns() -> None:
     assert not life.families
     assert (life.on("j"), life.on("k"), life.used()) == ("reservation", "on-demand", "4/4")
     queue = accept(a_queue(policy())).manifest
-    (planned,) = plan(life.controller.objects, [queue], now=life.now)
+    (planned,) = planned_writes(life.controller.objects, [queue], now=life.now)
     (warning,) = cautions(planned, limits, life.controller.objects)
     assert "spec.concurrentAdmission" in warning
     assert "ConcurrentAdmission" in warning

@@ -9,7 +9,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.provisioning import Accepted, BookingExpired, CapacityRevoked
 from admittance.provisioning.records import State
-from admittance.provisioning.steps import Slot
+from admittance.provisioning.steps import RequestSlot
 from admittance.provisioning.verdicts import CLASS as CLASS_KEY
 from admittance.provisioning.verdicts import CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.workload.stored import head
@@ -618,7 +618,7 @@ def test_a_provider_killed_before_its_answer_gets_the_same_request_id() -> None:
     life = a_reserved()
     (asked,) = life.ids()
     life.booked.add(asked)
-    life.capacity.send_again(Slot(life.namespace, "w", CHECK), asked)
+    life.capacity.send_again(RequestSlot(life.namespace, "w", CHECK), asked)
     life.go()
     assert [one.id for one in life.wanted] == [asked, asked]
     life.provisioned()

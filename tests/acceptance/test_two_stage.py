@@ -23,7 +23,7 @@ def a_reserved(*checks: str, nominal: str = "10") -> LongLife:
 
 
 def revisions_of(life: LongLife, name: str) -> list[StoredWorkload]:
-    return [one for who, one in life.revisions if who == name and one is not None]
+    return [one for workload, one in life.revisions if workload == name and one is not None]
 
 
 @scenario("A1")

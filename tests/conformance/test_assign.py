@@ -12,7 +12,7 @@ from admittance.quota.cell import Cell
 from admittance.scheduling.cycle.flavor_assigner import _better, assign, examine
 from admittance.scheduling.cycle.nominate import most_of
 from admittance.scheduling.cycle.refusals import refusal_of
-from admittance.scheduling.state.assignment import Assignment, Mode
+from admittance.scheduling.state.assignment import Assignment, FlavorAssignmentMode
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shapes
@@ -21,22 +21,24 @@ from conformance.differences import ASSIGN
 from conformance.tables import Given, cases, needs_data, read
 
 MODES = {
-    "noFit": Mode.NO_FIT,
-    "noPreemptionCandidates": Mode.NO_CANDIDATES,
-    "preempt": Mode.PREEMPT,
-    "reclaim": Mode.RECLAIM,
-    "fit": Mode.FIT,
+    "noFit": FlavorAssignmentMode.NO_FIT,
+    "noPreemptionCandidates": FlavorAssignmentMode.NO_CANDIDATES,
+    "preempt": FlavorAssignmentMode.PREEMPT,
+    "reclaim": FlavorAssignmentMode.RECLAIM,
+    "fit": FlavorAssignmentMode.FIT,
 }
 FORESEEN = {
-    "NoCandidates": Mode.NO_CANDIDATES,
-    "Preempt": Mode.PREEMPT,
-    "Reclaim": Mode.RECLAIM,
+    "NoCandidates": FlavorAssignmentMode.NO_CANDIDATES,
+    "Preempt": FlavorAssignmentMode.PREEMPT,
+    "Reclaim": FlavorAssignmentMode.RECLAIM,
 }
 
 
 def external(mode: int) -> str:
     """The mode as the tables have it: how others would have to go makes no difference."""
-    return {Mode.NO_FIT: "NoFit", Mode.FIT: "Fit"}.get(Mode(mode), "Preempt")
+    return {FlavorAssignmentMode.NO_FIT: "NoFit", FlavorAssignmentMode.FIT: "Fit"}.get(
+        FlavorAssignmentMode(mode), "Preempt"
+    )
 
 
 class Scan:
@@ -93,7 +95,7 @@ class Scan:
 
     def oracle(self, cell: Cell, amount: int) -> tuple[int, int]:
         """What the case foresees of preemption."""
-        return self.answers.get(cell.fr, (Mode.PREEMPT, 0))
+        return self.answers.get(cell.fr, (FlavorAssignmentMode.PREEMPT, 0))
 
     def run(self) -> Assignment:
         """The scan."""
@@ -142,7 +144,7 @@ def test_flavors_are_assigned_as_kueue_assigns_them(case: dict[str, Any]) -> Non
         (one["flavor"], one["resource"]): one.get("value", 0)
         for one in want["usage"]["quota"]["assigned"]
     }
-    if found.mode != Mode.NO_FIT:
+    if found.mode != FlavorAssignmentMode.NO_FIT:
         assert found.level == want.get("borrowing", 0)
     else:
         assert refusal_of(found).reason == want["noFitReason"]
@@ -165,7 +167,7 @@ def test_the_flavor_is_the_one_that_kueue_takes(case: dict[str, Any]) -> None:
 def test_allowed_flavors_are_those_of_kueue(case: dict[str, Any]) -> None:
     found = Scan(case["given"]).run()
     assert external(found.mode) == case["want"]["repMode"]
-    if found.mode == Mode.FIT:
+    if found.mode == FlavorAssignmentMode.FIT:
         assert found.places[0].flavors == {"cpu": case["want"]["flavor"]}
 
 
@@ -181,9 +183,9 @@ def test_the_reason_of_a_flavor_is_that_of_kueue(case: dict[str, Any]) -> None:
     scan = Scan(case["given"])
     found = scan.run()
     want = case["want"]
-    assert (refusal_of(found).reason if found.mode == Mode.NO_FIT else None) == want.get(
-        "noFitReason"
-    )
+    assert (
+        refusal_of(found).reason if found.mode == FlavorAssignmentMode.NO_FIT else None
+    ) == want.get("noFitReason")
     assert scan.member.shape is not None
     verdicts = examine(scan.plan, scan.member.shape)
     for flavor, reason in want["flavorAttempts"].items():

@@ -10,7 +10,7 @@ import pytest
 from admittance.api.reading.manifest import decode_object
 from admittance.events.subjects import WorkloadName
 from admittance.family.gates import to_open
-from admittance.variants.known_families import Queues
+from admittance.variants.known_families import FamilyQueues
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import sibling
 from admittance.workload.stored import head
@@ -84,7 +84,7 @@ def test_which_changes_of_a_queue_concern_its_families(case: dict[str, Any]) -> 
     old, new = (
         decode_object(with_families(case["given"][which])).manifest for which in ("old", "new")
     )
-    queues = Queues()
+    queues = FamilyQueues()
     family = WorkloadName("ns", "parent")
     local = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -102,7 +102,7 @@ def test_which_changes_of_a_queue_concern_its_families(case: dict[str, Any]) -> 
 @pytest.mark.parametrize("case", cases("concurrentadmission/TestParentsForClusterQueue"))
 def test_a_queue_concerns_the_families_that_kueue_finds(case: dict[str, Any]) -> None:
     given = case["given"]
-    queues = Queues()
+    queues = FamilyQueues()
     for raw in given.get("localQueues") or ():
         local = decode_object(raw).manifest
         queues.apply("LocalQueue", local.metadata.namespace, local.metadata.name, local)

@@ -95,7 +95,7 @@ async def test_the_image_runs_with_its_environment_and_ends(
         env = [{"name": "GREETING", "value": "hello $(ADMITTANCE_POD)"}]
         script = 'echo "$GREETING"; exit $JOB_COMPLETION_INDEX'
         await testbed.admit("train", "", count=2, containers=a_container(image, script, env=env))
-        finished = await testbed.hears("finished", "train", 60.0)
+        finished = await testbed.wait_for_fact("finished", "train", 60.0)
         assert finished.message == "pod main-1 failed: exit code 1"
         outputs = sorted((testbed.tmp / "a/runner/runs").glob("*/out/*.log"))
         assert [path.read_text() for path in outputs] == ["hello main-0\n", "hello main-1\n"]
@@ -108,7 +108,7 @@ async def test_an_evicted_container_is_stopped(testbed: RunnerTestbed, image: st
         admitted = await testbed.admit("train", "", containers=a_container(image, script))
         await until(lambda: containers(testbed), "the container", 60.0)
         await testbed.evict("train", admitted)
-        await testbed.hears("stopped", "train", 60.0)
+        await testbed.wait_for_fact("stopped", "train", 60.0)
         assert containers(testbed) == []
 
 
@@ -123,7 +123,7 @@ async def test_a_container_that_exits_0_because_it_is_stopped_has_stopped(
         )
         await until(lambda: "on" in out.read_text(), "the container", 60.0)
         evicted = await testbed.evict("train", admitted)
-        assert (await testbed.hears("stopped", "train", 60.0)).revision == evicted
+        assert (await testbed.wait_for_fact("stopped", "train", 60.0)).revision == evicted
         assert await testbed.said("finished", "train") is None
 
 
@@ -153,7 +153,7 @@ async def test_a_killed_shim_leaves_no_container(testbed: RunnerTestbed, image: 
         await until(lambda: containers(testbed), "the container", 60.0)
         (shim,) = sorted((testbed.tmp / "a/runner/runs").glob("*/shim"))
         os.kill(int(shim.read_text().split()[0]), signal.SIGKILL)
-        assert (await testbed.hears("stopped", "train", 60.0)).reason == "NodeFailures"
+        assert (await testbed.wait_for_fact("stopped", "train", 60.0)).reason == "NodeFailures"
         assert containers(testbed) == []
 
 

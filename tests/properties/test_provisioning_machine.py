@@ -35,7 +35,7 @@ from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.new_request import DeletedRequestRecovery
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
-from admittance.provisioning.steps import Slot, Step, VerdictReport
+from admittance.provisioning.steps import RequestSlot, Step, VerdictReport
 from admittance.provisioning.verdicts import NOT_ACTIVE
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -78,7 +78,7 @@ class Booth:
         self.freed: set[str] = set()
         self.asked: dict[str, facts.ProvisioningRequested] = {}
 
-    def hears(self, fact: facts.ProvisioningFact) -> None:
+    def receive(self, fact: facts.ProvisioningFact) -> None:
         if isinstance(fact, facts.ProvisioningRequested):
             self.asked[fact.id] = fact
             if fact.id not in self.freed:
@@ -260,7 +260,7 @@ class ProvisioningModel:
             self.put(name, step.write.record)
         if step.fact is not None:
             self.log.append(step.fact)
-            self.booth.hears(step.fact)
+            self.booth.receive(step.fact)
         if step.report is not None:
             self.verdict(step.slot.workload, step.slot.check, step.report)
         if fails:
@@ -292,7 +292,7 @@ class ProvisioningModel:
             if step.write is not None and before != step.write.expected:
                 self.said.appendleft(fact)
 
-    def says(self, kind: type[facts.ProvisioningStatus], id: str) -> None:
+    def publish_status(self, kind: type[facts.ProvisioningStatus], id: str) -> None:
         asked = self.booth.asked[id]
         about = {"namespace": "ns", "name": asked.name, "uid": asked.uid, "id": id}
         self.said.append(kind(provisioning_class=asked.provisioning_class, **about))
@@ -311,9 +311,9 @@ class ProvisioningModel:
             case 5 if rng.random() < 0.3:
                 self.write(name, None)
             case 6 | 7 | 8 | 9 if self.booth.asked:
-                self.says(rng.choice(STATUSES), rng.choice(sorted(self.booth.asked)))
+                self.publish_status(rng.choice(STATUSES), rng.choice(sorted(self.booth.asked)))
             case 10 | 11 if self.booth.booked:
-                self.says(facts.Provisioned, rng.choice(sorted(self.booth.booked)))
+                self.publish_status(facts.Provisioned, rng.choice(sorted(self.booth.booked)))
             case 12 if rng.random() < 0.5:
                 self.config = self._config() if rng.random() < 0.7 else None
                 core, config = self.core, self.config
@@ -338,7 +338,7 @@ class ProvisioningModel:
                     self.put(one.metadata.name, replace(one, metadata=meta))
             case 17 if self.booth.asked:
                 lost = self.booth.asked[rng.choice(sorted(self.booth.asked))]
-                self.core.send_again(Slot("ns", lost.name, lost.check), lost.id)
+                self.core.send_again(RequestSlot("ns", lost.name, lost.check), lost.id)
 
     def turn(self) -> None:
         rng = self.rng

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from admittance.timers.core import SKEW
-from admittance.timers.schedules import PATIENCE_MAX, ActualSchedule, Order, SetTimer, Slot
+from admittance.timers.schedules import PATIENCE_MAX, ActualSchedule, Order, SetTimer, TimerSlot
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
@@ -39,7 +39,7 @@ class TimersConverge(RuleBasedStateMachine):
         self.bucket: dict[str, StoredWorkload] = {}
         self.rules = _Rules()
         self.flying: list[Order] = []
-        self.ordered: set[tuple[Slot, ActualSchedule]] = set()
+        self.ordered: set[tuple[TimerSlot, ActualSchedule]] = set()
 
     # What happens to workloads. ---------------------------------------------------------
 
@@ -114,7 +114,7 @@ class TimersConverge(RuleBasedStateMachine):
 
     @rule(name=NAMES, kind=st.sampled_from(["requeue", "drain", "strange"]), at=TIMES)
     def somebody_meddles(self, name: str, kind: str, at: int) -> None:
-        self.table.bus.standing[Slot(kind, "ns", name)] = ActualSchedule(seconds(at), "x")
+        self.table.bus.standing[TimerSlot(kind, "ns", name)] = ActualSchedule(seconds(at), "x")
 
     @rule()
     def the_stream_is_read(self) -> None:
@@ -126,9 +126,9 @@ class TimersConverge(RuleBasedStateMachine):
 
     # What always holds. -----------------------------------------------------------------
 
-    def _wanted(self) -> dict[Slot, ActualSchedule]:
+    def _wanted(self) -> dict[TimerSlot, ActualSchedule]:
         return {
-            Slot(str(kind), "ns", name): ActualSchedule(at, workload.metadata.uid)
+            TimerSlot(str(kind), "ns", name): ActualSchedule(at, workload.metadata.uid)
             for name, workload in self.bucket.items()
             for kind, at in due_times(workload, self.table.now, self.rules).items()
         }

@@ -33,8 +33,8 @@ from admittance.runtime.leader.lease_store import instance_of
 from admittance.scheduler.service import read_echo
 from admittance.scheduler.usage_keys import read_usage
 from admittance.scheduling.scheduler import Scheduler
-from admittance.timers.core import Timers
-from admittance.variants.core import Families
+from admittance.timers.core import Schedules
+from admittance.variants.core import FamilyActs
 from admittance.workload.bucket_reader import read, read_manifest, read_whole
 from admittance.workload.limits import Limits
 from admittance.workload_controller.journal import read_commits
@@ -167,13 +167,13 @@ def test_every_watcher_continues_with_a_readable_workload(seed: int, stage: str)
     except Unreadable:
         return
     view(found, 50)
-    timers = Timers(Limits())
+    timers = Schedules(Limits())
     timers.begin_comparison()
     timers.apply(KEY, found, 50, NOON)
     timers.compare({}, NOON)
     list(timers.orders(NOON))
     timers.next_order_at()
-    families = Families()
+    families = FamilyActs()
     families.apply(KEY, found, 50, NOON)
     families.acts(NOON)
     scheduler = _scheduler(**_queue(stage))

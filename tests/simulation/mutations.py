@@ -31,7 +31,7 @@ from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.in_flight import PodsReadyTracker
 from admittance.scheduling.state.shared_quota import FamilyQuota
-from admittance.timers.core import Timers
+from admittance.timers.core import Schedules
 from admittance.variants import required_acts
 from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
@@ -309,7 +309,7 @@ MUTATIONS: Final = {
         (
             Patch(world, "COMPARE_SECONDS", 1e6),
             # Also set again without effect at their time.
-            Patch(Timers, "next_overdue_at", lambda _: None),
+            Patch(Schedules, "next_overdue_at", lambda _: None),
         ),
         _forgetful,
         "waits|stuck|never comes to rest|reserved for ever",

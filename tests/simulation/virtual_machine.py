@@ -21,7 +21,7 @@ from admittance.events.facts import PodsNotReady, PodsReady
 from admittance.events.subjects import subject_of
 from admittance.runner import service as runner
 from admittance.runner.launcher import LocalExecutor
-from admittance.runner.machine import Identity, Journal, OtherRun, RunFiles, Spec, StopNote
+from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from simulation.courses import Course
@@ -57,7 +57,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.spec: Spec | None = None
-        self.earlier: Identity | None = None
+        self.earlier: RunIdentity | None = None
         self.closed_at: float | None = None
         self.clear()
 
@@ -72,9 +72,9 @@ class Disk:
 class VirtualRun:
     """`RunFiles` in memory."""
 
-    def __init__(self, machine: VirtualMachine, identity: Identity) -> None:
+    def __init__(self, machine: VirtualMachine, identity: RunIdentity) -> None:
         self.identity = identity
-        self.journal = Journal()
+        self.journal = RunJournal()
         self.path = machine.root / identity.key
         self._machine = machine
         self.disk = machine.disks.setdefault(identity.key, Disk())
@@ -233,7 +233,7 @@ class VirtualMachine:
     def touch_lease(self, boot_seconds: float) -> None:
         self.renewed_at = boot_seconds
 
-    def folder_of(self, identity: Identity) -> VirtualRun:
+    def folder_of(self, identity: RunIdentity) -> VirtualRun:
         return VirtualRun(self, identity)
 
     def runs(self) -> Iterator[VirtualRun]:
@@ -389,5 +389,5 @@ class Shim:
             self._machine.notify_runner(self.spec.key)
 
 
-def _identity(spec: Spec) -> Identity:
-    return msgspec.json.decode(msgspec.json.encode(spec), type=Identity)
+def _identity(spec: Spec) -> RunIdentity:
+    return msgspec.json.decode(msgspec.json.encode(spec), type=RunIdentity)

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from admittance.checks.judge import Judge
-from admittance.checks.judgements import Identity
+from admittance.checks.judgements import JudgementKey
 from admittance.checks.request import (
     BadParameters,
     Reference,
@@ -71,7 +71,7 @@ class AdmissionCheckController(Program):
         super().__init__(
             name, parameters=parameters, concurrency=concurrency, grace_seconds=grace_seconds
         )
-        self.activity = Activity(self.changes)
+        self.activity = CheckActivity(self.changes)
 
     # Methods for the author of a check. ----------------------------------------------
 
@@ -190,10 +190,10 @@ class CheckService(Worker[AdmissionCheckController]):
         if isinstance(fact, CheckRequested):
             self._on_requested(fact, message)
         elif isinstance(fact, CheckWithdrawn):
-            self._judging.withdrawn(Identity.of(fact), fact.reason, message.reply)
+            self._judging.withdrawn(JudgementKey.of(fact), fact.reason, message.reply)
 
     def _on_requested(self, fact: CheckRequested, message: IncomingMessage) -> None:
-        identity = Identity.of(fact)
+        identity = JudgementKey.of(fact)
         shape = self._controller.shape
         try:
             request = request_of(fact, message.headers, shape)
@@ -305,7 +305,7 @@ only a request after this time can show that the parameters were corrected.
 """
 
 
-class Activity:
+class CheckActivity:
     """Keeps whether the controller, and each of its AdmissionChecks, can judge requests. Any thread
     may call the methods of this class.
     """

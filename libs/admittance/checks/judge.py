@@ -27,8 +27,8 @@ from typing import Any, Final
 import structlog
 
 from admittance.checks.judgements import (
-    Identity,
     Judgement,
+    JudgementKey,
     JudgementMemory,
     JudgementQueue,
     WithdrawnCallbacks,
@@ -69,18 +69,18 @@ class Judge:
         self._judge = judge
         self._publish = publish
         self._concurrency = concurrency
-        self._queues: dict[Identity, JudgementQueue] = {}
+        self._queues: dict[JudgementKey, JudgementQueue] = {}
         self._waiting: deque[Judgement] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._active = 0
         self._memory = JudgementMemory()
         self._callbacks = WithdrawnCallbacks(deliveries, self._memory, release, self._start)
-        self._bad_requests: dict[Identity, Request] = {}
+        self._bad_requests: dict[JudgementKey, Request] = {}
         self._stopping = False
 
     # Requests. ----------------------------------------------------------------------------
 
-    def requested(self, identity: Identity, request: Request, reply: str) -> None:
+    def requested(self, identity: JudgementKey, request: Request, reply: str) -> None:
         """Handles a delivered request to the check."""
         if self._stopping:
             self._deliveries.nak(reply)
@@ -124,7 +124,9 @@ class Judge:
             # replaces it.
             self._drop(queue.first)
 
-    def bad_parameters(self, identity: Identity, request: Request, reply: str, why: str) -> None:
+    def bad_parameters(
+        self, identity: JudgementKey, request: Request, reply: str, why: str
+    ) -> None:
         """Reports wrong parameters. The request is judged when a later request of the same check
         has valid parameters."""
         self._memory.requested(identity, request.raw)
@@ -148,7 +150,7 @@ class Judge:
 
     # Withdrawals. -------------------------------------------------------------------------
 
-    def withdrawn(self, identity: Identity, reason: str, reply: str) -> None:
+    def withdrawn(self, identity: JudgementKey, reason: str, reply: str) -> None:
         """Handles a withdrawal. With an empty ``reply`` (the withdrawal came by the plain
         subscription) the callback runs only if this replica called the check for the request.
         """
@@ -175,7 +177,7 @@ class Judge:
             ending = None if reason == BY_OTHER_CHECK or under_way is None else under_way.task
             self._callbacks.free(identity, reason, reply, after=ending)
 
-    def _under_way(self, identity: Identity) -> Judgement | None:
+    def _under_way(self, identity: JudgementKey) -> Judgement | None:
         queue = self._queues.get(identity._replace(cycle=0))
         if queue is not None:
             for one in (queue.first, queue.next):

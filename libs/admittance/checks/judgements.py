@@ -25,7 +25,7 @@ RECORDS_MAX: Final = 50_000
 """The most requests and withdrawals that are remembered."""
 
 
-class Identity(NamedTuple):
+class JudgementKey(NamedTuple):
     """The key of the judgement of one workload by one check in one cycle."""
 
     uid: str
@@ -35,7 +35,7 @@ class Identity(NamedTuple):
     cycle: int
 
     @classmethod
-    def of(cls, fact: CheckRequested | CheckWithdrawn) -> Identity:
+    def of(cls, fact: CheckRequested | CheckWithdrawn) -> JudgementKey:
         """Returns the same key for all facts about one judgement."""
         return cls(fact.uid, fact.namespace, fact.name, fact.check, fact.cycle)
 
@@ -77,29 +77,29 @@ class JudgementMemory:
     """The records of the newest `RECORDS_MAX` judgements."""
 
     def __init__(self) -> None:
-        self._records: dict[Identity, JudgementRecord] = {}
+        self._records: dict[JudgementKey, JudgementRecord] = {}
 
-    def of(self, identity: Identity) -> JudgementRecord | None:
+    def of(self, identity: JudgementKey) -> JudgementRecord | None:
         """Returns the record of a judgement, or None."""
         return self._records.get(identity)
 
-    def begun(self, identity: Identity, request: Request) -> None:
+    def begun(self, identity: JudgementKey, request: Request) -> None:
         """Records that the check is called for the request."""
         record = self._get_or_add(identity)
         record.begun = True
         record.request = weakref.ref(request)
 
-    def judged(self, identity: Identity) -> None:
+    def judged(self, identity: JudgementKey) -> None:
         """Records that the request needs no further judgement."""
         self._get_or_add(identity).judged = True
 
-    def cancelled(self, identity: Identity, *, unlisted: bool = False) -> None:
+    def cancelled(self, identity: JudgementKey, *, unlisted: bool = False) -> None:
         """Records that the request was withdrawn."""
         record = self._get_or_add(identity)
         record.cancelled = True
         record.unlisted = unlisted
 
-    def requested(self, identity: Identity, parameters: bytes, revision: int = 0) -> None:
+    def requested(self, identity: JudgementKey, parameters: bytes, revision: int = 0) -> None:
         """Records that the request is to be judged with these parameters, even if it was judged
         with others before.
         """
@@ -108,20 +108,20 @@ class JudgementMemory:
         record.revision = max(record.revision, revision)
         record.judged = False
 
-    def freed(self, identity: Identity, reason: str) -> None:
+    def freed(self, identity: JudgementKey, reason: str) -> None:
         """Records that the callback for withdrawn requests ran for this reason."""
         self._get_or_add(identity).freed += (reason,)
 
-    def forget(self, identity: Identity) -> None:
+    def forget(self, identity: JudgementKey) -> None:
         """Lets the request be judged once more."""
         self._records.pop(identity, None)
 
-    def request(self, identity: Identity) -> Request | None:
+    def request(self, identity: JudgementKey) -> Request | None:
         """Returns the request, if it is still in memory."""
         record = self._records.get(identity)
         return record.request() if record is not None and record.request is not None else None
 
-    def _get_or_add(self, identity: Identity) -> JudgementRecord:
+    def _get_or_add(self, identity: JudgementKey) -> JudgementRecord:
         record = self._records.get(identity)
         if record is None:
             if len(self._records) >= RECORDS_MAX:
@@ -135,7 +135,7 @@ class Judgement:
 
     __slots__ = ("attempts", "calls", "identity", "reply", "request", "task", "timer")
 
-    def __init__(self, identity: Identity, request: Request, reply: str) -> None:
+    def __init__(self, identity: JudgementKey, request: Request, reply: str) -> None:
         self.identity = identity
         self.request = request
         self.reply = reply
@@ -161,7 +161,7 @@ def is_over(request: Request) -> bool:
     return request.withdrawn not in ("", BY_OTHER_CHECK)
 
 
-def names_of(identity: Identity) -> dict[str, object]:
+def names_of(identity: JudgementKey) -> dict[str, object]:
     """The fields of a log line that identify a judgement."""
     return {
         "workload": f"{identity.namespace}/{identity.name}",
@@ -188,10 +188,10 @@ class WithdrawnCallbacks:
         self._memory = memory
         self._callback = callback
         self._start = start
-        self._under_way = OpenDeliveries[tuple[Identity, str]](deliveries)
+        self._under_way = OpenDeliveries[tuple[JudgementKey, str]](deliveries)
 
     def free(
-        self, identity: Identity, reason: str, reply: str, *, after: asyncio.Task[None] | None
+        self, identity: JudgementKey, reason: str, reply: str, *, after: asyncio.Task[None] | None
     ) -> None:
         """Calls the callback once per withdrawal reason, after the task ``after``, then
         acknowledges the delivery.
@@ -210,7 +210,7 @@ class WithdrawnCallbacks:
     async def _free(
         self,
         callback: Callable[[Withdrawal], Awaitable[None]],
-        what: tuple[Identity, str],
+        what: tuple[JudgementKey, str],
         after: asyncio.Task[None] | None,
     ) -> None:
         if after is not None:

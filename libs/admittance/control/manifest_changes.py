@@ -352,7 +352,7 @@ def _content(manifest: Any) -> Any:
     return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 
-def plan(
+def planned_writes(
     objects: Objects, manifests: Iterable[Manifest], *, now: datetime
 ) -> Iterator[PlannedWrite]:
     """Yields the write of each manifest in an apply, in the order of the manifests."""

@@ -12,11 +12,11 @@ import msgspec
 from admittance.events.base import null
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class SystemMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A message of the system itself."""
 
 
-class Epoch(Message, frozen=True, kw_only=True):
+class Epoch(SystemMessage, frozen=True, kw_only=True):
     """``admit.lease.epoch.<domain>``: from this sequence on, ``owner`` leads the domain.
 
     ``config``: the owner's settings for decisions that differ from the defaults. ``process``:
@@ -30,7 +30,7 @@ class Epoch(Message, frozen=True, kw_only=True):
     process: str = ""
 
 
-class Barrier(Message, frozen=True, kw_only=True):
+class Barrier(SystemMessage, frozen=True, kw_only=True):
     """``admit.lease.barrier.<domain>``: requests an echo once every earlier fact is committed."""
 
     domain: str
@@ -38,14 +38,14 @@ class Barrier(Message, frozen=True, kw_only=True):
     epoch: int
 
 
-class BarrierEcho(Message, frozen=True, kw_only=True):
+class BarrierEcho(SystemMessage, frozen=True, kw_only=True):
     """Bucket key ``barrier.<domain>``: everything before the barrier of ``epoch`` is committed."""
 
     domain: str
     epoch: int
 
 
-class Alive(Message, frozen=True, kw_only=True):
+class Alive(SystemMessage, frozen=True, kw_only=True):
     """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: the instance is alive.
     Also request and reply on ``admit.alive.instance.<service>.<instance>``.
 
@@ -57,7 +57,7 @@ class Alive(Message, frozen=True, kw_only=True):
     process: str = ""
 
 
-class ObjectApplied(Message, frozen=True, kw_only=True):
+class ObjectApplied(SystemMessage, frozen=True, kw_only=True):
     """``admit.object.{applied,deleted}.…``: a manifest other than a workload changed.
 
     ``parameters_changed``: an AdmissionCheck names other parameters than before, or its former
@@ -73,7 +73,7 @@ class ObjectApplied(Message, frozen=True, kw_only=True):
     parameters_changed: bool = False
 
 
-class CheckActive(Message, frozen=True, kw_only=True):
+class CheckActive(SystemMessage, frozen=True, kw_only=True):
     """Whether a check controller can evaluate one of its AdmissionChecks, and if not, why."""
 
     active: bool = True
@@ -81,7 +81,7 @@ class CheckActive(Message, frozen=True, kw_only=True):
     message: str = ""
 
 
-class CheckAlive(Message, frozen=True, kw_only=True):
+class CheckAlive(SystemMessage, frozen=True, kw_only=True):
     """``admit.alive.check.<controller>``, every 10 s: this controller is alive. No field is
     required. An unreadable heartbeat does not count; an empty one counts only if the controller has
     sent heartbeats that are not empty.
@@ -101,7 +101,7 @@ class CheckAlive(Message, frozen=True, kw_only=True):
     checks: dict[str, CheckActive] = msgspec.field(default_factory=dict)
 
 
-class ProviderAlive(Message, frozen=True, kw_only=True):
+class ProviderAlive(SystemMessage, frozen=True, kw_only=True):
     """``admit.alive.provisioning.<class>``, every 10 s: the provider of that class is alive. No
     field is required. An unreadable heartbeat does not count; an empty one counts only if the class
     has sent heartbeats that are not empty.
@@ -120,7 +120,7 @@ class ProviderAlive(Message, frozen=True, kw_only=True):
     parameters: tuple[str, ...] = ()
 
 
-class DeadLetter(Message, frozen=True, kw_only=True):
+class DeadLetter(SystemMessage, frozen=True, kw_only=True):
     """``admit.deadletter.<service>``: a message that could not be processed, with the reason.
 
     ``data``: the payload as text, if it is UTF-8; else ``data64`` has the payload in base64.
@@ -195,7 +195,7 @@ def runs_of(revisions: list[int]) -> tuple[int, ...]:
     return tuple(runs)
 
 
-class Commits(Message, frozen=True, kw_only=True):
+class Commits(SystemMessage, frozen=True, kw_only=True):
     """``admit.checkpoint.commits``: what one leader committed, in order.
 
     ``floor``: decisions made before this revision count as made from older manifests. ``newest``:
@@ -211,7 +211,7 @@ class Commits(Message, frozen=True, kw_only=True):
     gap: bool = False
 
 
-class CheckpointMade(Message, frozen=True, kw_only=True):
+class CheckpointMade(SystemMessage, frozen=True, kw_only=True):
     """``admit.checkpoint.made.<id>``: a checkpoint is complete; without this message it is invalid.
 
     The checkpoint is the content of the bucket after every fact up to ``through``, with no write

@@ -16,7 +16,14 @@ from admittance.provisioning import verdicts
 from admittance.provisioning.next_step import SlotDecider, is_admitted
 from admittance.provisioning.observed_state import Name, ObservedState
 from admittance.provisioning.records import Record, State, apply_status, with_note
-from admittance.provisioning.steps import BlockedStep, Memory, ReportedVerdict, Slot, Step, Write
+from admittance.provisioning.steps import (
+    BlockedStep,
+    Memory,
+    ReportedVerdict,
+    RequestSlot,
+    Step,
+    Write,
+)
 
 BUSY: Final = "busy"
 """Reason to ignore an answer now: a step of its slot is in flight, so the answer must be applied
@@ -54,7 +61,7 @@ class AnswerIntake:
         return self._note(slots[0], observed.records[slots[0]].record, fact, why, now)
 
     def _apply(
-        self, slot: Slot, record: Record, fact: ProvisioningStatus, now: datetime
+        self, slot: RequestSlot, record: Record, fact: ProvisioningStatus, now: datetime
     ) -> tuple[Step | None, str]:
         requested_from = record.spec.provisioning_class_name
         if requested_from != fact.provisioning_class:
@@ -114,14 +121,14 @@ class AnswerIntake:
         write of a whole batch of records is acknowledged."""
         work = self._observed.workloads.get((fact.namespace, fact.name))
         for row in work.status.admission_checks if work is not None else ():
-            step = self._memory.in_flight.get(Slot(fact.namespace, fact.name, row.name))
+            step = self._memory.in_flight.get(RequestSlot(fact.namespace, fact.name, row.name))
             write = step.write if step is not None else None
             if write is not None and write.record is not None and write.record.spec.id == fact.id:
                 return True
         return False
 
     def _note(
-        self, slot: Slot, record: Record, fact: ProvisioningStatus, why: str, now: datetime
+        self, slot: RequestSlot, record: Record, fact: ProvisioningStatus, why: str, now: datetime
     ) -> tuple[Step | None, str]:
         """Notes an ignored answer on the request, once, because users look at the request for the
         reason.
@@ -131,11 +138,11 @@ class AnswerIntake:
         new = with_note(record, _ignored(fact, why), now)
         return (None if new is record else self._store(slot, record, new)), why
 
-    def _is_admitted(self, slot: Slot) -> bool:
+    def _is_admitted(self, slot: RequestSlot) -> bool:
         work = self._observed.workloads.get((slot.namespace, slot.workload))
         return work is not None and is_admitted(work)
 
-    def _store(self, slot: Slot, old: Record, new: Record) -> Step | None:
+    def _store(self, slot: RequestSlot, old: Record, new: Record) -> Step | None:
         kept = self._observed.records.get(slot)
         if kept is None or kept.record is not old:
             self._observed.replace_lost(slot, new)
@@ -156,13 +163,16 @@ class BlockedSlots:
     ``on_error`` is that of `ProvisioningCore`."""
 
     def __init__(
-        self, slots: SlotDecider, memory: Memory, on_error: Callable[[Slot, Exception], None] | None
+        self,
+        slots: SlotDecider,
+        memory: Memory,
+        on_error: Callable[[RequestSlot, Exception], None] | None,
     ) -> None:
         self._slots = slots
         self._memory = memory
         self._on_error = on_error
 
-    def step(self, slot: Slot, now: datetime) -> Step | None:
+    def step(self, slot: RequestSlot, now: datetime) -> Step | None:
         """The next step of the slot; None if there is none, or the slot is blocked."""
         blocked = self._memory.blocked
         try:
@@ -190,7 +200,7 @@ class BlockedSlots:
             # If writing the note itself failed, the blocked step keeps its first reason.
             self._memory.blocked[step.slot] = BlockedStep(step, note_of(error))
 
-    def _block_undecided(self, slot: Slot, error: Exception, now: datetime) -> Step | None:
+    def _block_undecided(self, slot: RequestSlot, error: Exception, now: datetime) -> Step | None:
         """Blocks a slot because deciding its next step raised an error. Returns the step that notes
         the error on the request.
         """
@@ -226,7 +236,7 @@ class ProvisioningCore:
     def __init__(
         self,
         time_limit: timedelta | None,
-        on_error: Callable[[Slot, Exception], None] | None = None,
+        on_error: Callable[[RequestSlot, Exception], None] | None = None,
     ) -> None:
         self.observed = ObservedState()
         self._memory = Memory()
@@ -337,7 +347,7 @@ class ProvisioningCore:
             and not kept.record.status.cancelled
         ]
 
-    def send_again(self, slot: Slot, record_id: str) -> None:
+    def send_again(self, slot: RequestSlot, record_id: str) -> None:
         """Sends the slot's request once more, because the provider does not know it."""
         self._memory.sent.discard(record_id)
         kept = self.observed.records.get(slot)

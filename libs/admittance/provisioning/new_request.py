@@ -34,7 +34,7 @@ from admittance.provisioning.records import (
     request_name,
     with_note,
 )
-from admittance.provisioning.steps import Memory, Slot
+from admittance.provisioning.steps import Memory, RequestSlot
 from admittance.workload.stored import StoredWorkload
 
 
@@ -261,7 +261,7 @@ class RecordBuilder:
 
     def record(
         self,
-        slot: Slot,
+        slot: RequestSlot,
         work: StoredWorkload,
         row: CheckState,
         before: StoredRecord | None,
@@ -298,7 +298,7 @@ class RecordBuilder:
         return with_note(record, note, now) if note else record
 
     def _generation(
-        self, slot: Slot, uid: str, cycle: int, before: StoredRecord | None, name: str
+        self, slot: RequestSlot, uid: str, cycle: int, before: StoredRecord | None, name: str
     ) -> int:
         """The number of the request within the reservation, chosen so that no id is used twice."""
         last = self._memory.last_requests.get(slot)

@@ -26,8 +26,8 @@ from admittance.provisioning.records import Record, State, size_error, with_note
 from admittance.provisioning.steps import (
     Memory,
     ReportedVerdict,
+    RequestSlot,
     ReservationRef,
-    Slot,
     Step,
     VerdictReport,
     Write,
@@ -126,7 +126,7 @@ class SlotView(NamedTuple):
     workload; None if the workload does not have the check, or the check has another controller now.
     """
 
-    slot: Slot
+    slot: RequestSlot
     kept: StoredRecord | None
     work: StoredWorkload | None
     row: CheckState | None
@@ -136,7 +136,7 @@ class SlotView(NamedTuple):
 class ReservationView(NamedTuple):
     """A reservation of a workload whose check is Pending or Ready."""
 
-    slot: Slot
+    slot: RequestSlot
     work: StoredWorkload
     row: CheckState
     now: datetime
@@ -152,12 +152,12 @@ class SlotDecider:
         self._memory = memory
         self._builder = RecordBuilder(observed, memory, time_limit)
 
-    def row(self, slot: Slot) -> CheckState | None:
+    def row(self, slot: RequestSlot) -> CheckState | None:
         """The check's state in the workload, also if the check has another controller."""
         work = self._observed.workloads.get((slot.namespace, slot.workload))
         return row_of(work.status.admission_checks, slot.check) if work is not None else None
 
-    def step(self, slot: Slot, now: datetime) -> Step | None:
+    def step(self, slot: RequestSlot, now: datetime) -> Step | None:
         """The next step of the slot; None if the slot is as it should be."""
         observed = self._observed
         kept = observed.records.get(slot)
@@ -183,7 +183,7 @@ class SlotDecider:
             return None
         return self._fulfil(ReservationView(slot, work, row, now), kept)
 
-    def note(self, slot: Slot, text: str, now: datetime) -> Step | None:
+    def note(self, slot: RequestSlot, text: str, now: datetime) -> Step | None:
         """The step that writes the text on the request, or on a Pending check without a request;
         None if the text is there already, or there is no place for it.
         """
@@ -259,7 +259,7 @@ class SlotDecider:
         self._memory.forget(record)
         return Step(slot, Write(record.metadata.name, None, kept.revision))
 
-    def _cancel(self, slot: Slot, kept: StoredRecord, why: str) -> Step:
+    def _cancel(self, slot: RequestSlot, kept: StoredRecord, why: str) -> Step:
         record = cancelled_record(kept.record, why)
         return Step(slot, Write(record.metadata.name, record, kept.revision))
 
@@ -349,7 +349,7 @@ class SlotDecider:
             expected = before.revision
         return Step(slot, Write(record.metadata.name, record, expected), requested(record))
 
-    def _fail_overdue(self, slot: Slot, kept: StoredRecord) -> Step:
+    def _fail_overdue(self, slot: RequestSlot, kept: StoredRecord) -> Step:
         record = kept.record
         message = f"not provisioned by {record.spec.deadline:%Y-%m-%dT%H:%M:%SZ}"
         late = replace(record.status, state=State.FAILED, message=message)

@@ -19,7 +19,7 @@ from admittance.api.queues import ResourceFlavor
 from admittance.events.subjects import PROVISIONING_CONTROLLER
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record, State
-from admittance.provisioning.steps import Slot
+from admittance.provisioning.steps import RequestSlot
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
 
@@ -162,9 +162,9 @@ def is_open(record: Record) -> bool:
     return record.status.state in OPEN and not record.status.cancelled
 
 
-def slot_of(record: Record) -> Slot:
+def slot_of(record: Record) -> RequestSlot:
     """The slot to which the request belongs."""
-    return Slot(record.metadata.namespace, record.spec.workload, record.spec.check)
+    return RequestSlot(record.metadata.namespace, record.spec.workload, record.spec.check)
 
 
 class StoredRecord(NamedTuple):
@@ -183,11 +183,11 @@ class ObservedState(CheckConfigurations):
         self.workloads: dict[Name, StoredWorkload] = {}
         self.finished: dict[Name, str] = {}
         """The uids of finished workloads."""
-        self.records: dict[Slot, StoredRecord] = {}
-        self.slot_at: dict[Name, Slot] = {}
+        self.records: dict[RequestSlot, StoredRecord] = {}
+        self.slot_at: dict[Name, RequestSlot] = {}
         """The slot of the record with each namespace and name."""
-        self._slots_of: dict[Name, dict[Slot, None]] = {}
-        self.dirty: dict[Slot, None] = {}
+        self._slots_of: dict[Name, dict[RequestSlot, None]] = {}
+        self.dirty: dict[RequestSlot, None] = {}
         self._markers: dict[Name, dict[str, int]] = {}
         """For each workload: the names of deleted records, with the revision of the delete
         marker.
@@ -196,9 +196,9 @@ class ObservedState(CheckConfigurations):
         """The revision at which this leader deleted a record, kept until the watch has reached it.
         Entries of the same name with an older revision are ignored.
         """
-        self.lost_records: dict[Slot, list[Record]] = {}
+        self.lost_records: dict[RequestSlot, list[Record]] = {}
         """Records that were deleted or overwritten by another writer, one for each request id."""
-        self.deadlines: list[tuple[datetime, Slot]] = []
+        self.deadlines: list[tuple[datetime, RequestSlot]] = []
         """A heap of the deadlines of requests. Some requests in the heap are closed by now."""
         self.answers_read = True
         """Whether all answers on the log have been read. Until all answers are read, no request is
@@ -223,7 +223,7 @@ class ObservedState(CheckConfigurations):
         for one in (before, self.workloads.get(name)):
             for row in one.status.admission_checks if one is not None else ():
                 if row.name in self.checks:
-                    self.dirty[Slot(*name, row.name)] = None
+                    self.dirty[RequestSlot(*name, row.name)] = None
         # Slots with a record are marked as well, also those whose check is deleted, has another
         # controller, or is no longer a check of the workload.
         for slot in self._slots_of.get(name, ()):
@@ -248,7 +248,7 @@ class ObservedState(CheckConfigurations):
                 self._forget(slot)
                 self.marked(slot, name[1], revision)
             return
-        new = Slot(name[0], record.spec.workload, record.spec.check)
+        new = RequestSlot(name[0], record.spec.workload, record.spec.check)
         known = self.records.get(new)
         if known is not None and known.revision >= revision:
             return
@@ -275,30 +275,30 @@ class ObservedState(CheckConfigurations):
             self._add_lost(record, slot)
         self.marked(slot, record.metadata.name, revision)
 
-    def _add_lost(self, record: Record, slot: Slot) -> None:
+    def _add_lost(self, record: Record, slot: RequestSlot) -> None:
         records = self.lost_records.setdefault(slot, [])
         records[:] = [one for one in records if one.spec.id != record.spec.id]
         records.append(record)
 
-    def lost_slot(self, workload: Name, request_id: str) -> Slot | None:
+    def lost_slot(self, workload: Name, request_id: str) -> RequestSlot | None:
         """The slot of the lost record with that request id; None if no such record is lost."""
         for slot, records in self.lost_records.items():
             if (slot.namespace, slot.workload) == workload and records[-1].spec.id == request_id:
                 return slot
         return None
 
-    def replace_lost(self, slot: Slot, record: Record) -> None:
+    def replace_lost(self, slot: RequestSlot, record: Record) -> None:
         """Replaces the newest lost record of the slot by this one."""
         self.lost_records[slot][-1] = record
         self.dirty[slot] = None
 
-    def settle_lost(self, slot: Slot, record: Record) -> None:
+    def settle_lost(self, slot: RequestSlot, record: Record) -> None:
         """Drops a lost record that is written again or cancelled."""
         self.lost_records[slot].remove(record)
         if not self.lost_records[slot]:
             del self.lost_records[slot]
 
-    def _forget(self, slot: Slot) -> None:
+    def _forget(self, slot: RequestSlot) -> None:
         kept = self.records.pop(slot)
         self.slot_at.pop((slot.namespace, kept.record.metadata.name), None)
         here = self._slots_of[(slot.namespace, slot.workload)]
@@ -344,18 +344,18 @@ class ObservedState(CheckConfigurations):
         for (namespace, workload), one in self.workloads.items():
             for row in one.status.admission_checks:
                 if row.name in names:
-                    self.dirty[Slot(namespace, workload, row.name)] = None
+                    self.dirty[RequestSlot(namespace, workload, row.name)] = None
         for slot in self.records:
             if slot.check in names:
                 self.dirty[slot] = None
 
-    def slots_of(self, name: Name) -> tuple[Slot, ...]:
+    def slots_of(self, name: Name) -> tuple[RequestSlot, ...]:
         """The slots of a workload that have a record, also those of deleted checks."""
         return tuple(self._slots_of.get(name, ()))
 
     # Own writes. -------------------------------------------------------------------------
 
-    def wrote(self, slot: Slot, name: Name, record: Record | None, revision: int) -> None:
+    def wrote(self, slot: RequestSlot, name: Name, record: Record | None, revision: int) -> None:
         """Takes a record that this leader wrote at that revision; the watch has not reached the
         write yet.
         """
@@ -367,13 +367,13 @@ class ObservedState(CheckConfigurations):
             self._own_deletions[name] = revision
             self.marked(slot, name[1], revision)
 
-    def marked(self, slot: Slot, name: str, revision: int) -> None:
+    def marked(self, slot: RequestSlot, name: str, revision: int) -> None:
         """Records that a delete marker exists at that name, with that revision."""
         work = slot.namespace, slot.workload
         if work in self.workloads:
             self._markers.setdefault(work, {})[name] = revision
         self.dirty[slot] = None
 
-    def expected(self, slot: Slot, name: str) -> int:
+    def expected(self, slot: RequestSlot, name: str) -> int:
         """The revision that the write of a new record with that name must expect."""
         return self._markers.get((slot.namespace, slot.workload), {}).get(name, 0)

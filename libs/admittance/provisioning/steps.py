@@ -10,7 +10,7 @@ from admittance.provisioning.records import Record
 from admittance.provisioning.verdicts import CheckVerdict
 
 
-class Slot(NamedTuple):
+class RequestSlot(NamedTuple):
     """One check of one workload. A slot has at most one capacity request at a time."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Step(NamedTuple):
     the outcome with `done`, `failed` or `cannot`.
     """
 
-    slot: Slot
+    slot: RequestSlot
     write: Write | None = None
     fact: ProvisioningFact | None = None
     report: VerdictReport | None = None
@@ -92,17 +92,17 @@ class Memory:
     """Keeps what this leader has done so far about requests."""
 
     def __init__(self) -> None:
-        self.in_flight: dict[Slot, Step] = {}
+        self.in_flight: dict[RequestSlot, Step] = {}
         """For each slot the step that this leader is performing."""
         self.sent: set[str] = set()
         """Ids of the requests sent to providers."""
         self.cancelled: set[str] = set()
         """Ids of the requests cancelled at providers."""
-        self.reported: dict[Slot, ReportedVerdict] = {}
-        self.last_requests: dict[Slot, LastRequest] = {}
-        self.blocked: dict[Slot, BlockedStep] = {}
+        self.reported: dict[RequestSlot, ReportedVerdict] = {}
+        self.last_requests: dict[RequestSlot, LastRequest] = {}
+        self.blocked: dict[RequestSlot, BlockedStep] = {}
 
-    def ended(self, slot: Slot, record: Record) -> None:
+    def ended(self, slot: RequestSlot, record: Record) -> None:
         """Records that the slot's record was deleted."""
         spec = record.spec
         self.last_requests[slot] = LastRequest(spec.uid, spec.cycle, record.metadata.generation)

@@ -136,7 +136,7 @@ NAME: Final = "admittance-embedded"
 log = structlog.get_logger()
 
 
-class Member(NamedTuple):
+class ClusterServer(NamedTuple):
     """One server of a cluster. ``port``: the server's cluster port. ``routes``: the cluster ports
     of all servers.
     """
@@ -157,7 +157,7 @@ class EmbeddedServer:
         port: int = 0,
         sync_always: bool = False,
         sync: str = "",
-        member: Member | None = None,
+        member: ClusterServer | None = None,
     ) -> None:
         """``port`` 0 takes a free port, after a restart the same port if possible. ``sync_always``:
         every acknowledged message is on the disk; otherwise the server syncs the disk every

@@ -2,8 +2,8 @@
 module is pure.
 
 Schedules are derived from stored workloads. A lost, doubled or late schedule is found by comparison
-(`Timers.compare`) and corrected. Except for the comparison, the work is proportional to the number
-of changes."""
+(`Schedules.compare`) and corrected. Except for the comparison, the work is proportional to the
+number of changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from admittance.timers.schedules import (
     Order,
     OverdueSlots,
     SetTimer,
-    Slot,
+    TimerSlot,
     WantedSchedule,
     WantedSchedules,
 )
@@ -43,9 +43,9 @@ class Corrections(NamedTuple):
     ``missing``: schedules that the stream lacks; ``wrong``: schedules with another time or uid;
     ``orphaned``: schedules for which no workload waits."""
 
-    missing: tuple[Slot, ...] = ()
-    wrong: tuple[Slot, ...] = ()
-    orphaned: tuple[Slot, ...] = ()
+    missing: tuple[TimerSlot, ...] = ()
+    wrong: tuple[TimerSlot, ...] = ()
+    orphaned: tuple[TimerSlot, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.wrong or self.orphaned)
@@ -71,7 +71,7 @@ class _SlotState:
         )
 
 
-class Timers:
+class Schedules:
     """Keeps the wanted and the actual schedules, and gives the orders that make both equal.
 
     ``now`` is always the wall clock with a time zone. No order is given before the stream of
@@ -82,12 +82,12 @@ class Timers:
         self.wanted = WantedSchedules(limits)
         self.has_compared = False
         """The stream of schedules was compared once, so orders may be given."""
-        self._slots: dict[Slot, _SlotState] = {}
-        self._urgent: dict[Slot, None] = {}
-        self._ripening: dict[Slot, datetime] = {}
-        self._in_flight: set[Slot] = set()
+        self._slots: dict[TimerSlot, _SlotState] = {}
+        self._urgent: dict[TimerSlot, None] = {}
+        self._ripening: dict[TimerSlot, datetime] = {}
+        self._in_flight: set[TimerSlot] = set()
         self._overdue = OverdueSlots()
-        self._touched: set[Slot] | None = None
+        self._touched: set[TimerSlot] | None = None
 
     # What changes. ------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Timers:
         state.is_known = False
         self._list(order.slot, state, now)
 
-    def _landed(self, slot: Slot) -> _SlotState:
+    def _landed(self, slot: TimerSlot) -> _SlotState:
         self._in_flight.discard(slot)
         self._touch(slot)
         state = self._slots[slot]
@@ -172,7 +172,7 @@ class Timers:
         """When to check whether the next due schedule had an effect; None: no schedule is set."""
         return self._overdue.next()
 
-    def take_overdue(self, now: datetime) -> list[Slot]:
+    def take_overdue(self, now: datetime) -> list[TimerSlot]:
         """Returns slots whose time passed a while ago without a change of their workload, because
         the fact was lost or changed nothing. The schedules of overdue slots are set again, with
         growing pauses. Call this method only when all due facts have been processed; otherwise
@@ -194,7 +194,7 @@ class Timers:
         are left out of the comparison."""
         self._touched = set(self._in_flight)
 
-    def compare(self, standing: Mapping[Slot, ActualSchedule], now: datetime) -> Corrections:
+    def compare(self, standing: Mapping[TimerSlot, ActualSchedule], now: datetime) -> Corrections:
         """Compares the schedules in ``standing``, which were read from the stream, with the known
         ones. Returns the differences, which the next orders correct. ``now``: a time after the
         stream was read. The first comparison is with the wanted schedules."""
@@ -233,7 +233,7 @@ class Timers:
 
     # Steps. -------------------------------------------------------------------------
 
-    def _list(self, slot: Slot, state: _SlotState, now: datetime) -> None:
+    def _list(self, slot: TimerSlot, state: _SlotState, now: datetime) -> None:
         """Lists the slot as urgent or ripening if it needs an order; drops a slot without
         schedules."""
         if state.in_flight:
@@ -253,7 +253,7 @@ class Timers:
         elif slot not in self._urgent:
             self._ripening.setdefault(slot, now + SETTLE)
 
-    def _ready(self, now: datetime, limit: int) -> list[Slot]:
+    def _ready(self, now: datetime, limit: int) -> list[TimerSlot]:
         ready = list(islice(self._urgent, limit))
         for slot, when in islice(self._ripening.items(), limit - len(ready)):
             # A time later than now plus `SETTLE` is possible only if the clock was set back.
@@ -262,16 +262,16 @@ class Timers:
             ready.append(slot)
         return ready
 
-    def _unlist(self, slot: Slot) -> None:
+    def _unlist(self, slot: TimerSlot) -> None:
         self._urgent.pop(slot, None)
         self._ripening.pop(slot, None)
 
-    def _drop(self, slot: Slot) -> None:
+    def _drop(self, slot: TimerSlot) -> None:
         self._unlist(slot)
         self._touch(slot)
         self._slots.pop(slot, None)
 
-    def _touch(self, slot: Slot) -> None:
+    def _touch(self, slot: TimerSlot) -> None:
         if self._touched is not None:
             self._touched.add(slot)
 

@@ -20,7 +20,7 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
 
 
-class Slot(NamedTuple):
+class TimerSlot(NamedTuple):
     """The place of one schedule: the bus keeps one schedule for each workload and kind of wait."""
 
     kind: str
@@ -52,14 +52,14 @@ class ActualSchedule(NamedTuple):
 class SetTimer(NamedTuple):
     """An order that sets or replaces the schedule of a slot."""
 
-    slot: Slot
+    slot: TimerSlot
     want: WantedSchedule
 
 
 class Cancel(NamedTuple):
     """An order that removes the schedule of a slot."""
 
-    slot: Slot
+    slot: TimerSlot
 
 
 Order: TypeAlias = SetTimer | Cancel
@@ -79,7 +79,7 @@ def due(order: SetTimer) -> bytes:
     return encode(fact)
 
 
-Changed = tuple[Slot, WantedSchedule | None]
+Changed = tuple[TimerSlot, WantedSchedule | None]
 _NOTHING: Final[Mapping[str, WantedSchedule]] = {}
 
 
@@ -138,7 +138,7 @@ class WantedSchedules:
         for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)
             if old is None or new is None or old.expected != new.expected:
-                yield Slot(kind, *name), new
+                yield TimerSlot(kind, *name), new
 
     def apply_check(self, check: str, rules: CheckRules | None, now: datetime) -> Iterator[Changed]:
         """Records that the rules of the AdmissionCheck changed (None: the check was deleted).
@@ -213,10 +213,10 @@ class OverdueSlots:
     heap."""
 
     def __init__(self) -> None:
-        self._expected: dict[Slot, _Expected] = {}
-        self._heap: list[tuple[datetime, Slot]] = []
+        self._expected: dict[TimerSlot, _Expected] = {}
+        self._heap: list[tuple[datetime, TimerSlot]] = []
 
-    def expect(self, slot: Slot, at: datetime, now: datetime) -> None:
+    def expect(self, slot: TimerSlot, at: datetime, now: datetime) -> None:
         """Records that the slot has a schedule for the time ``at``."""
         before = self._expected.get(slot)
         if before is not None and before.at == at and before.look is not None:
@@ -229,7 +229,7 @@ class OverdueSlots:
             self._heap = [(e.look, s) for s, e in self._expected.items() if e.look is not None]
             heapify(self._heap)
 
-    def forget(self, slot: Slot) -> None:
+    def forget(self, slot: TimerSlot) -> None:
         """Records that the slot has no schedule any more, or a schedule for another time."""
         self._expected.pop(slot, None)
 
@@ -243,7 +243,7 @@ class OverdueSlots:
             heappop(self._heap)
         return None
 
-    def take(self, now: datetime) -> Iterator[Slot]:
+    def take(self, now: datetime) -> Iterator[TimerSlot]:
         """Returns the slots to check now. A slot is checked again after its schedule is set
         again."""
         while (look := self.next()) is not None and look <= now:

@@ -18,10 +18,10 @@ from admittance.events.reader import BROKEN
 from admittance.events.subjects import WorkloadName, workload_name
 from admittance.variants.known_families import (
     NO_QUEUE,
+    FamilyQueues,
     KnownFamily,
     LookTimes,
     NameClaims,
-    Queues,
     family_of,
     parent_of,
     variant_of,
@@ -195,7 +195,7 @@ ACTS_MAX: Final = 1000
 """The largest number of acts that are published together."""
 
 
-class Families:
+class FamilyActs:
     """All families, and the acts that they require. ``now`` is always the wall clock with a time
     zone.
 
@@ -210,7 +210,7 @@ class Families:
         coalesce: timedelta = COALESCE,
         gather: timedelta = timedelta(0),
     ) -> None:
-        self._queues = Queues(enabled=enabled)
+        self._queues = FamilyQueues(enabled=enabled)
         self._families: dict[WorkloadName, KnownFamily] = {}
         self._family_of: dict[WorkloadName, WorkloadName | None] = {}
         self._sent = SentActs(coalesce, gather)
@@ -302,7 +302,7 @@ class Families:
 
     def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
         """Returns the acts to publish now, in order. The returned acts count as published unless
-        `Families.failed` is called. All acts of a family are returned together, so there may be
+        `FamilyActs.failed` is called. All acts of a family are returned together, so there may be
         more than ``limit``."""
         self._changed.update(dict.fromkeys(self._times.due(now)))
         found: list[Act] = []

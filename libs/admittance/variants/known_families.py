@@ -161,7 +161,7 @@ class QueueContext(NamedTuple):
 NO_QUEUE = QueueContext()
 
 
-class Queues:
+class FamilyQueues:
     """Families by queue, and the policy of each ClusterQueue. ``enabled``: the feature gate
     ConcurrentAdmission; if off, no queue has a policy."""
 

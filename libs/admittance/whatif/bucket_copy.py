@@ -32,7 +32,7 @@ from admittance.events.subjects import USAGE, subject_of, workload_key
 from admittance.lease.lease_state import Fence
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
-from admittance.variants.core import Families
+from admittance.variants.core import FamilyActs
 from admittance.workload.bucket_reader import names_of
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
@@ -95,7 +95,7 @@ class BucketCopy:
         self.controller = Controller(b"", limits)
         self.core = Scheduler(msgspec.structs.replace(config, refusal_delay=NEVER))
         enabled = self.controller.queues.limits.families
-        self.families = Families(enabled=enabled, coalesce=timedelta(0))
+        self.families = FamilyActs(enabled=enabled, coalesce=timedelta(0))
         self._kin: dict[Key, dict[Key, None]] = {}
         self._family: dict[Key, Key] = {}
         self.unreadable: list[str] = []

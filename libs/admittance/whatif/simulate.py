@@ -26,7 +26,7 @@ from admittance.control.manifest_changes import (
     cautions,
     marked,
     objections,
-    plan,
+    planned_writes,
     proposal,
     statement,
     users,
@@ -217,7 +217,7 @@ def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
 
 def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
     objects = copy.controller.objects
-    planned = list(plan(objects, proposed.manifests, now=copy.now))
+    planned = list(planned_writes(objects, proposed.manifests, now=copy.now))
     limits = copy.controller.queues.limits
     problems = objections(objects, planned, limits)
     if problems:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from admittance.api.units import render
 from admittance.cli.get import find
 from admittance.cli.show import check_rows, tables
-from admittance.cli.show.families import Family, Member, family_of, is_parent
+from admittance.cli.show.families import Family, FamilyMember, family_of, is_parent
 from admittance.cli.show.objects import Found, field
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
@@ -152,7 +152,9 @@ def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
         _show_variant(number, verdict, members.get(verdict.name), now)
 
 
-def _show_variant(number: int, verdict: VariantVerdict, one: Member | None, now: datetime) -> None:
+def _show_variant(
+    number: int, verdict: VariantVerdict, one: FamilyMember | None, now: datetime
+) -> None:
     """Prints what one variant of a parent waits for, under a title with the variant's name."""
     if one is not None and verdict.active:
         verdict = replace(verdict, explained=corrected(one.workload, verdict.explained, now))

@@ -50,7 +50,7 @@ def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
     return reply
 
 
-class Change(NamedTuple):
+class WorkloadCommand(NamedTuple):
     """What a command publishes and prints. ``fact``: the fact that is published. ``done``: the text
     that is printed, with ``{}`` for the value. ``on_variants``: False if the command is accepted
     for the parent only.
@@ -62,13 +62,13 @@ class Change(NamedTuple):
 
 
 CHANGES: Final = {
-    "stop": Change(facts.Deactivated, "stopped", on_variants=True),
-    "cancel": Change(facts.Deactivated, "stopped", on_variants=True),
-    "activate": Change(facts.Activated, "activated", on_variants=True),
-    "hold": Change(facts.Held, "held"),
-    "release": Change(facts.Released, "released"),
-    "priority": Change(facts.Reprioritized, "has priority {}"),
-    "finish": Change(facts.Finished, "finished"),
+    "stop": WorkloadCommand(facts.Deactivated, "stopped", on_variants=True),
+    "cancel": WorkloadCommand(facts.Deactivated, "stopped", on_variants=True),
+    "activate": WorkloadCommand(facts.Activated, "activated", on_variants=True),
+    "hold": WorkloadCommand(facts.Held, "held"),
+    "release": WorkloadCommand(facts.Released, "released"),
+    "priority": WorkloadCommand(facts.Reprioritized, "has priority {}"),
+    "finish": WorkloadCommand(facts.Finished, "finished"),
 }
 """What each command publishes and prints."""
 

@@ -22,7 +22,7 @@ from admittance.runtime.errors import SetupError
 MESSAGE_MAX: Final = 500
 
 
-class Fault(enum.Enum):
+class ErrorCause(enum.Enum):
     """The cause of an error of EC2."""
 
     LACKING = "no capacity now, or the account's limit is reached"
@@ -99,29 +99,29 @@ class Ec2Error(Exception):
         self.fault = fault_of(code, status)
 
 
-def fault_of(code: str, status: int) -> Fault:
+def fault_of(code: str, status: int) -> ErrorCause:
     """The cause that an error code of EC2 means. Some groups of codes are recognised by a prefix or
     suffix.
     """
     for known, fault in (
-        (_LACKING, Fault.LACKING),
-        (_WRONG, Fault.WRONG),
-        (_FORBIDDEN, Fault.FORBIDDEN),
-        (_CREDENTIALS, Fault.CREDENTIALS),
-        (_LATER, Fault.LATER),
+        (_LACKING, ErrorCause.LACKING),
+        (_WRONG, ErrorCause.WRONG),
+        (_FORBIDDEN, ErrorCause.FORBIDDEN),
+        (_CREDENTIALS, ErrorCause.CREDENTIALS),
+        (_LATER, ErrorCause.LATER),
     ):
         if code in known:
             return fault
     if code.startswith("Insufficient") or code.endswith("LimitExceeded"):
-        return Fault.LACKING
+        return ErrorCause.LACKING
     if code.startswith("Invalid"):
-        return Fault.WRONG
-    return Fault.LATER if status >= 500 else Fault.UNCLEAR
+        return ErrorCause.WRONG
+    return ErrorCause.LATER if status >= 500 else ErrorCause.UNCLEAR
 
 
 def failed(trouble: Ec2Error) -> Failed:
     """The answer to a request that EC2 refused."""
-    wrong = trouble.fault in (Fault.WRONG, Fault.FORBIDDEN)
+    wrong = trouble.fault in (ErrorCause.WRONG, ErrorCause.FORBIDDEN)
     return Failed(str(trouble), retryable=not wrong)
 
 

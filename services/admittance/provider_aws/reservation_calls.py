@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
-from admittance.provider_aws.ec2 import Ec2, Ec2Error, Fault
+from admittance.provider_aws.ec2 import Ec2, Ec2Error, ErrorCause
 from admittance.provider_aws.parameters import (
     Parameters,
     Pods,
@@ -42,9 +42,9 @@ LOOK: Final = "look"
 CANCEL: Final = "cancel"
 RESERVE: Final = "reserve"
 MACHINES: Final = "describe instance types"
-NOT_OURS: Final = (Fault.CREDENTIALS, Fault.FORBIDDEN)
+NOT_OURS: Final = (ErrorCause.CREDENTIALS, ErrorCause.FORBIDDEN)
 """Causes of errors that concern the provider, not one request."""
-UNKNOWN: Final = (*NOT_OURS, Fault.LATER)
+UNKNOWN: Final = (*NOT_OURS, ErrorCause.LATER)
 
 
 class Ec2Rights(MissingRights):
@@ -232,12 +232,12 @@ class ReservationMaker:
             try:
                 return await self._threads.call(call)
             except Ec2Error as trouble:
-                if trouble.fault is Fault.CREDENTIALS:
+                if trouble.fault is ErrorCause.CREDENTIALS:
                     self._rights.deny(LOOK, trouble)
-                elif trouble.fault is Fault.FORBIDDEN:
+                elif trouble.fault is ErrorCause.FORBIDDEN:
                     if await is_final(trouble):
                         raise
-                elif trouble.fault is not Fault.LATER:
+                elif trouble.fault is not ErrorCause.LATER:
                     raise
                 log.warning("asked_again", id=request.id, reason=str(trouble), seconds=pause)
                 if not is_reported:

@@ -11,7 +11,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from admittance.provider_docker.workers import MANAGED, ListedWorker, Room, Worker, worker_of
+from admittance.provider_docker.workers import (
+    MANAGED,
+    EngineCapacity,
+    ListedWorker,
+    WorkerSpec,
+    worker_of,
+)
 from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import named, number, whole
@@ -54,10 +60,10 @@ class Engine:
         except ImportError:
             raise SetupError(NEEDED) from None
 
-    async def room(self) -> Room:
+    async def room(self) -> EngineCapacity:
         """The capacity of the engine's machine."""
         info = await self._call(lambda api: api.info())
-        return Room(str(info["Name"]), int(info["NCPU"]) * 1000, int(info["MemTotal"]))
+        return EngineCapacity(str(info["Name"]), int(info["NCPU"]) * 1000, int(info["MemTotal"]))
 
     async def workers(self, request_id: str | None = None) -> list[ListedWorker]:
         """The worker containers of all installations, or those of one request; also stopped
@@ -69,7 +75,7 @@ class Engine:
         listed = await self._call(lambda api: api.containers(all=True, filters={"label": labels}))
         return [found for one in listed if (found := worker_of(one)) is not None]
 
-    async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
+    async def start(self, worker: WorkerSpec, labels: dict[str, str], env: dict[str, str]) -> None:
         """Creates and starts the worker's container; pulls the image if it is missing."""
         settings = self._settings
 

@@ -19,7 +19,7 @@ from admittance.provider_docker.workers import (
     ListedWorker,
     NoRoom,
     PodGroup,
-    Worker,
+    WorkerSpec,
     details_of,
     labels_of,
     lack_of_room,
@@ -123,7 +123,7 @@ class DockerReconciler:
         finally:
             self._in_progress.discard(request.id)
 
-    async def _book(self, request: Request, workers: tuple[Worker, ...]) -> Status:
+    async def _book(self, request: Request, workers: tuple[WorkerSpec, ...]) -> Status:
         async with self._booking:
             room = await self._engine.room()
             listed = await self._engine.workers()
@@ -157,7 +157,7 @@ class DockerReconciler:
             return Failed(lost_message(gone, mine, room.host) + output)
         return Provisioned(f"{len(workers)} workers run on {room.host}", details)
 
-    async def _start(self, worker: Worker, request: Request) -> None:
+    async def _start(self, worker: WorkerSpec, request: Request) -> None:
         labels = labels_of(worker, request.id, request.provisioning_class, self._installation)
         env = {
             "ADMITTANCE_NAMESPACE": request.namespace,

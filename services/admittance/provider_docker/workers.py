@@ -36,7 +36,7 @@ class PodGroup(NamedTuple):
     needs: Mapping[str, int]
 
 
-class Worker(NamedTuple):
+class WorkerSpec(NamedTuple):
     """A worker container to start. ``cpu_milli`` and ``memory``: the limits of the container; 0
     means no limit.
     """
@@ -64,7 +64,7 @@ class ListedWorker(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in ("running", "paused")
 
 
-class Room(NamedTuple):
+class EngineCapacity(NamedTuple):
     """The capacity of the engine's machine."""
 
     host: str
@@ -81,12 +81,12 @@ class NoRoom(NamedTuple):
     ever: bool
 
 
-def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[Worker, ...] | NoRoom:
+def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec, ...] | NoRoom:
     """One container for each pod, with a name derived from the request; or why no engine can run
     these containers.
     """
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()
-    found: list[Worker] = []
+    found: list[WorkerSpec] = []
     for at, one in enumerate(wanted):
         foreign = sorted(name for name, much in one.needs.items() if much and _is_foreign(name))
         if foreign:
@@ -97,7 +97,7 @@ def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[Worker, ...
         cpu, memory = one.needs.get("cpu", 0), one.needs.get("memory", 0)
         plain = _UNSAFE.sub("-", one.pod_set)[:40]
         found += (
-            Worker(
+            WorkerSpec(
                 f"admit-{digest}-{at}-{plain}-{number}",
                 max(cpu, CPU_MILLI_MIN) if cpu else 0,
                 max(memory, MEMORY_MIN) if memory else 0,
@@ -113,9 +113,9 @@ def _is_foreign(resource: str) -> bool:
 
 def lack_of_room(
     request_id: str,
-    workers: Sequence[Worker],
+    workers: Sequence[WorkerSpec],
     listed: Collection[ListedWorker],
-    room: Room,
+    room: EngineCapacity,
     workers_max: int,
 ) -> NoRoom | None:
     """Why there is no room for the workers beside the running ones; None if there is room."""
@@ -132,16 +132,16 @@ def lack_of_room(
     return None
 
 
-def _cpu(of: Collection[Worker] | Collection[ListedWorker]) -> int:
+def _cpu(of: Collection[WorkerSpec] | Collection[ListedWorker]) -> int:
     return sum(one.cpu_milli for one in of)
 
 
-def _memory(of: Collection[Worker] | Collection[ListedWorker]) -> int:
+def _memory(of: Collection[WorkerSpec] | Collection[ListedWorker]) -> int:
     return sum(one.memory for one in of)
 
 
 def labels_of(
-    worker: Worker, request_id: str, provisioning_class: str, installation: str
+    worker: WorkerSpec, request_id: str, provisioning_class: str, installation: str
 ) -> dict[str, str]:
     """The labels of the worker's container, which `worker_of` reads."""
     return {
@@ -176,7 +176,7 @@ def _whole_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def details_of(room: Room, workers: Sequence[Worker]) -> dict[str, str]:
+def details_of(room: EngineCapacity, workers: Sequence[WorkerSpec]) -> dict[str, str]:
     """The details of a provisioned request, which `lost` reads."""
     names = ",".join(one.name for one in workers)
     return {HOST_DETAIL: room.host, CONTAINERS_DETAIL: names}

@@ -29,7 +29,7 @@ class Pods(NamedTuple):
     labels: Mapping[str, str] = {}
 
 
-class Held(Kept, frozen=True, kw_only=True):
+class HeldPart(Kept, frozen=True, kw_only=True):
     """The part of a machine that a booking holds. ``ready_at``: when the machine is ready; None
     means when the booking is ready.
     """
@@ -47,7 +47,7 @@ class Booking(Kept, frozen=True, kw_only=True):
     """
 
     id: str
-    held: tuple[Held, ...]
+    held: tuple[HeldPart, ...]
     ready_at: datetime
     expires_at: datetime | None = None
     provisioning_class: str = ""
@@ -121,7 +121,7 @@ class Bookings:
         booking = Booking(
             id=request_id,
             held=tuple(
-                Held(kind=kind, number=number, amounts=amounts, ready_at=ready[kind, number])
+                HeldPart(kind=kind, number=number, amounts=amounts, ready_at=ready[kind, number])
                 for (kind, number), amounts in placed.items()
             ),
             ready_at=ready_at,
@@ -238,7 +238,7 @@ def _resources_of(kind: Machine | None) -> Mapping[str, int]:
     return kind.resources if kind is not None else {}
 
 
-def _is_there(kind: Machine | None, held: Held) -> bool:
+def _is_there(kind: Machine | None, held: HeldPart) -> bool:
     return kind is not None and held.number < kind.count
 
 

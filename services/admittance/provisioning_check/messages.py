@@ -12,7 +12,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.provisioning import ProvisioningFact, ProvisioningRequested
 from admittance.events.subjects import CAPACITY, object_key, subject_of
-from admittance.provisioning.steps import Slot, Step, Write
+from admittance.provisioning.steps import RequestSlot, Step, Write
 from admittance.provisioning.verdicts import CheckVerdict
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Outgoing
@@ -24,12 +24,12 @@ written by hand, and the provider may still hold capacity.
 """
 
 
-def key_of(slot: Slot, write: Write) -> str:
+def key_of(slot: RequestSlot, write: Write) -> str:
     """The key of the record that the step writes."""
     return object_key(CAPACITY, slot.namespace, write.name)
 
 
-def record_message(slot: Slot, write: Write) -> Outgoing:
+def record_message(slot: RequestSlot, write: Write) -> Outgoing:
     """The message that stores or deletes the record."""
     if write.record is None:
         return deletion((slot.namespace, write.name), write.expected)

@@ -22,7 +22,7 @@ from admittance.events.system import ProviderAlive
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import Name, ProviderHeartbeats, slot_of
 from admittance.provisioning.records import Record
-from admittance.provisioning.steps import Slot
+from admittance.provisioning.steps import RequestSlot
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
@@ -56,7 +56,7 @@ class AnswerHandler(Protocol):
         """Notes an answer that cannot be decoded on the request."""
         ...
 
-    def send_again(self, slot: Slot, request_id: str, /) -> None:
+    def send_again(self, slot: RequestSlot, request_id: str, /) -> None:
         """Sends again a request that the provider does not know."""
         ...
 

@@ -21,7 +21,7 @@ from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
 from admittance.lease.lease_state import PROVISIONING_CHECK
 from admittance.provisioning.core import BUSY, ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER, Name
-from admittance.provisioning.steps import Slot, Step
+from admittance.provisioning.steps import RequestSlot, Step
 from admittance.provisioning_check.bucket_watch import BucketWatch
 from admittance.provisioning_check.provider_monitor import ProviderMonitor
 from admittance.provisioning_check.step_performer import StepPerformer, log_blocked
@@ -234,7 +234,7 @@ class ProvisioningReconciler:
                 whys[i] = why if i in broken or self.core.has_foreign_id(fact) else ""
         return whys
 
-    def send_again(self, slot: Slot, request_id: str) -> None:
+    def send_again(self, slot: RequestSlot, request_id: str) -> None:
         """Sends the request once more, because the provider does not know it."""
         self._performer.repeat(request_id)
         self.core.send_again(slot, request_id)

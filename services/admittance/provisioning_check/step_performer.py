@@ -13,7 +13,7 @@ import structlog
 from admittance.checks import AdmissionCheckController
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.provisioning.core import ProvisioningCore
-from admittance.provisioning.steps import Slot, Step
+from admittance.provisioning.steps import RequestSlot, Step
 from admittance.provisioning_check.bucket_watch import BucketWatch
 from admittance.provisioning_check.messages import (
     fact_message,
@@ -170,7 +170,7 @@ class StepBatch:
         self.cannot[number] = error
 
 
-def log_blocked(slot: Slot, error: Exception) -> None:
+def log_blocked(slot: RequestSlot, error: Exception) -> None:
     """Logs the error that blocks one slot; the other slots continue."""
     about = {"workload": f"{slot.namespace}/{slot.workload}", "check": slot.check}
     log.error("left_aside", **about, error=str(error), exc_info=error)

@@ -30,8 +30,8 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.timers.core import Timers
-from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, Slot, due
+from admittance.timers.core import Schedules
+from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, TimerSlot, due
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.limits import limits_of
 from admittance.workload.transition_context import CheckRules, check_rules
@@ -64,7 +64,7 @@ class ScheduleReconciler:
     because they came due without effect.
     """
 
-    def __init__(self, bus: Bus, settings: Settings, core: Timers) -> None:
+    def __init__(self, bus: Bus, settings: Settings, core: Schedules) -> None:
         self._bus = bus
         self._settings = settings
         self.core = core
@@ -210,7 +210,7 @@ class ScheduleReconciler:
         first = not self.core.has_compared
         self.core.begin_comparison()
         found, strange = await timers.schedules(self._bus)
-        standing = {Slot(*one[:3]): ActualSchedule(one.at, one.uid) for one in found}
+        standing = {TimerSlot(*one[:3]): ActualSchedule(one.at, one.uid) for one in found}
         now = clock.now()
         mended = self.core.compare(standing, now)
         for what, slots in mended._asdict().items():
@@ -220,7 +220,7 @@ class ScheduleReconciler:
                 self.mended += len(slots)
                 log.warning("schedules_mended", what=what, count=len(slots), **_named(slots))
         for subject in strange:
-            log.warning("schedule_of_nobody", subject=subject)
+            log.warning("schedule_without_slot", subject=subject)
             await timers.purge(self._bus, subject)
         self._compared = now
         self._changed.set()
@@ -270,7 +270,7 @@ def _is_past(when: datetime | None) -> bool:
     return when is not None and when <= clock.now()
 
 
-def _named(slots: Sequence[Slot]) -> dict[str, str]:
+def _named(slots: Sequence[TimerSlot]) -> dict[str, str]:
     shown = [f"{slot.kind} {slot.namespace}/{slot.name}" for slot in slots[:SLOTS_LOGGED]]
     return {"slots": ", ".join(shown)}
 
@@ -287,7 +287,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     )
 
     def begin(_: int) -> ScheduleReconciler:
-        return ScheduleReconciler(bus, settings, Timers(limits))
+        return ScheduleReconciler(bus, settings, Schedules(limits))
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, RETRY_TIMER, begin, lag=lambda one: one.core.pending

@@ -115,11 +115,11 @@ Event: TypeAlias = (
 # Effects. -------------------------------------------------------------------------------
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartRun(msgspec.Struct, frozen=True):
     """Puts the run into the data folder, then hands it to a shim."""
 
 
-class Stop(msgspec.Struct, frozen=True):
+class StopRun(msgspec.Struct, frozen=True):
     """Notes the reason for the stop in the data folder, then tells the shim."""
 
 
@@ -150,7 +150,7 @@ class Close(msgspec.Struct, frozen=True):
     """
 
 
-Effect: TypeAlias = Start | Stop | Publish | MarkOver | Release | Close
+Effect: TypeAlias = StartRun | StopRun | Publish | MarkOver | Release | Close
 Effects: TypeAlias = tuple[Effect, ...]
 
 
@@ -260,7 +260,7 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
         return _at(run, Stage.ENDED), (MarkOver(then=lost), Close())
     if run.evicted:
         return _end(run, (Publish(_stopped(run)),))
-    return _at(run, Stage.STARTING), (Start(),)
+    return _at(run, Stage.STARTING), (StartRun(),)
 
 
 def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
@@ -271,9 +271,11 @@ def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
         case Stage.CLAIMING:
             return run, ()  # the eviction is handled when the claim is answered
         case Stage.STARTING | Stage.RUNNING:
-            return _at(run, Stage.STOPPING), (Stop(),)
+            return _at(run, Stage.STOPPING), (StopRun(),)
         case Stage.STOPPING:
-            return run, (Stop(),)  # the note of the stop gets the revision of the eviction as well
+            return run, (
+                StopRun(),
+            )  # the note of the stop gets the revision of the eviction as well
         case Stage.ENDED:
             # If another runner has claimed the admission and runs it, that runner stops it.
             return run, (MarkOver(then=_stopped(run)),)
@@ -282,7 +284,7 @@ def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
 
 def _stop_if_running(run: Run) -> tuple[Run, Effects]:
     if run.stage in (Stage.STARTING, Stage.RUNNING):
-        return _at(run, Stage.STOPPING), (Stop(),)
+        return _at(run, Stage.STOPPING), (StopRun(),)
     return run, ()
 
 

@@ -30,7 +30,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.runner.machine import Identity, Journal, Spec, StopNote
+from admittance.runner.machine import RunIdentity, RunJournal, Spec, StopNote
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 
@@ -38,7 +38,7 @@ NAME_MAX: Final = 200
 """The most bytes of a folder's name; file systems allow 255."""
 
 
-_identity = msgspec.json.Decoder(Identity)
+_identity = msgspec.json.Decoder(RunIdentity)
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -50,10 +50,10 @@ def _replace(path: Path, data: bytes) -> None:
 class RunFolder:
     """The folder of one run in the data folder."""
 
-    def __init__(self, path: Path, identity: Identity) -> None:
+    def __init__(self, path: Path, identity: RunIdentity) -> None:
         self.path = path
         self.identity = identity
-        self.journal = Journal()
+        self.journal = RunJournal()
 
     def write(self, spec: Spec) -> None:
         """Creates the folder of the run, with its spec. No process of the run may start before this
@@ -233,7 +233,7 @@ class DataFolder:
         """Notes a renewal of all claims that began at ``boot_seconds``."""
         _replace(self.lease, repr(boot_seconds).encode())
 
-    def folder_of(self, identity: Identity) -> RunFolder:
+    def folder_of(self, identity: RunIdentity) -> RunFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)
 
     def runs(self) -> Iterator[RunFolder]:

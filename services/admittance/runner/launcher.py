@@ -17,7 +17,7 @@ import structlog
 
 from admittance.events.facts import Admitted
 from admittance.runner.machine import Executor, RunFiles, RunnerFiles
-from admittance.runner.plan import Plan, plan_docker, plan_local, sweep_docker
+from admittance.runner.plan import RunPlan, plan_docker, plan_local, sweep_docker
 from admittance.runtime.errors import SetupError
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
@@ -35,7 +35,7 @@ class LocalExecutor:
     async def check(self) -> None:
         return None
 
-    def plan(self, admitted: Admitted, mark: str) -> Plan:  # noqa: ARG002
+    def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:  # noqa: ARG002
         return plan_local(admitted, given=self._given)
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
@@ -78,7 +78,7 @@ class DockerExecutor:
                 "jobs as local processes with --executor local"
             )
 
-    def plan(self, admitted: Admitted, mark: str) -> Plan:
+    def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
         return plan_docker(admitted, given=self._given, docker=self._docker, mark=mark)
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:

@@ -12,8 +12,8 @@ from admittance.runner.shim import boot_seconds
 
 
 class LocalMachine:
-    """The files, shims and clock of this machine, as `admittance.runner.machine.Machine` defines
-    them.
+    """The files, shims and clock of this machine, as
+    `admittance.runner.machine.HostMachine` defines them.
     """
 
     def boot_seconds(self) -> float:

@@ -15,7 +15,7 @@ import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.names import token
-from admittance.runner.plan import Plan
+from admittance.runner.plan import RunPlan
 
 
 class RunOutcome(NamedTuple):
@@ -38,7 +38,7 @@ class _Line(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-class Journal:
+class RunJournal:
     """The events that a shim has written about its run so far; `feed` takes the bytes from
     ``offset`` on."""
 
@@ -87,7 +87,7 @@ class Journal:
         return whole > 0
 
 
-class Spec(Plan, frozen=True, kw_only=True):
+class Spec(RunPlan, frozen=True, kw_only=True):
     """A plan together with the identity of its run. ``mark`` is the value of ADMITTANCE_RUN in the
     environment of every process of the run. ``lease_stop`` and ``lease_kill``: seconds after the
     last renewal at which the shim sends SIGTERM and SIGKILL to its pods.
@@ -113,7 +113,7 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
     claim_lost: bool = False
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a spec that identifies the run."""
 
     key: str
@@ -134,8 +134,8 @@ class RunFiles(Protocol):
     writes.
     """
 
-    identity: Identity
-    journal: Journal
+    identity: RunIdentity
+    journal: RunJournal
     """The part of the run's journal that was read."""
 
     @property
@@ -233,7 +233,7 @@ class RunnerFiles(Protocol):
     def touch_lease(self, boot_seconds: float) -> None:
         """Notes a renewal of all claims that began at ``boot_seconds``."""
 
-    def folder_of(self, identity: Identity) -> RunFiles:
+    def folder_of(self, identity: RunIdentity) -> RunFiles:
         """The files of the run with that identity, which need not exist yet."""
 
     def runs(self) -> Iterator[RunFiles]:
@@ -254,7 +254,7 @@ class Executor(Protocol):
     async def check(self) -> None:
         """Raises SetupError when no job can run on this machine."""
 
-    def plan(self, admitted: Admitted, mark: str) -> Plan:
+    def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
         """Returns the plan that the shim of a run carries out. Raises CannotRun."""
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
@@ -297,7 +297,7 @@ class OtherRun(NamedTuple):
     secret: bytes | None
 
 
-class Machine(Protocol):
+class HostMachine(Protocol):
     """A machine with a data folder, programs that start jobs, and a clock that counts from its
     boot."""
 

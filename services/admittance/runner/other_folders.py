@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from admittance.events.subjects import CLAIMS
-from admittance.runner.machine import Machine, OtherRun, RunnerFiles
+from admittance.runner.machine import HostMachine, OtherRun, RunnerFiles
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus
 
@@ -31,7 +31,7 @@ class _AnnouncedFolder(msgspec.Struct, frozen=True):
 class OtherFolders:
     """The data folders that other runners have announced."""
 
-    def __init__(self, bus: Bus, machine: Machine, folder: RunnerFiles) -> None:
+    def __init__(self, bus: Bus, machine: HostMachine, folder: RunnerFiles) -> None:
         self._bus = bus
         self._machine = machine
         self._folder = folder

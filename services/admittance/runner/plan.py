@@ -78,7 +78,7 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     main: Processes
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``grace``: how many seconds a pod has from SIGTERM to SIGKILL. ``given``: the base
     environment; the variables of containers override it. ``cleanup``: programs that end processes
     and containers that a signal does not reach.
@@ -137,7 +137,7 @@ def _assemble(
     given: dict[str, str],
     processes_of: Callable[[PodSetToRun, PodTemplate], tuple[Processes, Processes]],
     cleanup: tuple[tuple[str, ...], ...] = (),
-) -> Plan:
+) -> RunPlan:
     """The plan of all pod sets. ``processes_of``: returns the init and main processes of one pod
     set.
     """
@@ -168,10 +168,10 @@ def _assemble(
         )
         grace = template.spec.termination_grace_period_seconds
         graces.append(GRACE_SECONDS if grace is None else min(grace, GRACE_MAX))
-    return Plan(sets=tuple(sets), grace=max(graces), given=given, cleanup=cleanup)
+    return RunPlan(sets=tuple(sets), grace=max(graces), given=given, cleanup=cleanup)
 
 
-def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
+def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
     """The plan that runs the admission as processes of this machine. Containers without command and
     args are left out when another container has a command or args: the program of their image is
     unknown to the runner.
@@ -195,7 +195,7 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> Plan:
     return _assemble(admitted, given, processes_of)
 
 
-def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark: str) -> Plan:
+def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark: str) -> RunPlan:
     """The plan that runs the admission as containers, each under a ``docker run`` in the
     foreground.
 

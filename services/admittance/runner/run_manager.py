@@ -31,17 +31,17 @@ from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.machine import (
     ClosedRuns,
     Executor,
-    Identity,
-    Machine,
+    HostMachine,
     OtherRun,
     RunFiles,
+    RunIdentity,
     RunnerFiles,
     Spec,
     StopNote,
     run_key,
 )
 from admittance.runner.other_folders import OtherFolders
-from admittance.runner.plan import CannotRun, Plan
+from admittance.runner.plan import CannotRun, RunPlan
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.messages import message_id
@@ -70,7 +70,7 @@ class RunManager:
         self,
         admissions: AdmissionReader,
         claims: Claims,
-        machine: Machine,
+        machine: HostMachine,
         folder: RunnerFiles,
         executor: Executor,
         *,
@@ -167,9 +167,9 @@ class RunManager:
             await asyncio.wait([before])
         for effect in effects:
             match effect:
-                case decide.Start():
+                case decide.StartRun():
                     self._start(key)
-                case decide.Stop():
+                case decide.StopRun():
                     self._stop(key)
                 case decide.Publish(fact):
                     found = self.folders.get(key)
@@ -227,12 +227,12 @@ class RunManager:
         # again.
         mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
-            plan = self.executor.plan(admitted, mark)
+            plan = self.executor.run_plan(admitted, mark)
         except CannotRun as error:
             log.info("job_cannot_run", run=key, message=str(error))
             self.handle(key, decide.Unstartable(str(error)))
             return
-        identity = Identity(
+        identity = RunIdentity(
             key=key,
             namespace=run.namespace,
             name=run.name,
@@ -267,7 +267,7 @@ class RunManager:
                 return found
         return None
 
-    def _spec(self, plan: Plan, identity: Identity, mark: str) -> Spec:
+    def _spec(self, plan: RunPlan, identity: RunIdentity, mark: str) -> Spec:
         # The shim's SIGTERM and SIGKILL come before the claims' TTL ends: SIGTERM early enough for
         # the grace period, then SIGKILL.
         kill = self.ttl * 0.95

@@ -21,7 +21,7 @@ from admittance.runner.claims import Claims
 from admittance.runner.fact_handlers import admit, admit_current, evict, on_claims_changed, recover
 from admittance.runner.local_machine import LocalMachine
 from admittance.runner.logs import LogReader
-from admittance.runner.machine import Machine, RunFiles
+from admittance.runner.machine import HostMachine, RunFiles
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
@@ -62,7 +62,7 @@ async def run(
     retention_seconds: float = 7 * 86_400.0,
     retention_runs: int = 5_000,
     detach_jobs: bool = False,
-    machine: Machine | None = None,
+    machine: HostMachine | None = None,
 ) -> None:
     """Runs admitted jobs until ``stop`` is set; then ends these jobs, which run again later.
 

@@ -36,7 +36,7 @@ from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauge, serve_metrics
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
-from admittance.variants.core import GATHER, STUCK, Families
+from admittance.variants.core import GATHER, STUCK, FamilyActs
 from admittance.variants.required_acts import Act
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 
@@ -62,7 +62,7 @@ class FamilyReconciler:
     instance's leadership. ``stated`` counts the facts that the bus has acknowledged.
     """
 
-    def __init__(self, bus: Bus, settings: Settings, core: Families, epoch: int) -> None:
+    def __init__(self, bus: Bus, settings: Settings, core: FamilyActs, epoch: int) -> None:
         self._bus = bus
         self._settings = settings
         self.core = core
@@ -241,7 +241,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     enabled = (GATES | settings.configuration.feature_gates)[GATE]
 
     def begin(epoch: int) -> FamilyReconciler:
-        return FamilyReconciler(bus, settings, Families(enabled=enabled, gather=GATHER), epoch)
+        return FamilyReconciler(bus, settings, FamilyActs(enabled=enabled, gather=GATHER), epoch)
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda one: one.core.pending

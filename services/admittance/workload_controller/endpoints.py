@@ -13,7 +13,14 @@ import structlog
 from msgspec.structs import replace
 
 from admittance.api.kinds import kind_named
-from admittance.control.manifest_changes import cautions, marked, objections, plan, proposal, users
+from admittance.control.manifest_changes import (
+    cautions,
+    marked,
+    objections,
+    planned_writes,
+    proposal,
+    users,
+)
 from admittance.events.codec import encode
 from admittance.events.names import plain, token
 from admittance.events.reader import BROKEN, Unreadable
@@ -103,7 +110,9 @@ class Endpoints:
         await self._manifests.caught_up.wait()
         async with self._manifests.lock:
             objects = self._manifests.controller.objects
-            planned = self._heartbeats.known(plan(objects, proposed.manifests, now=clock.now()))
+            planned = self._heartbeats.known(
+                planned_writes(objects, proposed.manifests, now=clock.now())
+            )
             limits = self._manifests.controller.queues.limits
             problems = objections(objects, planned, limits)
             if problems:

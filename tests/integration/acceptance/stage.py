@@ -385,7 +385,11 @@ class Stage:
     def trail_of(self, name: str) -> list[str]:
         """What its jobs left: started, stopped."""
         lines = self.trail.read_text().splitlines()
-        return [what for what, _, who in (line.partition(" ") for line in lines) if who == name]
+        return [
+            what
+            for what, _, workload in (line.partition(" ") for line in lines)
+            if workload == name
+        ]
 
     async def is_on(self, parent: str, flavor: str, starts: int) -> None:
         """Waits until the family is admitted there, and its job was started so often; then looks

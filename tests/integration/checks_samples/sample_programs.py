@@ -30,7 +30,7 @@ class Program:
     def printed(self) -> str:
         return self._log.read_text(errors="replace")
 
-    async def says(self, words: str) -> None:
+    async def wait_until_printed(self, words: str) -> None:
         """Waits until it has printed these words."""
 
         async def said() -> bool:

@@ -72,6 +72,6 @@ async def test_an_approval_during_downtime_of_the_check_is_kept(
         await admit.wait("early", "QuotaReserved")
         await admit("approve", "workload", "early", "--as", "ada")
         async with program(tmp_path / "log", *command, ADMIT_NATS_URL=system.url) as check:
-            await check.says("check_judged")
+            await check.wait_until_printed("check_judged")
             await admit("approve", "workload", "early", "--check", "other")
             await admit.wait("early", "Finished")

@@ -31,9 +31,9 @@ async def test_a_job_is_delayed_while_the_file_exists_and_then_runs(tmp_path: Pa
         async with program(
             tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=system.url, **settings
         ) as check:
-            await check.says("listens at")
+            await check.wait_until_printed("listens at")
             await admit("submit", "-q", "freezable", "--name", "train.7", "--", "true")
-            await check.says("default/train.7 cycle 1 retry 1: Retry")
+            await check.wait_until_printed("default/train.7 cycle 1 retry 1: Retry")
             row = await admit.row("train.7")
             assert row["retryCount"] >= 1
             assert (await admit.workload("train.7"))["status"].get("admittedRevision", 0) == 0
@@ -65,11 +65,11 @@ async def test_the_sample_sends_heartbeats_and_reconnects_to_the_server(tmp_path
     async with program(
         tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=url, BEAT_SECONDS="1"
     ) as check:
-        await check.says("listens at")
+        await check.wait_until_printed("listens at")
         await _beats(url)
         port = int(url.rpartition(":")[2])
         await server.stop()
-        await check.says("trying again")
+        await check.wait_until_printed("trying again")
         server = EmbeddedServer(tmp_path / "data", port=port)
         await server.start()
         await _beats(url)
@@ -114,7 +114,7 @@ async def test_a_request_gets_the_exact_answer_of_the_script(
     bus = await Bus.connect(url, name="test")
     answers = await bus.nc.subscribe("admit.check.reported.>")
     async with program(tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=url) as check:
-        await check.says("listens at")
+        await check.wait_until_printed("listens at")
         for _ in range(2):  # the second shows that nothing of the first was left unread
             await bus.nc.publish(
                 f"admit.check.requested.example_com=2Ffreeze.default.{token}",
@@ -141,13 +141,13 @@ async def test_two_replicas_of_the_sample_share_the_work(tmp_path: Path) -> None
         program(tmp_path / "two", "bash", SCRIPT, ADMIT_NATS_URL=url) as two,
     ):
         for check in (one, two):
-            await check.says("listens at")
+            await check.wait_until_printed("listens at")
         for number in range(40):
             subject = f"admit.check.requested.example_com=2Ffreeze.default.w{number}"
             await bus.nc.publish(subject, request_of(f"w{number}"))
         subjects = {(await answers.next_msg(timeout=15)).subject for _ in range(40)}
         assert len(subjects) == 40
         for check in (one, two):
-            await check.says(": Ready")
+            await check.wait_until_printed(": Ready")
     await bus.close()
     await server.stop()

@@ -56,7 +56,7 @@ class BareProvider:
         await until(lambda: len({one.id for one in self.asked}) >= times)
         return self.asked[-1]
 
-    async def says(
+    async def publish_status(
         self, to: ProvisioningRequested, kind: type[ProvisioningStatus], **fields: Any
     ) -> None:
         """Answers that request."""

@@ -87,7 +87,7 @@ async def test_a_check_with_wrong_parameters_is_inactive_until_corrected(
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await apply(bus, CHECK)
 
-    await provider.says(await provider.until_asked(), facts.Provisioned, message="here")
+    await provider.publish_status(await provider.until_asked(), facts.Provisioned, message="here")
     await until_phase(bus, Phase.ADMITTED)
 
 
@@ -127,12 +127,12 @@ async def test_wrong_answers_are_shown_below_the_check(
     for what in ("workload/w", "pr/w-capacity-1"):
         assert "no provider answers for this class" in await admit(nats_server, "describe", what)
 
-    await provider.says(asked, facts.Provisioned, id="foreign/capacity/1/1")
-    await provider.says(asked, facts.ProvisioningFailed, provisioning_class="stranger")
+    await provider.publish_status(asked, facts.Provisioned, id="foreign/capacity/1/1")
+    await provider.publish_status(asked, facts.ProvisioningFailed, provisioning_class="stranger")
     odd = b'{"namespace": "ns", "name": "w", "id": "x", "details": {"row": 7}}'
     await bus.publish(Outgoing("admit.provisioning.provisioned.class.ns.w", odd))
-    await provider.says(asked, facts.Provisioned, message="here", details={"row": "7"})
-    await provider.says(asked, facts.Accepted, message="late")
+    await provider.publish_status(asked, facts.Provisioned, message="here", details={"row": "7"})
+    await provider.publish_status(asked, facts.Accepted, message="late")
     await until_phase(bus, Phase.ADMITTED)
     assert (await row(bus)).message == "here"
 

@@ -60,7 +60,7 @@ async def test_a_verdict_refused_by_a_full_log_is_published_later(fleet: Fleet, 
     request = await provider.until_asked()
     check = fleet.processes[-1]
     check.pause()
-    await provider.says(request, facts.Provisioned)
+    await provider.publish_status(request, facts.Provisioned)
     info = await bus.api(f"STREAM.INFO.{STREAM}")
     full = {**info["config"], "max_msgs": info["state"]["messages"]}
     await bus.api(f"STREAM.UPDATE.{STREAM}", full)

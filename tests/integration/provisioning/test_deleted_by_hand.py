@@ -34,7 +34,7 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     await provider.until_asked(3)
     of = {one.name: one for one in provider.asked}
     for name in ("done", "runs"):
-        await provider.says(of[name], facts.Provisioned)
+        await provider.publish_status(of[name], facts.Provisioned)
         await until_phase(bus, Phase.ADMITTED, name)
 
     await fleet.processes[-1].kill()
@@ -44,7 +44,7 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     fact = Finished(namespace="ns", name="done")
     await bus.publish(Outgoing(subject_of(fact), encode(fact)))
     await until_phase(bus, Phase.FINISHED, "done")
-    await provider.says(of["waits"], facts.Provisioned, message="here")
+    await provider.publish_status(of["waits"], facts.Provisioned, message="here")
     await fleet.start("provisioning-check")
 
     await until_phase(bus, Phase.ADMITTED, "waits")

@@ -18,7 +18,7 @@ from admittance.provider_docker import workers as names
 from admittance.provider_docker.comparer import GATHER_SECONDS
 from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.service import DockerReconciler
-from admittance.provider_docker.workers import ListedWorker, Room, Worker
+from admittance.provider_docker.workers import EngineCapacity, ListedWorker, WorkerSpec
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -46,15 +46,15 @@ class CountingEngine(Engine):
         if self.away:
             raise Away("connection refused")
 
-    async def room(self) -> Room:
+    async def room(self) -> EngineCapacity:
         self._count("room")
-        return Room("here", 10**9, 2**60)
+        return EngineCapacity("here", 10**9, 2**60)
 
     async def workers(self, request_id: str | None = None) -> list[ListedWorker]:
         self._count("workers" if request_id is None else "workers of one")
         return [one for one in self.there.values() if request_id in (None, one.request_id)]
 
-    async def start(self, worker: Worker, labels: dict[str, str], env: dict[str, str]) -> None:
+    async def start(self, worker: WorkerSpec, labels: dict[str, str], env: dict[str, str]) -> None:
         self._count("start")
         self.there[worker.name] = ListedWorker(
             container=worker.name,

@@ -15,7 +15,7 @@ from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.new_request import cancelled, requested
 from admittance.provisioning.observed_state import CONTROLLER, slot_of
 from admittance.provisioning.records import State
-from admittance.provisioning.steps import ReservationRef, Slot, Step, VerdictReport, Write
+from admittance.provisioning.steps import RequestSlot, ReservationRef, Step, VerdictReport, Write
 from admittance.provisioning.verdicts import CheckVerdict
 from admittance.provisioning_check.bucket_watch import BucketWatch
 from admittance.provisioning_check.service import ProvisioningReconciler
@@ -58,7 +58,7 @@ class Told:
 
 
 def tell(number: int, answer: CheckVerdict) -> Step:
-    slot = Slot("ns", f"w{number:04}", "c")
+    slot = RequestSlot("ns", f"w{number:04}", "c")
     return Step(slot, report=VerdictReport(ReservationRef(f"u{number:04}", 0), answer))
 
 
@@ -76,9 +76,11 @@ async def test_a_step_that_cannot_succeed_does_not_block_others(bus: Bus) -> Non
     good = records[3]
     never = [
         tell(5, CheckVerdict("Retry", "for ever", after=2**40)),
-        Step(Slot("ns", "w0000", "c"), fact=cancelled(broken)),
-        Step(Slot("ns", "w0001", "c"), fact=requested(nobodys)),
-        Step(Slot("ns", "w0002", "c"), Write(large.metadata.name, large, 0), requested(large)),
+        Step(RequestSlot("ns", "w0000", "c"), fact=cancelled(broken)),
+        Step(RequestSlot("ns", "w0001", "c"), fact=requested(nobodys)),
+        Step(
+            RequestSlot("ns", "w0002", "c"), Write(large.metadata.name, large, 0), requested(large)
+        ),
     ]
     well = [
         Step(slot_of(good), Write(good.metadata.name, good, 0), requested(good)),
@@ -113,12 +115,12 @@ async def test_an_answer_that_raises_becomes_a_dead_letter(
     ]
     heard = reconciler.core.apply_status
 
-    def hears(fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
+    def apply_status(fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
         if fact.id == said[0].id:
             raise ZeroDivisionError("a bug")
         return heard(fact, now)
 
-    monkeypatch.setattr(reconciler.core, "apply_status", hears)
+    monkeypatch.setattr(reconciler.core, "apply_status", apply_status)
 
     assert await reconciler.apply_answers(said) == ["it cannot be applied: a bug", ""]
 

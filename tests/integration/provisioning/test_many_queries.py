@@ -19,7 +19,7 @@ from admittance.events.system import ProviderAlive
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record, RecordSpec
-from admittance.provisioning.steps import Slot
+from admittance.provisioning.steps import RequestSlot
 from admittance.provisioning_check.provider_monitor import AT_ONCE, ProviderMonitor
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -88,7 +88,7 @@ class StatusReceiver:
 
     def __init__(self) -> None:
         self.taken: list[str] = []
-        self.lost: list[tuple[Slot, str]] = []
+        self.lost: list[tuple[RequestSlot, str]] = []
         self.strange: dict[str, str] = {}
 
     async def apply_answers(self, said: Sequence[ProvisioningStatus]) -> None:
@@ -101,7 +101,7 @@ class StatusReceiver:
         assert provisioning_class == "class"
         self.strange[workload[1]] = why
 
-    def send_again(self, slot: Slot, request_id: str) -> None:
+    def send_again(self, slot: RequestSlot, request_id: str) -> None:
         self.lost.append((slot, request_id))
 
 
@@ -144,7 +144,7 @@ async def test_a_thousand_requests_are_queried_and_applied_in_order(
     await until(lambda: len(receiver.taken) + len(receiver.lost) == MANY)
     assert receiver.taken == [a_record(number).spec.id for number in range(MANY - 1)]
     last = a_record(MANY - 1)
-    assert receiver.lost == [(Slot("ns", last.spec.workload, "c"), last.spec.id)]
+    assert receiver.lost == [(RequestSlot("ns", last.spec.workload, "c"), last.spec.id)]
     assert 1 < provider.most <= AT_ONCE
 
 

@@ -31,8 +31,8 @@ async def test_a_workload_starts_once_its_capacity_is_there(
 
     request = await provider.until_asked()
     assert await records(bus) == ["provisioningrequest.ns.w-capacity-1"]
-    await provider.says(request, facts.Accepted, message="soon")
-    await provider.says(request, facts.Provisioned, message="here")
+    await provider.publish_status(request, facts.Accepted, message="soon")
+    await provider.publish_status(request, facts.Provisioned, message="here")
 
     await until_phase(bus, Phase.ADMITTED)
     told = await row(bus)
@@ -49,12 +49,12 @@ async def test_a_failure_is_retried_after_its_delay_with_the_next_attempt(
     await submit(bus, [a_manifest("w", queue="lq-cq")])
 
     first = await provider.until_asked()
-    await provider.says(first, facts.ProvisioningFailed, message="none left")
+    await provider.publish_status(first, facts.ProvisioningFailed, message="none left")
     second = await provider.until_asked(2)
 
     assert (first.attempt, second.attempt) == (1, 2)
     assert provider.booked == {second.id}
-    await provider.says(second, facts.Provisioned)
+    await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
 
@@ -65,10 +65,10 @@ async def test_revoked_capacity_ends_a_running_workload_and_its_booking(
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     request = await provider.until_asked()
-    await provider.says(request, facts.Provisioned)
+    await provider.publish_status(request, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
-    await provider.says(request, facts.CapacityRevoked, message="sold")
+    await provider.publish_status(request, facts.CapacityRevoked, message="sold")
 
     await until_phase(bus, Phase.REJECTED)
     await eventually(lambda: _nothing_booked(bus, provider))
@@ -104,7 +104,7 @@ async def test_a_new_leader_continues_after_a_kill(
 
     await fleet.processes[-1].kill()
     # Published while the reader is down.
-    await provider.says(request, facts.Provisioned)
+    await provider.publish_status(request, facts.Provisioned)
     await fleet.start("provisioning-check")
 
     await until_phase(bus, Phase.ADMITTED)

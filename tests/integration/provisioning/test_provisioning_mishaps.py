@@ -68,7 +68,7 @@ async def kept(bus: Bus) -> Record | None:
     return msgspec.json.decode(entry.value, type=Record)
 
 
-async def says(bus: Bus, message: str) -> None:
+async def wait_for_message(bus: Bus, message: str) -> None:
     async def there() -> bool:
         return (await row(bus)).message == message
 
@@ -106,8 +106,8 @@ async def test_a_request_is_replaced_when_its_configuration_is(
     assert (first.attempt, new.attempt) == (1, 1)
     assert first.id != new.id
     await eventually(lambda: _is_free(provider, first.id))
-    await provider.says(first, facts.Provisioned)
-    await asked.says(new, facts.Provisioned)
+    await provider.publish_status(first, facts.Provisioned)
+    await asked.publish_status(new, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
     assert asked.booked == {new.id}
 
@@ -125,11 +125,11 @@ async def test_a_deleted_config_ends_the_request_and_a_new_config_renews_it(
     gone = Delete(kind="ProvisioningRequestConfig", name="config")
     await ask(bus, "admit.api.delete", gone, DeleteReply)
 
-    await says(bus, NOT_ACTIVE)
+    await wait_for_message(bus, NOT_ACTIVE)
     assert provider.booked == set()
     await apply(bus, a_config())
     second = await provider.until_asked(2)
-    await provider.says(second, facts.Provisioned)
+    await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
 
@@ -141,7 +141,7 @@ async def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back(
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)
-    await provider.says(request, facts.Provisioned)
+    await provider.publish_status(request, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
     await bus.publish(delete_message(KEY, expected=None, ttl_seconds=60.0))
@@ -161,8 +161,8 @@ async def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again
     fleet: Fleet, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)
-    await provider.says(request, facts.Accepted, message="soon")
-    await says(bus, "soon")
+    await provider.publish_status(request, facts.Accepted, message="soon")
+    await wait_for_message(bus, "soon")
 
     await bus.publish(delete_message(KEY, expected=None, ttl_seconds=60.0))
 
@@ -171,7 +171,7 @@ async def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again
         return found is not None and found.spec.id == request.id
 
     await eventually(back)
-    await provider.says(request, facts.Provisioned)
+    await provider.publish_status(request, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
 
@@ -225,7 +225,7 @@ async def test_a_request_is_cancelled_when_the_workload_changes_its_flavor(
     if checked:
         second = await provider.until_asked(2)
         assert second.check == "more"
-        await provider.says(second, facts.Provisioned)
+        await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
     found = await workload(bus, "w")
     assert found is not None
@@ -297,12 +297,12 @@ async def test_repeated_and_disordered_answers_count_once(
 ) -> None:
     request = await reserved(bus, provider)
     for _ in range(2):
-        await provider.says(request, facts.Provisioned, message="here", seq=2)
-        await provider.says(request, facts.Accepted, message="soon", seq=1)
-        await provider.says(request, facts.ProvisioningFailed, message="not", seq=1)
+        await provider.publish_status(request, facts.Provisioned, message="here", seq=2)
+        await provider.publish_status(request, facts.Accepted, message="soon", seq=1)
+        await provider.publish_status(request, facts.ProvisioningFailed, message="not", seq=1)
     await until_phase(bus, Phase.ADMITTED)
     await submit(bus, [a_manifest("v", queue="lq-cq")])
-    await provider.says(await provider.until_asked(2), facts.Provisioned)
+    await provider.publish_status(await provider.until_asked(2), facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED, "v")
     assert (await row(bus)).message == "here"
     found = await workload(bus, "w")
@@ -325,7 +325,7 @@ async def test_kills_between_record_and_request_book_once(
         await asyncio.sleep(0.2)
     await provider.until_asked(len(names))
     for one in {one.id: one for one in provider.asked}.values():
-        await provider.says(one, facts.Provisioned)
+        await provider.publish_status(one, facts.Provisioned)
     for name in names:
         await until_phase(bus, Phase.ADMITTED, name)
     assert len({one.id for one in provider.asked}) == len(names), "one for each attempt"

@@ -59,7 +59,7 @@ async def test_deleting_a_request_prints_what_follows(
     assert provider.booked == {second.id}
     ended = [one for one in provider.heard if isinstance(one, facts.ProvisioningCancelled)]
     assert [one.reason for one in ended] == [DELETED]
-    await provider.says(second, facts.Provisioned)
+    await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
     status, told = await admit(nats_server, "delete", "provisioningrequest/w-capacity-1")

@@ -12,7 +12,7 @@ from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
-from integration.provisioning.test_provisioning_mishaps import KEY, kept, says
+from integration.provisioning.test_provisioning_mishaps import KEY, kept, wait_for_message
 
 from builders import a_manifest
 from capacity import CHECK, a_config, until_phase
@@ -31,7 +31,7 @@ async def asked_for(provider: BareProvider, name: str) -> facts.ProvisioningRequ
 
 async def is_served(bus: Bus, provider: BareProvider, name: str) -> None:
     await submit(bus, [a_manifest(name, queue="lq-cq")])
-    await provider.says(await asked_for(provider, name), facts.Provisioned)
+    await provider.publish_status(await asked_for(provider, name), facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED, name)
 
 
@@ -51,13 +51,13 @@ async def test_a_request_that_is_too_large_is_noted_and_blocks_no_other(
     request = await provider.until_asked()
 
     details = {str(number): "x" * 15_000 for number in range(64)}
-    await provider.says(request, facts.Provisioned, details=details)
+    await provider.publish_status(request, facts.Provisioned, details=details)
 
     await is_served(bus, provider, "v")
     record = await kept(bus)
     assert record is not None
     assert record.status.notes
-    await provider.says(request, facts.Provisioned)
+    await provider.publish_status(request, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
 
@@ -66,8 +66,8 @@ async def test_an_unreadable_record_is_overwritten(fleet: Fleet, bus: Bus) -> No
     await apply(bus, CHECK, a_config(), *queues("cq", cpu=9, admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     request = await provider.until_asked()
-    await provider.says(request, facts.Accepted, message="soon")
-    await says(bus, "soon")
+    await provider.publish_status(request, facts.Accepted, message="soon")
+    await wait_for_message(bus, "soon")
 
     await bus.publish(put_message(KEY, b"no record", expected=None))
 
@@ -85,7 +85,7 @@ async def test_an_unreadable_record_is_overwritten(fleet: Fleet, bus: Bus) -> No
 
     await is_served(bus, provider, "v")
     second = next(one for one in reversed(provider.asked) if one.name == "w")
-    await provider.says(second, facts.Provisioned)
+    await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
 
@@ -96,7 +96,7 @@ async def test_an_answer_in_time_counts_although_it_is_read_late(fleet: Fleet, b
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     request = await provider.until_asked()
     await fleet.processes[-1].kill()
-    await provider.says(request, facts.Provisioned)
+    await provider.publish_status(request, facts.Provisioned)
     await asyncio.sleep(2.1)
 
     await fleet.start("provisioning-check")

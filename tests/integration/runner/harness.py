@@ -154,7 +154,7 @@ class RunnerTestbed:
             return None
         return decode(subject, base64.b64decode(answer["message"]["data"]))
 
-    async def hears(self, what: str, name: str, limit: float = LIMIT_SECONDS) -> Any:
+    async def wait_for_fact(self, what: str, name: str, limit: float = LIMIT_SECONDS) -> Any:
         return await until(lambda: self.said(what, name), f"{what} of {name}", limit)
 
     async def count(self, what: str) -> int:

@@ -26,7 +26,7 @@ async def test_two_runners_start_each_admission_once(testbed: RunnerTestbed) -> 
         for number in range(20):
             await testbed.admit(f"train-{number}", "sleep 0.1")
         for number in range(20):
-            await testbed.hears("finished", f"train-{number}")
+            await testbed.wait_for_fact("finished", f"train-{number}")
     assert len(starts(testbed)) == 20
     assert await testbed.count("started") == 20
 
@@ -37,9 +37,9 @@ async def test_an_eviction_is_answered_by_the_runner_that_has_the_job(
     async with testbed.runner("a"), testbed.runner("b"):
         script = "trap 'sleep 0.5; exit 1' TERM; while :; do sleep 0.02; done"
         admitted = await testbed.admit("train", script, grace=5)
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         evicted = await testbed.evict("train", admitted)
-        stopped = await testbed.hears("stopped", "train")
+        stopped = await testbed.wait_for_fact("stopped", "train")
         assert stopped.revision == evicted
         (shim,) = starts(testbed)
         assert '"outcome"' in (shim.parent / "journal").read_text()
@@ -51,7 +51,7 @@ async def test_a_job_longer_than_the_claim_goes_on_since_the_claim_is_renewed(
 ) -> None:
     async with testbed.runner("a", claim_ttl=1.5), testbed.runner("b", claim_ttl=1.5):
         await testbed.admit("train", "sleep 3.5")
-        assert (await testbed.hears("finished", "train")).succeeded
+        assert (await testbed.wait_for_fact("finished", "train")).succeeded
     assert await testbed.count("stopped") == 0
 
 
@@ -60,7 +60,7 @@ async def test_a_runner_that_cannot_renew_a_claim_stops_its_job_in_time(
 ) -> None:
     async with testbed.runner(claim_ttl=3.0) as runner:
         await testbed.admit("train", "sleep 60")
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         claims = await get(testbed.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
         assert claims is not None
         assert runner.bus is not None
@@ -75,7 +75,7 @@ async def test_a_runner_that_cannot_renew_a_claim_stops_its_job_in_time(
         assert claim is not None
         assert claim.value is not None, "the claim outlives the job"
         del runner.bus.publish_all
-        stopped = await testbed.hears("stopped", "train")
+        stopped = await testbed.wait_for_fact("stopped", "train")
         assert stopped.reason == "NodeFailures"
 
 
@@ -91,10 +91,10 @@ async def test_jobs_of_a_dead_runner_are_reported_lost_by_another_runner(
 ) -> None:
     async with RunnerProcess(testbed, testbed.tmp / "a", claim_ttl=2.0) as first:
         admitted = await testbed.admit("train", "sleep 60")
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         async with testbed.runner("b"):
             await first.kill()
-            stopped = await testbed.hears("stopped", "train")
+            stopped = await testbed.wait_for_fact("stopped", "train")
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
     assert len(starts(testbed)) == 1, "what is lost is not started again under the same admission"
 
@@ -106,7 +106,7 @@ async def ended_without_its_runner(testbed: RunnerTestbed) -> int:
         admitted = await testbed.admit(
             "train", f"until test -e {flag}; do sleep 0.02; done; echo ok"
         )
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         await first.kill()
     flag.touch()
     (shim,) = starts(testbed)
@@ -119,11 +119,11 @@ async def test_the_result_of_a_dead_runner_counts_for_a_runner_with_its_folder(
 ) -> None:
     admitted = await ended_without_its_runner(testbed)
     async with testbed.runner("b"):
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
         assert (finished.revision, finished.succeeded) == (admitted, True)
         async with testbed.runner("a"):
             await testbed.admit("marker", "true")
-            await testbed.hears("finished", "marker")
+            await testbed.wait_for_fact("finished", "marker")
     assert await testbed.said("stopped", "train") is None
     assert await testbed.count("finished") == 2, "each is said once"
     assert len(starts(testbed)) == 2
@@ -138,7 +138,7 @@ async def test_a_result_that_came_too_late_ends_the_rerun_before_it_starts(
     mine = name.read_text()
     name.write_text("another")
     async with testbed.runner("b"):
-        assert (await testbed.hears("stopped", "train")).reason == "NodeFailures"
+        assert (await testbed.wait_for_fact("stopped", "train")).reason == "NodeFailures"
     name.write_text(mine)
     again = await testbed.put("train", admitted, "QuotaReserved", "Admitted")
     await testbed.say_admitted("train", again, "echo ran twice")
@@ -164,14 +164,14 @@ async def test_a_restarted_runner_reports_a_lost_job_that_was_not_reported(
     await claims.take([key])
     assert await claims.mark_over(key)
     async with testbed.runner("a"):
-        stopped = await testbed.hears("stopped", "train")
+        stopped = await testbed.wait_for_fact("stopped", "train")
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
 
 
 async def test_a_job_is_stopped_when_its_claim_was_removed(testbed: RunnerTestbed) -> None:
     async with testbed.runner(claim_ttl=2.0):
         revision = await testbed.admit("train", "sleep 60")
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         key = run_key(NAMESPACE, "train", revision)
         entry = await get(testbed.bus, key, bucket=CLAIMS)
         assert entry is not None
@@ -189,10 +189,10 @@ async def test_a_job_is_stopped_when_its_claim_is_overwritten_with_junk(
     """Its claim is as that of a dead runner: the workload runs again, under another admission."""
     async with testbed.runner():
         admitted = await testbed.admit("train", "sleep 60")
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         key = run_key(NAMESPACE, "train", admitted)
         await testbed.bus.publish(put_message(key, b"junk", expected=None, bucket=CLAIMS))
-        stopped = await testbed.hears("stopped", "train")
+        stopped = await testbed.wait_for_fact("stopped", "train")
         assert stopped.revision == admitted
 
 
@@ -201,7 +201,7 @@ async def test_a_released_claim_is_taken_over_by_another_runner(testbed: RunnerT
     async with testbed.runner("b"):
         async with RunnerProcess(testbed, testbed.tmp / "a") as first:
             revision = await testbed.admit("train", f"test -e {flag} || sleep 60")
-            await testbed.hears("started", "train")
+            await testbed.wait_for_fact("started", "train")
             flag.touch()
             assert first.process is not None
             first.process.terminate()
@@ -211,7 +211,7 @@ async def test_a_released_claim_is_taken_over_by_another_runner(testbed: RunnerT
             (shim, *_) = starts(testbed)
             if shim.is_relative_to(testbed.tmp / "b"):
                 return
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
 
 

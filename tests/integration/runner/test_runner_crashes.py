@@ -24,7 +24,7 @@ def the_run(testbed: RunnerTestbed) -> Path:
 
 async def said(testbed: RunnerTestbed, text: str) -> None:
     """Waits until the job has printed that."""
-    await testbed.hears("started", "train")
+    await testbed.wait_for_fact("started", "train")
     out = the_run(testbed) / "out/main-0.log"
     await until(lambda: out.exists() and text in out.read_text(), text)
 
@@ -34,11 +34,11 @@ async def test_a_job_that_runs_on_is_not_started_again(testbed: RunnerTestbed) -
     async with RunnerProcess(testbed, testbed.tmp / "a") as first:
         script = f"echo begun; while ! test -e {flag}; do sleep 0.02; done"
         revision = await testbed.admit("train", script)
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         await first.kill()
     async with testbed.runner():
         flag.touch()
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
     assert (the_run(testbed) / "out/main-0.log").read_text() == "begun\n"
 
@@ -50,7 +50,7 @@ async def test_junk_behind_an_admission_does_not_hide_it(
     revision = await testbed.admit("train", "true")
     await testbed.bus.publish(Outgoing(f"admit.workload.admitted.{NAMESPACE}.train", junk))
     async with testbed.runner():
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
 
 
@@ -62,13 +62,13 @@ async def test_a_job_that_ends_while_the_runner_is_down_keeps_its_result(
         revision = await testbed.admit(
             "train", f"while ! test -e {flag}; do sleep 0.02; done; exit 7"
         )
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         await first.kill()
     flag.touch()
     journal = the_run(testbed) / "journal"
     await until(lambda: '"outcome"' in journal.read_text(), "its end")
     async with testbed.runner():
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.revision, finished.message) == (revision, "pod main-0 failed: exit code 7")
 
 
@@ -79,7 +79,7 @@ async def test_an_eviction_while_the_runner_is_down_stops_the_job(testbed: Runne
         await first.kill()
     evicted = await testbed.evict("train", admitted)
     async with testbed.runner():
-        assert (await testbed.hears("stopped", "train")).revision == evicted
+        assert (await testbed.wait_for_fact("stopped", "train")).revision == evicted
     assert '"outcome"' in (the_run(testbed) / "journal").read_text()
     assert await testbed.said("finished", "train") is None, "it exited 0 to go on later"
 
@@ -96,7 +96,7 @@ async def test_a_job_that_stops_while_the_runner_is_down_is_reported_stopped(
         await first.kill()
     await until(lambda: '"outcome"' in journal.read_text(), "its end")
     async with testbed.runner():
-        assert (await testbed.hears("stopped", "train")).revision == evicted
+        assert (await testbed.wait_for_fact("stopped", "train")).revision == evicted
     assert await testbed.said("finished", "train") is None, "it exited 0 to go on later"
 
 
@@ -105,7 +105,7 @@ async def test_a_job_is_stopped_when_its_admission_ended_while_the_runner_was_do
 ) -> None:
     async with RunnerProcess(testbed, testbed.tmp / "a") as first:
         admitted = await testbed.admit("train", "sleep 60")
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         await first.kill()
     await testbed.put("train", admitted)
     journal = the_run(testbed) / "journal"
@@ -117,11 +117,11 @@ async def test_a_job_is_stopped_when_its_admission_ended_while_the_runner_was_do
 async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
         revision = await testbed.admit("train", "setsid sleep 64 & echo $!; wait")
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         out = the_run(testbed) / "out/main-0.log"
         child = int(await until(lambda: out.exists() and out.read_text(), "the child's pid"))
         os.kill(int((the_run(testbed) / "shim").read_text().split()[0]), signal.SIGKILL)
-        stopped = await testbed.hears("stopped", "train")
+        stopped = await testbed.wait_for_fact("stopped", "train")
     assert (stopped.revision, stopped.reason) == (revision, "NodeFailures")
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
@@ -131,24 +131,24 @@ async def test_facts_arrive_again_within_a_second_of_a_server_restart(
 ) -> None:
     async with testbed.runner():
         await testbed.admit("before", "true")
-        await testbed.hears("finished", "before")
+        await testbed.wait_for_fact("finished", "before")
         await testbed.kill_server()
         await testbed.start_server()
         await testbed.admit("after", "true")
-        await testbed.hears("finished", "after", 3.0)
+        await testbed.wait_for_fact("finished", "after", 3.0)
 
 
 async def test_jobs_continue_after_all_processes_are_killed_at_once(testbed: RunnerTestbed) -> None:
     flag = testbed.tmp / "flag"
     async with RunnerProcess(testbed, testbed.tmp / "a") as first:
         await testbed.admit("train", f"while ! test -e {flag}; do sleep 0.02; done; echo done")
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
         await testbed.kill_server()
         await first.kill()
     flag.touch()
     await testbed.start_server()
     async with testbed.runner():
-        assert (await testbed.hears("finished", "train")).succeeded
+        assert (await testbed.wait_for_fact("finished", "train")).succeeded
     assert (the_run(testbed) / "out/main-0.log").read_text() == "done\n"
 
 
@@ -165,7 +165,7 @@ async def test_a_runner_ends_in_order_also_when_the_server_is_gone(testbed: Runn
     await testbed.start_server()
     async with testbed.runner():
         await until(lambda: testbed.count("started"), "its first start")
-        stopped = await testbed.hears("stopped", "train")
+        stopped = await testbed.wait_for_fact("stopped", "train")
         assert (stopped.revision, stopped.reason) == (revision, "RunnerEnded")
 
         async def again() -> bool:
@@ -214,7 +214,7 @@ async def test_every_job_runs_once_when_the_runner_is_killed_repeatedly(
             await runner.kill()
     async with testbed.runner():
         for number in range(count):
-            finished = await testbed.hears("finished", f"train-{number}")
+            finished = await testbed.wait_for_fact("finished", f"train-{number}")
             assert finished.succeeded, finished.message
     assert await testbed.count("stopped") == 0
     assert await testbed.count("finished") == count, "each is said once, however often it was tried"

@@ -42,7 +42,7 @@ async def ask_logs(testbed: RunnerTestbed, **wants: Any) -> LogsReply:
 async def test_an_admitted_job_is_started_ready_and_finished(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
         revision = await testbed.admit("train", "echo hello from $JOB_COMPLETION_INDEX", count=2)
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.revision, finished.succeeded, finished.uid) == (revision, True, "uid-train")
     assert (await testbed.said("started", "train")).revision == revision
     assert (await testbed.said("pods_ready", "train")).revision == revision
@@ -52,7 +52,7 @@ async def test_an_admitted_job_is_started_ready_and_finished(testbed: RunnerTest
 async def test_a_failing_job_finishes_with_pod_and_exit_code(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
         await testbed.admit("train", "exit 3")
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert not finished.succeeded
     assert finished.message == "pod main-0 failed: exit code 3"
 
@@ -62,7 +62,7 @@ async def test_an_image_without_a_command_fails_to_start_and_says_what_to_do(
 ) -> None:
     async with testbed.runner():
         await testbed.admit("train", "", containers=[{"name": "c", "image": "busybox"}])
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.succeeded, finished.reason) == (False, "FailedToStart")
     assert "--executor docker" in finished.message
 
@@ -74,7 +74,7 @@ async def test_an_evicted_job_is_stopped_before_it_is_reported_as_stopped(
         admitted = await testbed.admit("train", CHECKPOINTS)
         await until(lambda: output(testbed), "its start")
         evicted = await testbed.evict("train", admitted)
-        stopped = await testbed.hears("stopped", "train")
+        stopped = await testbed.wait_for_fact("stopped", "train")
         assert stopped.revision == evicted
         assert output(testbed).endswith("saved\n")
     assert await testbed.said("finished", "train") is None, "it exited 0 to go on later"
@@ -87,7 +87,7 @@ async def test_a_workload_that_is_evicted_before_its_claim_never_starts(
         admitted = await testbed.admitted("train")
         evicted = await testbed.evict("train", admitted, silently=True)
         await testbed.say_admitted("train", admitted, "echo ran")
-        assert (await testbed.hears("stopped", "train")).revision == evicted
+        assert (await testbed.wait_for_fact("stopped", "train")).revision == evicted
         assert output(testbed) == ""
 
 
@@ -97,7 +97,7 @@ async def test_a_late_fact_of_an_ended_admission_starts_no_job(testbed: RunnerTe
         await testbed.put("train", admitted, "Admitted", "Finished", admitted_revision=admitted)
         await testbed.say_admitted("train", admitted, "echo ran")
         await testbed.admit("marker", "true")
-        await testbed.hears("finished", "marker")
+        await testbed.wait_for_fact("finished", "marker")
         assert await testbed.said("finished", "train") is None
         assert output(testbed) == ""
 
@@ -108,7 +108,7 @@ async def test_an_eviction_right_behind_the_admission_stops_the_job(testbed: Run
             admitted = await testbed.admit(f"train-{number}", "sleep 60")
             await testbed.evict(f"train-{number}", admitted)
         for number in range(10):
-            await testbed.hears("stopped", f"train-{number}")
+            await testbed.wait_for_fact("stopped", f"train-{number}")
 
 
 async def test_an_eviction_of_a_job_that_is_not_running_is_answered_at_once(
@@ -117,17 +117,17 @@ async def test_an_eviction_of_a_job_that_is_not_running_is_answered_at_once(
     async with testbed.runner():
         revision = await testbed.put("train", 0, "QuotaReserved", "Evicted")
         await testbed.say_evicted("train", revision)
-        assert (await testbed.hears("stopped", "train")).revision == revision
+        assert (await testbed.wait_for_fact("stopped", "train")).revision == revision
 
 
 async def test_a_fact_that_arrives_twice_starts_one_job(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
         revision = await testbed.admit("train", "echo once; sleep 0.3")
         await testbed.say_admitted("train", revision, "echo once; sleep 0.3")
-        await testbed.hears("finished", "train")
+        await testbed.wait_for_fact("finished", "train")
         await testbed.say_admitted("train", revision, "echo once; sleep 0.3")
         await testbed.admit("marker", "true")
-        await testbed.hears("finished", "marker")
+        await testbed.wait_for_fact("finished", "marker")
     assert output(testbed).count("once") == 1
 
 
@@ -138,7 +138,7 @@ async def test_an_old_admission_on_the_log_is_not_started_by_a_new_runner(
     await testbed.put("ended", ended, "Admitted", "Finished", admitted_revision=ended)
     await testbed.admit("waiting", "echo waited")
     async with testbed.runner():
-        await testbed.hears("finished", "waiting")
+        await testbed.wait_for_fact("finished", "waiting")
     assert output(testbed) == "waited\n"
 
 
@@ -148,7 +148,7 @@ async def test_an_unanswered_eviction_is_answered_by_the_next_runner(
     admitted = await testbed.admit("train", "echo ran")
     evicted = await testbed.evict("train", admitted)
     async with testbed.runner():
-        assert (await testbed.hears("stopped", "train")).revision == evicted
+        assert (await testbed.wait_for_fact("stopped", "train")).revision == evicted
         late = await Claims(testbed.bus, "late", 60.0).take([run_key(NAMESPACE, "train", admitted)])
         assert late[0].state is ClaimState.OVER, "a slower runner must not start it now"
     assert output(testbed) == ""
@@ -161,13 +161,13 @@ async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(
     script = f"echo begun; test -e {flag} || sleep 60"
     async with testbed.runner():
         revision = await testbed.admit("train", script)
-        await testbed.hears("started", "train")
+        await testbed.wait_for_fact("started", "train")
     stopped = await testbed.said("stopped", "train")
     assert (stopped.revision, stopped.reason) == (revision, "RunnerEnded")
     assert await testbed.said("finished", "train") is None
     flag.touch()
     async with testbed.runner():
-        finished = await testbed.hears("finished", "train")
+        finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.revision, finished.succeeded) == (revision, True)
     starts = await read_messages(testbed.bus, [f"admit.workload.started.{NAMESPACE}.train"])
     assert len(starts) == 2, "the story tells of both runs"
@@ -200,7 +200,7 @@ async def test_detached_jobs_run_on_and_are_taken_over(testbed: RunnerTestbed) -
     assert await testbed.said("stopped", "train") is None
     flag.touch()
     async with testbed.runner():
-        assert (await testbed.hears("finished", "train")).succeeded
+        assert (await testbed.wait_for_fact("finished", "train")).succeeded
     assert output(testbed) == "begun\n"
     assert await testbed.count("started") == 1
 
@@ -208,7 +208,7 @@ async def test_detached_jobs_run_on_and_are_taken_over(testbed: RunnerTestbed) -
 async def test_logs_are_served_from_an_offset_on_also_after_the_end(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
         await testbed.admit("train", "echo grüße; sleep 0.2; echo end", count=2)
-        await testbed.hears("finished", "train")
+        await testbed.wait_for_fact("finished", "train")
         whole = await ask_logs(testbed)
         assert [(pod.pod, pod.text) for pod in whole.pods] == [
             ("main-0", "grüße\nend\n"),

@@ -203,7 +203,7 @@ async def test_a_commit_is_refused_as_a_whole_when_one_workload_changed(
 
     async def decide(name: str, *givers: Entry) -> int:
         entry = await entry_of(bus, name)
-        who = await stored(bus, name)
+        preemptor = await stored(bus, name)
         made = []
         for giver in givers:
             of = giver.key.rsplit(".", 1)[1]
@@ -220,7 +220,7 @@ async def test_a_commit_is_refused_as_a_whole_when_one_workload_changed(
         decided = facts.Assigned(
             namespace="ns",
             name=name,
-            uid=who.metadata.uid,
+            uid=preemptor.metadata.uid,
             revision=entry.revision,
             seen=entry.revision,
             domain=DOMAIN,

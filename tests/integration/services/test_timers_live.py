@@ -85,7 +85,7 @@ class TimerTestbed:
         await eventually(so)
         return found[0]
 
-    async def says(self, state: str, name: str = "w", **more: Any) -> None:
+    async def report_verdict(self, state: str, name: str = "w", **more: Any) -> None:
         """The check's verdict on the current cycle."""
         one = await workload(self.bus, name)
         assert one is not None
@@ -105,7 +105,7 @@ class TimerTestbed:
         """The check says Retry; until when the workload waits then."""
         before = await workload(self.bus, name)
         assert before is not None
-        await self.says("Retry", name, requeueAfterSeconds=seconds)
+        await self.report_verdict("Retry", name, requeueAfterSeconds=seconds)
         one = await self._until(
             name, lambda one: waits_until(one) not in (None, waits_until(before))
         )
@@ -220,16 +220,18 @@ async def _empty(testbed: TimerTestbed) -> bool:
 
 @pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
-@pytest.mark.parametrize("who", ["retry-timer", "workload-controller", "all of them"])
+@pytest.mark.parametrize("killed_service", ["retry-timer", "workload-controller", "all of them"])
 async def test_a_kill_during_a_wait_does_not_change_its_end(
-    testbed: TimerTestbed, who: str
+    testbed: TimerTestbed, killed_service: str
 ) -> None:
     await testbed.start()
     await submit(testbed.bus, [a_job()])
     await testbed.reserved()
     until = await testbed.put_off(3)
     await testbed.stands()
-    killed = [one for one in testbed.fleet.processes if who in (one.service, "all of them")]
+    killed = [
+        one for one in testbed.fleet.processes if killed_service in (one.service, "all of them")
+    ]
     for one in killed:
         await one.kill()
     for one in killed:

@@ -10,12 +10,12 @@ from benchmarks.hearing import Jobs
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import Workload
-from admittance.cli.bench.generator import Plan, manifests_of
+from admittance.cli.bench.generator import BenchPlan, manifests_of
 from admittance.cli.bench.load import submission
 from admittance.family.policy import rules_of
 
 
-def queue_of(plan: Plan) -> ClusterQueue:
+def queue_of(plan: BenchPlan) -> ClusterQueue:
     found = [decode_object(one) for one in manifests_of(plan)]
     assert all(not document.warnings for document in found)
     return next(one.manifest for one in found if isinstance(one.manifest, ClusterQueue))
@@ -37,14 +37,14 @@ def quotas(queue: ClusterQueue) -> list[str]:
 def test_the_queues_of_families(
     variants: int, full: int, tags: int | None, free: list[bool]
 ) -> None:
-    queue = queue_of(families.plan(10, variants, full))
+    queue = queue_of(families.bench_plan(10, variants, full))
     rules = rules_of(queue.spec)
     assert (len(rules.tags) if rules is not None else None) == tags
     assert [quota != "0" for quota in quotas(queue)] == free
 
 
 def test_workloads_that_block_upgrades_use_only_the_best_flavor() -> None:
-    plan = upgrade.plan(4)
+    plan = upgrade.bench_plan(4)
     rules = rules_of(queue_of(plan).spec)
     assert rules is not None
     others, jobs = plan.workloads[:4], plan.workloads[4:]

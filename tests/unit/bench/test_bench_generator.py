@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.bench.generator import plan, read
+from admittance.cli.bench.generator import bench_plan, read
 from admittance.runtime.errors import SetupError
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +37,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_classes_of_a_set_submit_in_turn_interval_by_interval(tmp_path: Path) -> None:
-    workloads = [w for w in plan(read(written(tmp_path, TWO_SETS))).workloads if w.queue == 0]
+    workloads = [w for w in bench_plan(read(written(tmp_path, TWO_SETS))).workloads if w.queue == 0]
     assert [(round(w.at, 3), w.class_name, w.request) for w in workloads] == [
         (0.1, "small", 1000),
         (0.2, "large", 1500),
@@ -49,7 +49,7 @@ def test_classes_of_a_set_submit_in_turn_interval_by_interval(tmp_path: Path) ->
 
 
 def test_quotas_are_read_as_quantities(tmp_path: Path) -> None:
-    first, second = plan(read(written(tmp_path, TWO_SETS))).queues
+    first, second = bench_plan(read(written(tmp_path, TWO_SETS))).queues
     assert (first.nominal, first.borrowing, first.lending) == (2000, 500, None)
     assert (first.cohort, second.cohort) == ("cohort-0", "cohort-1")
 
@@ -65,7 +65,7 @@ def test_quotas_are_read_as_quantities(tmp_path: Path) -> None:
 def test_scale_multiplies_workloads_and_leaves_queues(
     tmp_path: Path, scale: float, want: int
 ) -> None:
-    scaled = plan(read(written(tmp_path, TWO_SETS)), scale=scale)
+    scaled = bench_plan(read(written(tmp_path, TWO_SETS)), scale=scale)
     assert (len(scaled.queues), len(scaled.workloads)) == (2, want)
 
 
@@ -80,7 +80,7 @@ def test_scale_multiplies_workloads_and_leaves_queues(
 )
 def test_a_bad_file_gives_one_line_with_the_reason(tmp_path: Path, text: str, want: str) -> None:
     with pytest.raises(SetupError) as refused:
-        plan(read(written(tmp_path, text)))
+        bench_plan(read(written(tmp_path, text)))
     assert want in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -95,4 +95,4 @@ def test_our_benchmarks_are_the_plans_of_kueues_files(name: str) -> None:
     theirs = SHARED / f"{name}.generator.yaml"
     if not theirs.exists():
         pytest.skip(f"{theirs} is not here")
-    assert plan(read(ROOT / "benchmarks" / f"{name}.yaml")) == plan(read(theirs))
+    assert bench_plan(read(ROOT / "benchmarks" / f"{name}.yaml")) == bench_plan(read(theirs))

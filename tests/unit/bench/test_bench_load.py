@@ -10,7 +10,7 @@ import msgspec
 import psutil
 import pytest
 
-from admittance.cli.bench.generator import Plan, PlannedQueue, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import execute, submission
 from admittance.cli.bench.run import messages_stored, play
 from admittance.events import facts
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.bus
 
 QUEUE = PlannedQueue("q-0", "cq", "team", "team", 2000, None, None, "Any", "LowerPriority")
 WORKLOADS = tuple(PlannedWorkload(0.01 * n, 0.02, f"w-{n}", 0, "small", 1000, 5) for n in range(30))
-PLAN = Plan((QUEUE,), WORKLOADS)
+PLAN = BenchPlan((QUEUE,), WORKLOADS)
 encode = msgspec.json.encode
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from admittance.checks.judge import Judge
-from admittance.checks.judgements import Identity
+from admittance.checks.judgements import JudgementKey
 from admittance.checks.request import Request, Withdrawal, is_too_late
 from admittance.checks.verdicts import Ready, Retry, Verdict
 
 from servers import until
 
 
-def of(name: str = "w", cycle: int = 1, uid: str = "u") -> Identity:
-    return Identity(uid, "ns", name, "c", cycle)
+def of(name: str = "w", cycle: int = 1, uid: str = "u") -> JudgementKey:
+    return JudgementKey(uid, "ns", name, "c", cycle)
 
 
 class JudgeRecorder:
@@ -66,7 +66,7 @@ class JudgeRecorder:
         self.story.append(f"rest {reply}")
 
     def ask(
-        self, identity: Identity, reply: str, raw: bytes = b"null", *, revision: int = 1
+        self, identity: JudgementKey, reply: str, raw: bytes = b"null", *, revision: int = 1
     ) -> Request:
         request = Request(
             namespace="ns", name=identity.name, uid=identity.uid, check="c", cycle=identity.cycle

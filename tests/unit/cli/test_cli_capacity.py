@@ -21,7 +21,7 @@ from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import subject_of
-from admittance.provider_pool.bookings import Booking, Held
+from admittance.provider_pool.bookings import Booking, HeldPart
 from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, with_note
 
 from builders import NOON
@@ -247,7 +247,9 @@ def a_pool(*bookings: Booking, **spec: Any) -> Found:
 
 def a_booking(name: str, *numbers: int, boots: int = 0, **more: Any) -> Booking:
     ready = NOON + timedelta(seconds=boots)
-    held = (Held(kind="a", number=one, amounts={"cpu": 1500}, ready_at=ready) for one in numbers)
+    held = (
+        HeldPart(kind="a", number=one, amounts={"cpu": 1500}, ready_at=ready) for one in numbers
+    )
     return Booking(
         id=f"{name}/c/1/1", namespace="ns", name=name, held=tuple(held), ready_at=ready, **more
     )

@@ -28,7 +28,7 @@ DECIDED: dict[str, Any] = {**WORKLOAD, "revision": 3, "seen": 2, "domain": "queu
 MINE: dict[str, Any] = {"namespace": "ns", "name": "w"}
 
 
-def plan(*names: str, issued: bool = False) -> PendingPreemption:
+def preemption_of(*names: str, issued: bool = False) -> PendingPreemption:
     victims = tuple(PlannedVictim(namespace="team-b", name=one, uid=one) for one in names)
     return PendingPreemption(victims=victims, issued=issued)
 
@@ -51,12 +51,12 @@ def entry(subject: str, data: bytes) -> LogEntry:
             id="an assignment tells flavors",
         ),
         pytest.param(
-            facts.Planned(**DECIDED, pending_preemption=plan("a", "b", issued=True)),
+            facts.Planned(**DECIDED, pending_preemption=preemption_of("a", "b", issued=True)),
             ("planned", "", "preempts now: team-b/a, team-b/b"),
             id="a plan names its victims",
         ),
         pytest.param(
-            facts.Planned(**DECIDED, pending_preemption=plan(*"abcdefg")),
+            facts.Planned(**DECIDED, pending_preemption=preemption_of(*"abcdefg")),
             (
                 "planned",
                 "",
@@ -65,7 +65,7 @@ def entry(subject: str, data: bytes) -> LogEntry:
             id="a plan of many names the first",
         ),
         pytest.param(
-            facts.Planned(**DECIDED, pending_preemption=plan()),
+            facts.Planned(**DECIDED, pending_preemption=preemption_of()),
             ("planned", "", "needs no preemption any more"),
             id="a plan without victims",
         ),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from admittance.provider_aws.ec2 import Ec2, Ec2Error, Fault
+from admittance.provider_aws.ec2 import Ec2, Ec2Error, ErrorCause
 from admittance.runtime.errors import SetupError
 
 
@@ -38,7 +38,7 @@ def test_the_provider_starts_without_credentials(monkeypatch: pytest.MonkeyPatch
     ec2 = Ec2.connect("class")
     with pytest.raises(Ec2Error) as told:
         ec2.ours()
-    assert told.value.fault is Fault.CREDENTIALS
+    assert told.value.fault is ErrorCause.CREDENTIALS
 
 
 def test_an_unreachable_endpoint_is_not_the_fault_of_the_request(
@@ -52,4 +52,4 @@ def test_an_unreachable_endpoint_is_not_the_fault_of_the_request(
     ec2 = Ec2.connect("class")
     with pytest.raises(Ec2Error) as told:
         ec2.ours()
-    assert told.value.fault is Fault.LATER
+    assert told.value.fault is ErrorCause.LATER

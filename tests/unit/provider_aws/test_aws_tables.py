@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.provider_aws.ec2 import Ec2Error, Fault, failed, fault_of
+from admittance.provider_aws.ec2 import Ec2Error, ErrorCause, failed, fault_of
 from admittance.provider_aws.parameters import (
     CLASS,
     MEBI,
@@ -43,30 +43,40 @@ GPU = "nvidia.com/gpu"
 @pytest.mark.parametrize(
     ("code", "status", "fault"),
     [
-        pytest.param("InsufficientInstanceCapacity", 500, Fault.LACKING, id="none, said with 500"),
-        pytest.param("InsufficientCapacity", 503, Fault.LACKING, id="whatever is insufficient"),
-        pytest.param("ReservationCapacityExceeded", 400, Fault.LACKING, id="a full reservation"),
-        pytest.param("InstanceLimitExceeded", 400, Fault.LACKING, id="a limit of the account"),
-        pytest.param("VcpuLimitExceeded", 400, Fault.LACKING, id="another limit"),
-        pytest.param("InvalidParameterValue", 400, Fault.WRONG, id="a wrong parameter"),
-        pytest.param("InvalidInstanceType", 400, Fault.WRONG, id="no such type"),
-        pytest.param("MissingParameter", 400, Fault.WRONG, id="a missing one"),
-        pytest.param("Unsupported", 400, Fault.WRONG, id="a type that the zone does not have"),
-        pytest.param("UnsupportedOperation", 400, Fault.WRONG, id="what EC2 does not do"),
-        pytest.param("UnauthorizedOperation", 403, Fault.FORBIDDEN, id="what a policy forbids"),
-        pytest.param("AuthFailure", 401, Fault.CREDENTIALS, id="unknown keys"),
-        pytest.param("InvalidClientTokenId", 403, Fault.CREDENTIALS, id="keys, not parameters"),
-        pytest.param("ExpiredToken", 400, Fault.CREDENTIALS, id="a session that has ended"),
-        pytest.param("NoCredentials", 0, Fault.CREDENTIALS, id="no keys at all"),
-        pytest.param("RequestLimitExceeded", 503, Fault.LATER, id="throttling is no limit"),
-        pytest.param("Throttling", 400, Fault.LATER, id="throttling by another name"),
-        pytest.param("Unreachable", 0, Fault.LATER, id="a network that is down"),
-        pytest.param("Strange", 502, Fault.LATER, id="any other trouble of the server"),
-        pytest.param("Strange", 400, Fault.UNCLEAR, id="what we do not know"),
-        pytest.param("IdempotentParameterMismatch", 400, Fault.UNCLEAR, id="a token used up"),
+        pytest.param(
+            "InsufficientInstanceCapacity", 500, ErrorCause.LACKING, id="none, said with 500"
+        ),
+        pytest.param(
+            "InsufficientCapacity", 503, ErrorCause.LACKING, id="whatever is insufficient"
+        ),
+        pytest.param(
+            "ReservationCapacityExceeded", 400, ErrorCause.LACKING, id="a full reservation"
+        ),
+        pytest.param("InstanceLimitExceeded", 400, ErrorCause.LACKING, id="a limit of the account"),
+        pytest.param("VcpuLimitExceeded", 400, ErrorCause.LACKING, id="another limit"),
+        pytest.param("InvalidParameterValue", 400, ErrorCause.WRONG, id="a wrong parameter"),
+        pytest.param("InvalidInstanceType", 400, ErrorCause.WRONG, id="no such type"),
+        pytest.param("MissingParameter", 400, ErrorCause.WRONG, id="a missing one"),
+        pytest.param("Unsupported", 400, ErrorCause.WRONG, id="a type that the zone does not have"),
+        pytest.param("UnsupportedOperation", 400, ErrorCause.WRONG, id="what EC2 does not do"),
+        pytest.param(
+            "UnauthorizedOperation", 403, ErrorCause.FORBIDDEN, id="what a policy forbids"
+        ),
+        pytest.param("AuthFailure", 401, ErrorCause.CREDENTIALS, id="unknown keys"),
+        pytest.param(
+            "InvalidClientTokenId", 403, ErrorCause.CREDENTIALS, id="keys, not parameters"
+        ),
+        pytest.param("ExpiredToken", 400, ErrorCause.CREDENTIALS, id="a session that has ended"),
+        pytest.param("NoCredentials", 0, ErrorCause.CREDENTIALS, id="no keys at all"),
+        pytest.param("RequestLimitExceeded", 503, ErrorCause.LATER, id="throttling is no limit"),
+        pytest.param("Throttling", 400, ErrorCause.LATER, id="throttling by another name"),
+        pytest.param("Unreachable", 0, ErrorCause.LATER, id="a network that is down"),
+        pytest.param("Strange", 502, ErrorCause.LATER, id="any other trouble of the server"),
+        pytest.param("Strange", 400, ErrorCause.UNCLEAR, id="what we do not know"),
+        pytest.param("IdempotentParameterMismatch", 400, ErrorCause.UNCLEAR, id="a token used up"),
     ],
 )
-def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: Fault) -> None:
+def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: ErrorCause) -> None:
     assert fault_of(code, status) is fault
 
 

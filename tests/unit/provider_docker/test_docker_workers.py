@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from admittance.provider_docker.engine import CLASS, DockerSettings
 from admittance.provider_docker.workers import (
+    EngineCapacity,
     ListedWorker,
     NoRoom,
     PodGroup,
-    Room,
-    Worker,
+    WorkerSpec,
     details_of,
     labels_of,
     lack_of_room,
@@ -23,21 +23,21 @@ from admittance.provider_docker.workers import (
 )
 from admittance.runtime.errors import SetupError
 
-ROOM = Room("host-1", 4000, 8 << 30)
+ROOM = EngineCapacity("host-1", 4000, 8 << 30)
 
 
 def wanted(pods: int = 1, **needs: int) -> list[PodGroup]:
     return [PodGroup("main", pods, needs)]
 
 
-def workers(request_id: str = "u/c/1/1", pods: int = 1, **needs: int) -> tuple[Worker, ...]:
+def workers(request_id: str = "u/c/1/1", pods: int = 1, **needs: int) -> tuple[WorkerSpec, ...]:
     found = workers_of(request_id, wanted(pods, **needs))
     assert isinstance(found, tuple)
     return found
 
 
 def running(
-    of: tuple[Worker, ...], request_id: str = "u/c/1/1", state: str = "running"
+    of: tuple[WorkerSpec, ...], request_id: str = "u/c/1/1", state: str = "running"
 ) -> list[ListedWorker]:
     return [
         ListedWorker(
@@ -111,7 +111,7 @@ def test_a_resource_that_containers_cannot_have_fails_permanently() -> None:
         pytest.param(workers(pods=11), (), False, id="too many workers"),
     ],
 )
-def test_room(asked: tuple[Worker, ...], used: list[ListedWorker], ever: bool | None) -> None:
+def test_room(asked: tuple[WorkerSpec, ...], used: list[ListedWorker], ever: bool | None) -> None:
     found = lack_of_room("u/c/1/1", asked, used, ROOM, workers_max=10)
 
     assert (found.ever if found is not None else None) == ever
@@ -135,7 +135,7 @@ def test_no_worker_is_lost_without_booked_containers() -> None:
 
 @given(st.text(max_size=30), st.integers(0, 10**12), st.integers(0, 10**15))
 def test_labels_of_a_worker_are_read_back(request_id: str, cpu: int, memory: int) -> None:
-    worker = Worker("w", cpu, memory)
+    worker = WorkerSpec("w", cpu, memory)
     listed = {
         "Id": "1",
         "Names": ["/w"],

@@ -78,7 +78,7 @@ class Told(Story):
         )
         self.reserved()
 
-    def hears(self, word: str, provisioning_class: str, payload: bytes) -> bool:
+    def receive(self, word: str, provisioning_class: str, payload: bytes) -> bool:
         """Applies the message; returns whether it could be decoded."""
         subject = f"admit.provisioning.{word}.{token(provisioning_class)}.ns.train"
         try:
@@ -120,7 +120,7 @@ def test_no_answer_of_a_provider_ends_the_check(
 ) -> None:
     told = Told()
     for word, provisioning_class, fields in story:
-        told.hears(word, provisioning_class, said(fields))
+        told.receive(word, provisioning_class, said(fields))
 
 
 def nested(levels: int, **more: Any) -> bytes:
@@ -132,7 +132,7 @@ def nested(levels: int, **more: Any) -> bytes:
 def test_the_deepest_answer_that_can_be_decoded_is_applied() -> None:
     """Encoding needs more levels of recursion than decoding."""
     told = Told()
-    read = [told.hears("provisioned", "class", nested(levels)) for levels in range(1000)]
+    read = [told.receive("provisioned", "class", nested(levels)) for levels in range(1000)]
     assert read[DEEP_MAX - 6]
     assert not any(read[DEEP_MAX:])
 
@@ -146,7 +146,7 @@ def test_a_message_that_is_nested_too_deep_is_undecodable(subject: str) -> None:
 @pytest.mark.parametrize("name", ODD_TEXTS[2:4])
 def test_a_class_that_is_not_text_is_undecodable(name: str) -> None:
     """A subject may have characters that JSON cannot have."""
-    assert not Told().hears("provisioned", name, said({"id": "u/capacity/1/1"}))
+    assert not Told().receive("provisioned", name, said({"id": "u/capacity/1/1"}))
 
 
 @pytest.mark.parametrize("place", range(3))

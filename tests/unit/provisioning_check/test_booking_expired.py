@@ -15,9 +15,9 @@ def test_an_expired_booking_retries_a_workload_that_is_not_admitted(
     """For instance a variant that waits until another variant has stopped."""
     story = Story()
     story.reserved()
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.reserved(state="Ready")
 
-    story.says(kind)
+    story.apply_status(kind)
 
     assert story.last[0] == "Retry"

@@ -33,7 +33,7 @@ def test_a_deleted_request_is_made_again_while_the_workload_waits(
     story = Story()
     story.reserved()
     if answered is not None:
-        story.says(answered, message="soon")
+        story.apply_status(answered, message="soon")
 
     delete(story)
 
@@ -44,7 +44,7 @@ def test_a_deleted_request_is_made_again_while_the_workload_waits(
     ((name, (record, _)),) = story.bucket.items()
     assert name == "train-capacity-1"
     assert record.metadata.deletion_timestamp is None
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     assert story.last[0] == "Ready"
 
 
@@ -52,7 +52,7 @@ def test_a_deleted_request_is_not_made_again_when_the_check_is_ready() -> None:
     """E9: the job continues."""
     story = Story()
     story.reserved()
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
     told = len(story.told)
 

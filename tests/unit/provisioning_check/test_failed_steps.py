@@ -17,7 +17,7 @@ from admittance.events.system import ProviderAlive
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import with_note
-from admittance.provisioning.steps import Slot, Step
+from admittance.provisioning.steps import RequestSlot, Step
 from admittance.provisioning_check import provider_monitor
 from admittance.provisioning_check.bucket_watch import _record_of
 from admittance.provisioning_check.provider_monitor import HEARTBEAT_MAX, ProviderMonitor
@@ -39,7 +39,7 @@ class Troubled(Story):
     def __init__(self, impossible: Callable[[Step], bool] = lambda _: False) -> None:
         self.impossible = impossible
         self.tries: list[Step] = []
-        self.troubles: list[Slot] = []
+        self.troubles: list[RequestSlot] = []
         super().__init__()
         self.core = ProvisioningCore(None, lambda slot, _: self.troubles.append(slot))
         self.core.observed.check("capacity", self.check)
@@ -78,7 +78,7 @@ def test_a_verdict_that_cannot_be_reported_is_noted_and_tried_once() -> None:
     story = Troubled(is_retry)
     story.reserved()
 
-    story.says(facts.ProvisioningFailed, message="none")
+    story.apply_status(facts.ProvisioningFailed, message="none")
     story.core.observed.touch(["capacity"])
     story.settle()
 
@@ -90,7 +90,7 @@ def test_a_verdict_that_cannot_be_reported_is_noted_and_tried_once() -> None:
 def test_a_blocked_slot_continues_when_another_step_follows() -> None:
     story = Troubled(is_retry)
     story.reserved()
-    story.says(facts.ProvisioningFailed, message="none")
+    story.apply_status(facts.ProvisioningFailed, message="none")
 
     story.limit = 0
     story.configure()
@@ -114,7 +114,7 @@ def test_a_slot_rests_when_not_even_the_note_can_be_written(kept: bool) -> None:
 
     story.reserved()
     if kept:
-        story.says(facts.ProvisioningFailed, message="none")
+        story.apply_status(facts.ProvisioningFailed, message="none")
     story.core.observed.touch(["capacity"])
     story.settle()
 
@@ -135,7 +135,7 @@ def test_an_unreadable_workload_does_not_block_others() -> None:
     story.settle()
     story.reserved()
 
-    assert story.troubles == [Slot("ns", "other", "capacity")]
+    assert story.troubles == [RequestSlot("ns", "other", "capacity")]
     assert [one.id for one in story.asked] == ["u/capacity/1/1"]
     (told,) = story.told
     assert (told.reservation.uid, told.verdict.state) == ("o", "Pending")

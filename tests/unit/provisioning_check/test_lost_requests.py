@@ -105,7 +105,7 @@ def test_an_answer_waits_while_the_record_is_being_written() -> None:
     assert step.write.record is not None
     story.bucket[NAME] = step.write.record, story.revision
     story.core.done(step, story.revision)
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     assert story.last[0] == "Ready"
 
 

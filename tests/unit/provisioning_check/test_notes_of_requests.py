@@ -23,13 +23,13 @@ def test_an_answer_with_another_uid_does_not_count() -> None:
     story = Story()
     story.reserved()
 
-    why = story.says(facts.Provisioned, uid="wrong")
+    why = story.apply_status(facts.Provisioned, uid="wrong")
 
     assert why == "u/capacity/1/1 belongs to the workload with the uid u, not wrong"
     assert notes(story) == [f"Provisioned of class class does not count: {why}"]
     assert foreign(story, uid="wrong"), "and a dead letter"
     assert not story.told
-    story.says(facts.Provisioned, uid="u")
+    story.apply_status(facts.Provisioned, uid="u")
     assert story.last[0] == "Ready"
 
 
@@ -37,7 +37,7 @@ def test_an_answer_without_a_uid_counts() -> None:
     story = Story()
     story.reserved()
 
-    assert not story.says(facts.Provisioned, uid="")
+    assert not story.apply_status(facts.Provisioned, uid="")
 
     assert not foreign(story)
     assert story.last[0] == "Ready"
@@ -58,7 +58,7 @@ def test_updates_of_unknown_pod_sets_are_left_out_and_noted() -> None:
         for number, name in enumerate(("main", "mian", "main"))
     )
 
-    story.says(facts.Provisioned, pod_set_updates=updates)
+    story.apply_status(facts.Provisioned, pod_set_updates=updates)
 
     assert notes(story) == [
         "podSetUpdates for 'mian' are left out: the request is for main",

@@ -26,7 +26,7 @@ from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import ANNOTATION, NOTES_MAX, Record, State
-from admittance.provisioning.steps import Slot, VerdictReport
+from admittance.provisioning.steps import RequestSlot, VerdictReport
 from admittance.provisioning.verdicts import NOT_ACTIVE, NOT_NEEDED
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -146,7 +146,7 @@ class Story:
             self.core.observed.record(("ns", name), record, revision)
         self.becomes(self.work)
 
-    def says(self, kind: type[facts.ProvisioningStatus], **fields: Any) -> str:
+    def apply_status(self, kind: type[facts.ProvisioningStatus], **fields: Any) -> str:
         fields.setdefault("id", self.asked[-1].id)
         fields.setdefault("provisioning_class", "class")
         fact = kind(namespace="ns", name="train", **fields)
@@ -219,7 +219,7 @@ def test_only_open_requests_are_sent_again_after_a_restart() -> None:
 
     assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
     assert not story.freed
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.restart()
     assert len(story.asked) == 2
     assert story.last[0] == "Ready"
@@ -230,8 +230,8 @@ def test_provisioned_capacity_makes_the_check_ready() -> None:
     story = Story()
     story.reserved()
 
-    story.says(facts.Accepted, message="soon")
-    story.says(facts.Provisioned, message="here")
+    story.apply_status(facts.Accepted, message="soon")
+    story.apply_status(facts.Provisioned, message="here")
 
     assert [one.verdict.state for one in story.told] == ["Pending", "Ready"]
     assert [one.name for one in story.told[-1].verdict.updates] == ["main"]
@@ -242,7 +242,7 @@ def test_a_failure_reports_retry_and_cancels_the_request() -> None:
     story = Story()
     story.reserved()
 
-    story.says(facts.ProvisioningFailed, message="none")
+    story.apply_status(facts.ProvisioningFailed, message="none")
     assert story.last == ("Retry", "Retrying after failure: none", 60)
     story.reserved(state="Retry")
     assert story.freed == ["u/capacity/1/1"]
@@ -251,7 +251,7 @@ def test_a_failure_reports_retry_and_cancels_the_request() -> None:
     story.reserved(cycle=2, retries=1)
     assert story.asked[-1].id == "u/capacity/2/2"
     assert list(story.bucket) == ["train-capacity-2"]
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     assert story.last[0] == "Ready"
 
 
@@ -259,7 +259,7 @@ def test_a_verdict_is_reported_again_after_a_failed_report() -> None:
     """The row may already show the verdict of the failed report."""
     story = Story()
     story.reserved()
-    story.says(facts.Accepted, message="soon")
+    story.apply_status(facts.Accepted, message="soon")
     ((name, (record, revision)),) = story.bucket.items()
     later = replace(record, status=replace(record.status, message="later"))
     story.core.observed.record(("ns", name), later, revision + 1)
@@ -279,7 +279,7 @@ def test_the_last_failure_rejects() -> None:
     story = Story()
     story.reserved(cycle=2, retries=1)
 
-    story.says(facts.ProvisioningFailed, message="none")
+    story.apply_status(facts.ProvisioningFailed, message="none")
 
     assert story.last == ("Rejected", "none", None)
 
@@ -288,14 +288,14 @@ def test_only_a_revocation_ends_the_booking_of_a_running_workload() -> None:
     """E6, E7."""
     story = Story()
     story.reserved()
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
     told = len(story.told)
 
-    story.says(facts.BookingExpired)
+    story.apply_status(facts.BookingExpired)
     assert len(story.told) == told
 
-    story.says(facts.CapacityRevoked, message="sold")
+    story.apply_status(facts.CapacityRevoked, message="sold")
     assert story.last == ("Rejected", "sold", None)
 
 
@@ -343,7 +343,7 @@ def test_another_config_of_the_check_keeps_a_provisioned_request() -> None:
     """E8."""
     story = Story()
     story.reserved()
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.reserved(state="Ready")
 
     named(story, "other", provisioning_class_name="rack")
@@ -372,7 +372,7 @@ def test_a_provider_that_is_down_changes_no_request_and_no_row() -> None:
     """E14: the AdmissionCheck reports it, once for all waiting workloads."""
     story = Story()
     story.reserved()
-    story.says(facts.Accepted, message="soon")
+    story.apply_status(facts.Accepted, message="soon")
 
     story.core.observed.down["class"] = "not heard of any more"
     story.core.observed.touch(["capacity"])
@@ -390,7 +390,7 @@ def test_a_record_deleted_by_hand_is_cancelled_when_the_check_is_ready() -> None
     """E9: its booking is freed, because no record of it is left."""
     story = Story()
     story.reserved()
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
 
     story.bucket.clear()
@@ -405,7 +405,7 @@ def test_a_record_deleted_by_hand_is_cancelled_when_the_check_is_ready() -> None
 def test_a_record_deleted_by_hand_is_written_again_while_it_is_needed() -> None:
     story = Story()
     story.reserved()
-    story.says(facts.Accepted, message="soon")
+    story.apply_status(facts.Accepted, message="soon")
 
     story.bucket.clear()
     story.revision += 1
@@ -424,7 +424,7 @@ def test_a_request_ends_with_its_reservation() -> None:
     for end in ("Evicted", "Finished", "gone"):
         story = Story()
         story.reserved()
-        story.says(facts.Provisioned)
+        story.apply_status(facts.Provisioned)
 
         if end == "gone":
             story.becomes(None)
@@ -479,7 +479,7 @@ def test_an_answer_to_an_unknown_request_is_ignored() -> None:
     story = Story()
     story.reserved()
 
-    assert "no request x" in story.says(facts.Provisioned, id="x")
+    assert "no request x" in story.apply_status(facts.Provisioned, id="x")
     assert not story.told
 
 
@@ -487,7 +487,7 @@ def test_a_request_unknown_to_its_provider_is_sent_again() -> None:
     story = Story()
     story.reserved()
 
-    story.core.send_again(Slot("ns", "train", "capacity"), "u/capacity/1/1")
+    story.core.send_again(RequestSlot("ns", "train", "capacity"), "u/capacity/1/1")
     story.settle()
 
     assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
@@ -516,9 +516,9 @@ def test_an_answer_that_does_not_count_is_noted_once() -> None:
     story.reserved()
     open_ = story.asked[-1].id
 
-    assert story.says(facts.Provisioned, id="other/capacity/1/1")
-    assert story.says(facts.Provisioned, id="other/capacity/1/1")
-    assert story.says(facts.ProvisioningFailed, id=open_, provisioning_class="stranger")
+    assert story.apply_status(facts.Provisioned, id="other/capacity/1/1")
+    assert story.apply_status(facts.Provisioned, id="other/capacity/1/1")
+    assert story.apply_status(facts.ProvisioningFailed, id=open_, provisioning_class="stranger")
 
     foreign, stranger = notes(story)
     assert "no request other/capacity/1/1 of ns/train is open" in foreign
@@ -529,10 +529,10 @@ def test_an_answer_that_does_not_count_is_noted_once() -> None:
 def test_a_contradicting_status_is_noted_and_a_late_one_is_not() -> None:
     story = Story()
     story.reserved()
-    story.says(facts.ProvisioningFailed, message="none")
+    story.apply_status(facts.ProvisioningFailed, message="none")
 
-    story.says(facts.Accepted)
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Accepted)
+    story.apply_status(facts.Provisioned)
 
     (note,) = notes(story)
     assert "Provisioned of class class does not count: the request is Failed already" in note
@@ -564,11 +564,11 @@ def test_an_undecodable_answer_is_noted_on_the_request() -> None:
 def test_a_failure_of_a_running_job_is_noted_and_changes_nothing() -> None:
     story = Story()
     story.reserved()
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
     told = len(story.told)
 
-    story.says(facts.ProvisioningFailed, message="none")
+    story.apply_status(facts.ProvisioningFailed, message="none")
 
     (note,) = notes(story)
     assert note == (
@@ -576,7 +576,7 @@ def test_a_failure_of_a_running_job_is_noted_and_changes_nothing() -> None:
         "and only CapacityRevoked stops it"
     )
     assert len(story.told) == told
-    story.says(facts.CapacityRevoked)
+    story.apply_status(facts.CapacityRevoked)
     assert story.last[0] == "Rejected"
 
 
@@ -584,10 +584,10 @@ def test_an_expired_booking_of_a_running_job_is_not_noted() -> None:
     """E6."""
     story = Story()
     story.reserved()
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
 
-    story.says(facts.BookingExpired)
+    story.apply_status(facts.BookingExpired)
 
     assert notes(story) == []
 
@@ -599,7 +599,7 @@ def test_a_missing_detail_is_left_out_and_noted() -> None:
     story = Story(pod_set_updates=updates)
     story.reserved()
 
-    story.says(facts.Provisioned)
+    story.apply_status(facts.Provisioned)
 
     assert notes(story) == ["the provider reported no detail 'Rack': left out"]
     assert story.last[0] == "Ready"
@@ -609,7 +609,7 @@ def test_the_number_of_notes_is_limited() -> None:
     story = Story()
     story.reserved()
     for number in range(100):
-        story.says(facts.Provisioned, id=f"other/capacity/{number}/1")
+        story.apply_status(facts.Provisioned, id=f"other/capacity/{number}/1")
     assert len(notes(story)) == NOTES_MAX
 
 

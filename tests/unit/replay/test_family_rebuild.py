@@ -23,7 +23,7 @@ from admittance.control.commit import Put
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
 from admittance.events.shapes import HandedOn
-from admittance.variants.core import Families
+from admittance.variants.core import FamilyActs
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
@@ -52,7 +52,7 @@ class FamilyHouse(House):
     """A house whose queue has families, and a variant-controller that sees to them."""
 
     def __init__(self, seed: int) -> None:
-        self.families = Families(coalesce=timedelta(0))
+        self.families = FamilyActs(coalesce=timedelta(0))
         super().__init__(seed)
         self.write_object(a_queue(*FLAVORS))
 

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.api.workload import RequeueState
 from admittance.timers.core import SETTLE
-from admittance.timers.schedules import ActualSchedule, Cancel, SetTimer, Slot
+from admittance.timers.schedules import ActualSchedule, Cancel, SetTimer, TimerSlot
 from admittance.workload.stored import StoredWorkload
 
 from builders import NOON
@@ -25,7 +25,7 @@ from timetable import (
     seconds,
 )
 
-WAITING = Slot("requeue", "ns", "w")
+WAITING = TimerSlot("requeue", "ns", "w")
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_a_new_leader_orders_only_differences() -> None:
     for name, at in (("same", 60), ("lost", 60), ("moved", 60)):
         table.has(put_off(at), name)
     table.bus.standing = {
-        Slot("requeue", "ns", "same"): ActualSchedule(seconds(60), "u"),
-        Slot("requeue", "ns", "moved"): ActualSchedule(seconds(61), "u"),
-        Slot("drain", "ns", "gone"): ActualSchedule(seconds(62), "u"),
+        TimerSlot("requeue", "ns", "same"): ActualSchedule(seconds(60), "u"),
+        TimerSlot("requeue", "ns", "moved"): ActualSchedule(seconds(61), "u"),
+        TimerSlot("drain", "ns", "gone"): ActualSchedule(seconds(62), "u"),
     }
     mended = table.compare()
     assert [slot.name for slot in mended.missing] == ["lost"]
@@ -356,5 +356,5 @@ def test_cancelled_timers_do_not_use_memory() -> None:
 
 def test_the_kinds_of_one_workload_are_apart() -> None:
     table = Table().has(admitted(0, 60)).settled()
-    del table.bus.standing[Slot("execution", "ns", "w")]
+    del table.bus.standing[TimerSlot("execution", "ns", "w")]
     assert kinds(table.compare().missing) == ["execution"]

@@ -26,8 +26,8 @@ from admittance.runner.decide import (
     Run,
     ShutDown,
     Stage,
-    Start,
-    Stop,
+    StartRun,
+    StopRun,
     Unstartable,
     Up,
     runs_to_evict,
@@ -62,7 +62,7 @@ LOST = stopped(10, "NodeFailures", "gone")
     ("before", "event", "stage", "effects"),
     [
         pytest.param(
-            a_run(CLAIMING), Claimed(), STARTING, (Start(),), id="a won claim starts the job"
+            a_run(CLAIMING), Claimed(), STARTING, (StartRun(),), id="a won claim starts the job"
         ),
         pytest.param(
             a_run(CLAIMING), NotOurs(), ENDED, (Close(),), id="another's claim is left alone"
@@ -110,11 +110,15 @@ LOST = stopped(10, "NodeFailures", "gone")
             a_run(STARTING),
             JobEvicted(12),
             STOPPING,
-            (Stop(),),
+            (StopRun(),),
             id="evicted while it starts it stops",
         ),
         pytest.param(
-            a_run(RUNNING), JobEvicted(12), STOPPING, (Stop(),), id="evicted while it runs it stops"
+            a_run(RUNNING),
+            JobEvicted(12),
+            STOPPING,
+            (StopRun(),),
+            id="evicted while it runs it stops",
         ),
         pytest.param(
             a_run(RUNNING),
@@ -186,7 +190,7 @@ LOST = stopped(10, "NodeFailures", "gone")
             id="a lost job gives its quota back if its claim is not another's",
         ),
         pytest.param(
-            a_run(RUNNING), ClaimLost(), STOPPING, (Stop(),), id="a lost claim stops the job"
+            a_run(RUNNING), ClaimLost(), STOPPING, (StopRun(),), id="a lost claim stops the job"
         ),
         pytest.param(
             a_run(STOPPING, lost=True),
@@ -196,7 +200,7 @@ LOST = stopped(10, "NodeFailures", "gone")
             id="after a lost claim only its holder speaks",
         ),
         pytest.param(
-            a_run(RUNNING), ShutDown(), STOPPING, (Stop(),), id="the runner's end stops the job"
+            a_run(RUNNING), ShutDown(), STOPPING, (StopRun(),), id="the runner's end stops the job"
         ),
         pytest.param(
             a_run(CLAIMING),
@@ -238,13 +242,13 @@ def test_in_any_order_of_events_a_run_starts_and_closes_once(events: list[Event]
     for event in events:
         run, effects = step(run, event)
         done += effects
-    assert sum(isinstance(each, Start) for each in done) <= 1
+    assert sum(isinstance(each, StartRun) for each in done) <= 1
     assert sum(isinstance(each, Close) for each in done) == (run.stage is ENDED)
     assert any(isinstance(each, MarkOver | Release) for each in done) == (run.stage is ENDED)
     # Quota is given back for an eviction only when nothing runs any more.
     for index, each in enumerate(done):
         if isinstance(each, Publish) and isinstance(each.fact, Stopped):
-            assert not any(isinstance(later, Start) for later in done[index:])
+            assert not any(isinstance(later, StartRun) for later in done[index:])
 
 
 @given(st.lists(st.builds(JobEvicted, st.integers(11, 20)), min_size=1, max_size=3))
@@ -265,7 +269,7 @@ def test_an_event_twice_is_an_event_once(events: list[Event]) -> None:
         run, _ = step(run, event)
         again, effects = step(run, event)
         assert again == run
-        assert all(isinstance(each, Stop) for each in effects)
+        assert all(isinstance(each, StopRun) for each in effects)
         assert msgspec.structs.asdict(again) == msgspec.structs.asdict(run)
 
 

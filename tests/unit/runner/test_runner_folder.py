@@ -17,8 +17,8 @@ from admittance.runner.local_machine import find_run
 from admittance.runner.logs import LogReader, read_logs
 from admittance.runner.machine import (
     ClosedRuns,
-    Identity,
-    Journal,
+    RunIdentity,
+    RunJournal,
     RunOutcome,
     Spec,
     StopNote,
@@ -30,7 +30,7 @@ from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 
 def a_run(folder: DataFolder, name: str = "train", revision: int = 7) -> RunFolder:
-    identity = Identity(
+    identity = RunIdentity(
         key=run_key("team", name, revision),
         namespace="team",
         name=name,
@@ -152,7 +152,7 @@ def test_a_folder_is_read_only_where_it_is_the_runners_own(
 
 
 def test_half_a_line_of_a_journal_waits_for_its_other_half() -> None:
-    journal = Journal()
+    journal = RunJournal()
     assert journal.feed(b'{"e":"up"}\n{"e":"outc')
     assert (journal.up, journal.outcome) == (True, None)
     assert not journal.feed(b'{"e":"outc')
@@ -162,7 +162,7 @@ def test_half_a_line_of_a_journal_waits_for_its_other_half() -> None:
 
 
 def test_garbage_in_a_journal_is_passed_over() -> None:
-    journal = Journal()
+    journal = RunJournal()
     assert journal.feed(b'\0\0\0\n{"e":"ready"}\n')
     assert journal.ready
 

@@ -16,7 +16,7 @@ import pytest
 
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.launcher import SHIM
-from admittance.runner.machine import Identity, Spec, StopNote
+from admittance.runner.machine import RunIdentity, Spec, StopNote
 from admittance.runner.plan import ContainerPlan, PodSetPlan
 from admittance.runner.shim import boot_seconds, expand, pod_env
 
@@ -57,7 +57,7 @@ class Bench:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
         key = f"ns.w{self.count}.7"
-        found = self.folder.folder_of(Identity(key=key, **of))  # type: ignore[arg-type]
+        found = self.folder.folder_of(RunIdentity(key=key, **of))  # type: ignore[arg-type]
         found.write(
             Spec(
                 key=key,

@@ -30,13 +30,13 @@ async def test_a_change_in_a_thread_wakes_the_event_loop() -> None:
 def test_changes_reach_successive_loops_and_need_no_loop() -> None:
     provider = Provider("a")
 
-    async def hears() -> None:
+    async def receive_change() -> None:
         with provider.changes.listener() as changed:
             provider.inactive("maintenance")
             await asyncio.wait_for(changed.wait(), 5.0)
 
     for _ in range(2):
-        asyncio.run(hears())
+        asyncio.run(receive_change())
     provider.ready()
     assert provider.activity == (True, "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 
-from admittance.variants.core import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX, Families
+from admittance.variants.core import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX, FamilyActs
 from admittance.workload.stored import LogPosition
 from family_table import NS, FamilyTable, a_family, condition
 
@@ -133,9 +133,9 @@ def test_a_change_without_effect_computes_no_family() -> None:
         table.workload(f"j{number}")
     table.follow()
     looked: list[str] = []
-    acts_of = Families._acts_of
+    acts_of = FamilyActs._acts_of
 
-    class Counting(Families):
+    class Counting(FamilyActs):
         def _acts_of(self, family, now):  # type: ignore[no-untyped-def]
             looked.append(family.name.name)
             return acts_of(self, family, now)

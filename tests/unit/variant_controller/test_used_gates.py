@@ -33,7 +33,9 @@ def took(house: FamilyController) -> bool:
     return sibling(house.get(A), 0).took
 
 
-def plan(house: FamilyController, pending: PendingPreemption) -> FamilyController:
+def with_pending_preemption(
+    house: FamilyController, pending: PendingPreemption
+) -> FamilyController:
     return house.happens(facts.Planned(**house.decided(A), pending_preemption=pending))
 
 
@@ -59,10 +61,10 @@ def test_a_reservation_from_handed_over_quota_keeps_gates_closed() -> None:
 
 
 def test_a_reservation_keeps_gates_closed_after_its_victims_stopped() -> None:
-    house = plan(gated().assign("a", pending_preemption=NOT_TOLD), TOLD)
+    house = with_pending_preemption(gated().assign("a", pending_preemption=NOT_TOLD), TOLD)
     since = gate(house).used_at
     assert since is not None
-    plan(house.later(10), PendingPreemption())
+    with_pending_preemption(house.later(10), PendingPreemption())
     assert house.get(A).status.pending_preemption is None
     assert (gate(house).used_at, took(house)) == (since, True)
 
@@ -70,7 +72,7 @@ def test_a_reservation_keeps_gates_closed_after_its_victims_stopped() -> None:
 def test_a_later_preemption_does_not_move_the_opening_time() -> None:
     house = gated().assign("a", pending_preemption=TOLD)
     since = gate(house).used_at
-    assert gate(plan(house.later(10), TOLD)).used_at == since
+    assert gate(with_pending_preemption(house.later(10), TOLD)).used_at == since
 
 
 def test_a_closed_gate_notes_nothing() -> None:

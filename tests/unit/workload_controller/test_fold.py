@@ -12,7 +12,7 @@ from admittance.api.reading.manifest import accept
 from admittance.control.commit import Commit, Echo, LogMessage, Message
 from admittance.control.controller import Controller
 from admittance.control.fold import fold
-from admittance.control.manifest_changes import plan
+from admittance.control.manifest_changes import planned_writes
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -418,7 +418,7 @@ def test_what_was_deleted_can_be_applied_again() -> None:
     heir.load(key, None, 9, {})
     for controller in (bench.controller, heir):
         controller.keep_object(key, None, b"", 9)
-        (planned,) = plan(controller.objects, [manifest], now=NOON)
+        (planned,) = planned_writes(controller.objects, [manifest], now=NOON)
         assert (planned.expected, planned.result.outcome) == (9, "created")
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from admittance.api.reading.manifest import encode
-from admittance.control.manifest_changes import cautions, objections, plan, proposal
+from admittance.control.manifest_changes import cautions, objections, planned_writes, proposal
 from admittance.control.objects import Objects, StoredObject
 from admittance.workload.limits import Limits
 
@@ -51,7 +51,7 @@ class House:
         raws = [msgspec.Raw(msgspec.json.encode(one)) for one in manifests]
         proposed = proposal(enumerate(raws, 1), "")
         assert not proposed.problems, proposed.problems
-        planned = list(plan(self.objects, proposed.manifests, now=NOON))
+        planned = list(planned_writes(self.objects, proposed.manifests, now=NOON))
         found = objections(self.objects, planned, self.limits)
         if not found:
             for one in planned:

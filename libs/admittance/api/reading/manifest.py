@@ -19,7 +19,6 @@ from admittance.api.problems import (
 )
 from admittance.api.reading.conform import Plain, resolve
 from admittance.api.reading.objects import (
-    Accepted,
     ManifestReader,
     accept,
     decode_object,
@@ -147,7 +146,6 @@ def _objects(documents: list[Parsed]) -> list[tuple[str, Any]]:
 
 
 __all__ = [
-    "Accepted",
     "Document",
     "ManifestError",
     "Problem",

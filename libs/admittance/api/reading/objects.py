@@ -30,7 +30,7 @@ OBJECT_MAX: Final = 900_000
 """
 
 
-class Accepted(NamedTuple):
+class AcceptedManifest(NamedTuple):
     """A manifest as read. ``warnings``: sentences about fields without effect and old spellings."""
 
     manifest: Manifest
@@ -84,7 +84,7 @@ def decode_object(
     namespace: str = "",
     source: str = "",
     document: str = "",
-) -> Accepted:
+) -> AcceptedManifest:
     """One typed object with its defaults, not validated. Raises ManifestError.
 
     ``namespace``: the default namespace.
@@ -102,7 +102,7 @@ def decode_object(
             head = _head.decode(raw)
             decoder = _decoders.get((head.api_version, head.kind))
             if decoder is not None:
-                return Accepted(defaulted(decoder.decode(raw), namespace), ())
+                return AcceptedManifest(defaulted(decoder.decode(raw), namespace), ())
         except ManifestError:
             raise
         except _BROKEN:
@@ -124,7 +124,7 @@ def accept(
     document: str = "",
     priority_of: Callable[[str], int | None] | None = None,
     flavors_max: int = VARIANTS_MAX,
-) -> Accepted:
+) -> AcceptedManifest:
     """One valid object with its defaults. Raises ManifestError.
 
     ``priority_of`` returns the value of a WorkloadPriorityClass; a workload gets its priority
@@ -163,14 +163,14 @@ class ManifestReader:
     def error(self, problems: list[Problem]) -> ManifestError:
         return ManifestError(problems, source=self.source, document=self.document, about=self.about)
 
-    def decode(self, value: Any, namespace: str) -> Accepted:
+    def decode(self, value: Any, namespace: str) -> AcceptedManifest:
         """The value as a manifest. Raises ManifestError with all problems of its fields."""
         try:
             return self._decode(value, namespace)
         except RecursionError:
             raise self.error([Problem("", "nested too deeply")]) from None
 
-    def _decode(self, value: Any, namespace: str) -> Accepted:
+    def _decode(self, value: Any, namespace: str) -> AcceptedManifest:
         api_version, kind = self._kind(value)
         if kind is None:
             return self._foreign(value, api_version)
@@ -182,7 +182,7 @@ class ManifestReader:
         if problems:
             raise self.error(problems)
         manifest = self._whole(fitted, STRUCTS[kind.name])
-        return Accepted(defaulted(manifest, namespace), tuple(upgraded.warnings))
+        return AcceptedManifest(defaulted(manifest, namespace), tuple(upgraded.warnings))
 
     def shaped(self, value: Any, struct: type[Any]) -> Any:
         """The value as a Struct. Raises ManifestError with all problems of its fields."""
@@ -204,7 +204,9 @@ class ManifestReader:
         except (*_BROKEN, OverflowError, TypeError) as error:
             raise self.error([Problem("", f"cannot be stored: {error}")]) from error
 
-    def validated(self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX) -> Accepted:
+    def validated(
+        self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX
+    ) -> AcceptedManifest:
         """The value as a valid manifest. Raises ManifestError, with each field spelled as in the
         manifest.
         """
@@ -230,7 +232,7 @@ class ManifestReader:
         kind = KINDS.get(head[1])
         return head[0], kind if kind is not None and head[0] in kind.versions else None
 
-    def _foreign(self, value: dict[str, Any], api_version: str) -> Accepted:
+    def _foreign(self, value: dict[str, Any], api_version: str) -> AcceptedManifest:
         problems: list[Problem] = []
         given = value.get("metadata")
         names = {"name", "namespace", "labels", "annotations", "uid"}
@@ -247,7 +249,7 @@ class ManifestReader:
             metadata=msgspec.convert(metadata, ObjectMeta),
             object=plain,
         )
-        return Accepted(foreign, ())
+        return AcceptedManifest(foreign, ())
 
 
 def _about(kind: str, metadata: Any) -> str:

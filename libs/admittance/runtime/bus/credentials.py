@@ -29,7 +29,7 @@ _SEED: Final = re.compile(r"^S[A-Z2-7]{57}$", re.MULTILINE)
 _KINDS: Final = {"SA": "an account", "SO": "an operator", "SN": "a server", "SX": "a curve key"}
 
 
-class Claims(msgspec.Struct, frozen=True):
+class JwtClaims(msgspec.Struct, frozen=True):
     """What a user's JWT says of itself. Times in seconds since 1970; 0: without limit."""
 
     name: str = ""
@@ -45,7 +45,7 @@ class UserKey(NamedTuple):
 
     public: str
     jwt: str | None
-    claims: Claims | None
+    claims: JwtClaims | None
     sign: Callable[[str], bytes]
 
 
@@ -80,7 +80,7 @@ def read_user_key(path: str) -> UserKey:
         return UserKey(public, None, None, sign)
     try:
         padded = found[1] + "=" * (-len(found[1]) % 4)
-        claims = msgspec.json.decode(urlsafe_b64decode(padded), type=Claims)
+        claims = msgspec.json.decode(urlsafe_b64decode(padded), type=JwtClaims)
     except (msgspec.DecodeError, ValueError):
         raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file") from None
     if claims.sub != public:

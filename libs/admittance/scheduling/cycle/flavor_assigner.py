@@ -13,7 +13,7 @@ from admittance.quota.cell import Cell, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle, PodSetPlace
 from admittance.scheduling.state.flavor_plan import FlavorPlan, Group, Option
-from admittance.scheduling.state.requests import PodSetNeeds, Shape
+from admittance.scheduling.state.requests import PodSetNeeds, RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota
 
 # Plain ints compare faster than members of the enumeration, and the scan of flavors is the
@@ -40,7 +40,7 @@ TRIES_MAX: Final = 16
 
 def assign(
     plan: FlavorPlan,
-    shape: Shape,
+    shape: RequestShape,
     cursor: Cursor | None = None,
     *,
     oracle: Oracle | None = None,
@@ -76,7 +76,7 @@ def assign(
 
 def _attempt(
     plan: FlavorPlan,
-    shape: Shape,
+    shape: RequestShape,
     cursor: Cursor | None,
     oracle: Oracle | None,
     only: Only | None,
@@ -186,7 +186,7 @@ class FlavorOffer(NamedTuple):
 
 def examine(
     plan: FlavorPlan,
-    shape: Shape,
+    shape: RequestShape,
     oracle: Oracle | None = None,
     before: Sequence[Mapping[Cell, int]] = (),
     overlap: FamilyQuota[Any] | None = None,
@@ -232,7 +232,7 @@ def examine(
 def _scan(
     plan: FlavorPlan,
     group: Group,
-    shape: Shape,
+    shape: RequestShape,
     ps: PodSetNeeds,
     amounts: list[tuple[str, int]],
     result: Assignment,
@@ -276,7 +276,7 @@ def _scan(
     return (*best, -1 if index >= last else index)
 
 
-def _is_eligible(option: Option, shape: Shape, ps: PodSetNeeds, result: Assignment) -> bool:
+def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: Assignment) -> bool:
     kind, reason = "NoMatchingFlavor", ""
     if not option.exists:
         reason = f"flavor {option.flavor} not found"

@@ -23,7 +23,7 @@ from admittance.scheduling.state.assignment import (
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.equivalence import SavedNomination
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
-from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
     remove_usage,
@@ -110,7 +110,7 @@ class Nominator:
         self,
         queue: Queue,
         workload: WorkloadInfo,
-        shape: Shape,
+        shape: RequestShape,
         cursor: Cursor | None,
         only: Only | None,
         search: Search | None,

@@ -25,7 +25,7 @@ from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, O
 from admittance.scheduling.state.equivalence import EquivalenceClass, ScanRecord, forget_reason
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.queue import schedule_class_refusal
-from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.scheduling.state.workload_info import (
@@ -107,7 +107,7 @@ def _among(obstacles: Sequence[Obstacle], flavors: frozenset[str] | None) -> Seq
 def complete(
     refusal: Refusal,
     plan: FlavorPlan,
-    shape: Shape,
+    shape: RequestShape,
     *,
     own: bool = False,
     held: FamilyQuota[WorkloadInfo] | None = None,

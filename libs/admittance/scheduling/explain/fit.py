@@ -12,7 +12,7 @@ from admittance.scheduling.cycle.flavor_assigner import examine
 from admittance.scheduling.cycle.refusals import obstacles_message
 from admittance.scheduling.state.assignment import Obstacle
 from admittance.scheduling.state.flavor_plan import FlavorPlan
-from admittance.scheduling.state.requests import Needs, Shape
+from admittance.scheduling.state.requests import Needs, RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
 
 NO_QUEUE: Final = "NoSuchQueue"
@@ -59,7 +59,7 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
     )
 
 
-def _smallest(shape: Shape) -> Shape:
+def _smallest(shape: RequestShape) -> RequestShape:
     """The shape with the fewest pods that the workload may start with."""
     if not shape.is_flexible:
         return shape
@@ -68,7 +68,7 @@ def _smallest(shape: Shape) -> Shape:
     )
 
 
-def _obstacles(plan: FlavorPlan, shape: Shape, *, ignore_undeclared: bool) -> list[Obstacle]:
+def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool) -> list[Obstacle]:
     """The obstacles of the first pod set that no flavor could hold; empty: all pod sets fit."""
     for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
         for resource, amount in totals:

@@ -19,7 +19,7 @@ from admittance.scheduling.explain.preemption_blockers import (
     SearchBudget,
     preemption_blockers,
 )
-from admittance.scheduling.state.assignment import Assignment, Mode
+from admittance.scheduling.state.assignment import Assignment, FlavorAssignmentMode
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo, family_quota_of
@@ -33,11 +33,11 @@ FLAVORS_MAX: Final = 200
 """How many verdicts one explanation has, over all pod sets: the reply must fit into one message."""
 
 OUTCOMES: Final = {
-    Mode.FIT: "Fits",
-    Mode.RECLAIM: "Preempts",
-    Mode.PREEMPT: "Preempts",
-    Mode.NO_CANDIDATES: "NoCandidates",
-    Mode.NO_FIT: "NoFit",
+    FlavorAssignmentMode.FIT: "Fits",
+    FlavorAssignmentMode.RECLAIM: "Preempts",
+    FlavorAssignmentMode.PREEMPT: "Preempts",
+    FlavorAssignmentMode.NO_CANDIDATES: "NoCandidates",
+    FlavorAssignmentMode.NO_FIT: "NoFit",
 }
 
 
@@ -66,7 +66,7 @@ class _BoundedSearch:
         if not self._search.knows(cell, amount):
             if self._left <= 0:
                 self.unsearched.add(cell.fr)
-                return Mode.NO_CANDIDATES, borrow_level(cell, amount)[0]
+                return FlavorAssignmentMode.NO_CANDIDATES, borrow_level(cell, amount)[0]
             self._left -= self._each
         return self._search.ask(cell, amount)
 
@@ -169,7 +169,7 @@ def _verdict(
         cell = one.option.cells[resource]
         before = one.before.get(cell, 0)
         wanted = plus(before, amount)
-        mode, level = one.rooms[at] if one.rooms else (Mode.NO_FIT, 0)
+        mode, level = one.rooms[at] if one.rooms else (FlavorAssignmentMode.NO_FIT, 0)
         free = max(0, available(cell))
         # Quota that the variant's family holds is free for this variant.
         had = min(wanted, held.reliable(cell)) if held is not None else 0
@@ -190,13 +190,15 @@ def _verdict(
         )
         if reasons.get(resource) == "WaitingForQuota":
             needs.append(QuotaNeed(queue, workload, cell, wanted - had))
-            if mode in (Mode.PREEMPT, Mode.RECLAIM):
+            if mode in (FlavorAssignmentMode.PREEMPT, FlavorAssignmentMode.RECLAIM):
                 going = search.victims({cell: wanted - had}, {cell.fr: None})
                 victims.update((victim.workload, victim) for victim in going)
-    outcome = OUTCOMES[Mode(one.mode)] if one.rooms or not one.obstacles else "Ineligible"
+    outcome = (
+        OUTCOMES[FlavorAssignmentMode(one.mode)] if one.rooms or not one.obstacles else "Ineligible"
+    )
     if outcome != "Preempts":
         victims = {}
-    fits = one.mode == Mode.FIT and not closed
+    fits = one.mode == FlavorAssignmentMode.FIT and not closed
     reason = one.obstacles[-1].reason if one.obstacles else ""
     return (
         FlavorVerdict(

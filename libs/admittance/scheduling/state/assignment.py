@@ -13,11 +13,11 @@ from admittance.api.units import BadQuantity, amount, render
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.quota.tree import Node
-from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
-class Mode(IntEnum):
+class FlavorAssignmentMode(IntEnum):
     """How well a flavor serves a request; a better mode has a higher number. The modes between
     NO_FIT and FIT need preemption."""
 
@@ -28,11 +28,11 @@ class Mode(IntEnum):
     FIT = 4
 
 
-NO_FIT: Final[int] = Mode.NO_FIT
-FIT: Final[int] = Mode.FIT
-NO_CANDIDATES: Final[int] = Mode.NO_CANDIDATES
-PREEMPT: Final[int] = Mode.PREEMPT
-RECLAIM: Final[int] = Mode.RECLAIM
+NO_FIT: Final[int] = FlavorAssignmentMode.NO_FIT
+FIT: Final[int] = FlavorAssignmentMode.FIT
+NO_CANDIDATES: Final[int] = FlavorAssignmentMode.NO_CANDIDATES
+PREEMPT: Final[int] = FlavorAssignmentMode.PREEMPT
+RECLAIM: Final[int] = FlavorAssignmentMode.RECLAIM
 
 
 class Obstacle(NamedTuple):
@@ -141,7 +141,10 @@ def admission_of(queue: str, assignment: Assignment) -> Admission:
 
 
 def charges_of(
-    node: Node, admission: Admission, shape: Shape, reclaimable: Iterable[tuple[str, int]] = ()
+    node: Node,
+    admission: Admission,
+    shape: RequestShape,
+    reclaimable: Iterable[tuple[str, int]] = (),
 ) -> list[tuple[Cell, int]]:
     """Returns the usage of an admission, per cell.
 

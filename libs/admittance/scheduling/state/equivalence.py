@@ -23,7 +23,7 @@ from admittance.events.shapes import Refusal
 from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.assignment import Assignment, Cursor
 from admittance.scheduling.state.flavor_plan import FlavorPlan
-from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.requests import RequestShape
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name of a workload or LocalQueue."""
@@ -53,7 +53,7 @@ CandidateEntry: TypeAlias = tuple[int, float, str, Key, W]
 """Place of a workload among the candidates for preemption: priority, negated reservation time in
 seconds, uid, name, and the workload."""
 
-Kind: TypeAlias = Shape | tuple[Shape, str]
+Kind: TypeAlias = RequestShape | tuple[RequestShape, str]
 """The shape of a workload. For variants a pair of the shape and the uid of their family, or "" if
 the family makes no difference."""
 

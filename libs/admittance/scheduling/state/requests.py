@@ -1,5 +1,6 @@
-"""The requests of workloads. Workloads with equal requests share one `Shape`, so that memory and
-results of scans are per shape, not per workload. Source: `docs/spec/scheduling.md#1.6, #3.8`."""
+"""The requests of workloads. Workloads with equal requests share one `RequestShape`, so that
+memory and results of scans are per shape, not per workload. Source:
+`docs/spec/scheduling.md#1.6, #3.8`."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...]
 
 
-class Shape:
+class RequestShape:
     """What a workload requests. Workloads with equal requests have the same shape object.
 
     ``allowed``: flavors that may be assigned; None: all flavors. ``totals``: per pod set, the
@@ -57,13 +58,13 @@ class Shape:
             ps.min_count is not None and ps.min_count < ps.count for ps in pod_sets
         )
 
-    def scaled(self, counts: Sequence[int]) -> Shape:
+    def scaled(self, counts: Sequence[int]) -> RequestShape:
         """Returns the shape with ``counts`` as the numbers of pods."""
         pod_sets = tuple(
             msgspec.structs.replace(ps, count=count)
             for ps, count in zip(self.pod_sets, counts, strict=True)
         )
-        return Shape(pod_sets, self.allowed)
+        return RequestShape(pod_sets, self.allowed)
 
 
 class Needs(NamedTuple):
@@ -73,7 +74,7 @@ class Needs(NamedTuple):
     queue: str
     priority: int
     active: bool
-    shape: Shape
+    shape: RequestShape
     role: str
     gates: tuple[str, ...] = ()
 
@@ -116,8 +117,8 @@ class Shapes:
     ) -> None:
         self._exclude = tuple(exclude)
         self._transformations = tuple(transformations)
-        self._interned: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
-        self._read: dict[tuple[bytes, frozenset[str] | None], Shape] = {}
+        self._interned: WeakValueDictionary[Any, RequestShape] = WeakValueDictionary()
+        self._read: dict[tuple[bytes, frozenset[str] | None], RequestShape] = {}
 
     def needs(self, spec: bytes | msgspec.Raw, allowed: frozenset[str] | None = None) -> Needs:
         """Returns what a spec requests; ``allowed``: flavors that an annotation allows.
@@ -138,7 +139,7 @@ class Shapes:
         gates = tuple([intern(gate.name) for gate in head.preemption_gates])
         return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
 
-    def reduced(self, shape: Shape, reclaimable: Mapping[str, int]) -> Shape:
+    def reduced(self, shape: RequestShape, reclaimable: Mapping[str, int]) -> RequestShape:
         """Returns the shape without the reclaimable pods."""
         pod_sets = tuple(
             msgspec.structs.replace(ps, count=max(0, ps.count - reclaimable.get(ps.name, 0)))
@@ -146,7 +147,7 @@ class Shapes:
         )
         return self._intern(pod_sets, shape.allowed)
 
-    def _shape(self, pod_sets: bytes, allowed: frozenset[str] | None) -> Shape:
+    def _shape(self, pod_sets: bytes, allowed: frozenset[str] | None) -> RequestShape:
         read = spec_needs.needs(b'{"podSets":' + pod_sets + b"}")
         return self._intern(
             tuple(
@@ -174,9 +175,11 @@ class Shapes:
             counted = transformed(counted, self._transformations)
         return tuple((resource, max(0, amount)) for resource, amount in sorted(counted.items()))
 
-    def _intern(self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None) -> Shape:
+    def _intern(
+        self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None
+    ) -> RequestShape:
         key = (pod_sets, allowed)
         shape = self._interned.get(key)
         if shape is None:
-            shape = self._interned[key] = Shape(pod_sets, allowed)
+            shape = self._interned[key] = RequestShape(pod_sets, allowed)
         return shape

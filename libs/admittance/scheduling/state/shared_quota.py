@@ -24,21 +24,21 @@ from admittance.quota.cell import Cell, FlavorResource
 Amounts = Iterable[tuple[Cell, int]]
 
 
-class Charge(Protocol):
+class QuotaCharge(Protocol):
     """The quota with which a workload is charged."""
 
     @property
     def cells(self) -> list[tuple[Cell, int]]: ...
 
 
-class Holder(Protocol):
+class QuotaHolder(Protocol):
     """The fields of a workload that the functions for shared quota read.
 
     ``shared_quotas``: each item has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do.
     """
 
     @property
-    def charge(self) -> Charge | None: ...
+    def charge(self) -> QuotaCharge | None: ...
     @property
     def shared_quotas(self) -> Sequence[Any] | None: ...
     @property
@@ -47,7 +47,7 @@ class Holder(Protocol):
     def loses_quota(self) -> bool: ...
 
 
-Member = TypeVar("Member", bound=Holder)
+Member = TypeVar("Member", bound=QuotaHolder)
 
 _EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
@@ -289,7 +289,7 @@ def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
     return notes
 
 
-def _holds(charge: Charge, fr: FlavorResource) -> bool:
+def _holds(charge: QuotaCharge, fr: FlavorResource) -> bool:
     return any(cell.fr == fr for cell, _ in charge.cells)
 
 
@@ -352,7 +352,7 @@ class PlanQuota(Generic[Member]):
                 self.subtracted.append((cell, off))
 
 
-def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
+def remove_all_usage(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
     """Removes the usage of all given workloads, as if they held nothing. Returns the removed amount
     per cell, for `restore_all_usage`."""
     gone = list(workloads)
@@ -364,7 +364,7 @@ def remove_all_usage(workloads: Iterable[Holder]) -> dict[Cell, int]:
     return total
 
 
-def restore_all_usage(workloads: Iterable[Holder], total: Mapping[Cell, int]) -> None:
+def restore_all_usage(workloads: Iterable[QuotaHolder], total: Mapping[Cell, int]) -> None:
     """Undoes `remove_all_usage` for the same workloads and the sum that it returned."""
     charge(total)
     for workload in workloads:
@@ -372,19 +372,19 @@ def restore_all_usage(workloads: Iterable[Holder], total: Mapping[Cell, int]) ->
             include(workload)
 
 
-def exclude(workload: Holder) -> None:
+def exclude(workload: QuotaHolder) -> None:
     """Excludes the workload from all quota that it shares with other workloads."""
     for one in workload.shared_quotas or ():
         one.exclude(workload)
 
 
-def include(workload: Holder) -> None:
+def include(workload: QuotaHolder) -> None:
     """Undoes `exclude`: includes the workload in all quota that it shares."""
     for one in workload.shared_quotas or ():
         one.include(workload)
 
 
-def held_by(workloads: Iterable[Holder]) -> dict[Cell, int]:
+def held_by(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
     """Returns the sum of what the workloads hold, per cell. Charging is additive, so the sum can be
     removed in one step."""
     total: dict[Cell, int] = {}
@@ -401,7 +401,7 @@ def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
         cell.charge(sign * amount)
 
 
-def remove_usage(workload: Holder) -> None:
+def remove_usage(workload: QuotaHolder) -> None:
     """Removes the workload's usage, as if it held nothing. `restore_usage` undoes this."""
     assert workload.charge is not None
     for cell, amount in workload.charge.cells:
@@ -410,7 +410,7 @@ def remove_usage(workload: Holder) -> None:
         exclude(workload)
 
 
-def restore_usage(workload: Holder) -> None:
+def restore_usage(workload: QuotaHolder) -> None:
     """Undoes `remove_usage`: charges what the workload holds."""
     assert workload.charge is not None
     for cell, amount in workload.charge.cells:

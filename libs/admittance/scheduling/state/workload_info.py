@@ -33,7 +33,7 @@ from admittance.scheduling.state.equivalence import (
     ScanRecord,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan
-from admittance.scheduling.state.requests import Shape
+from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota, PlanQuota
 
 
@@ -106,7 +106,7 @@ class SavedSearch(NamedTuple):
     the shape are unchanged."""
 
     plan: FlavorPlan
-    shape: Shape
+    shape: RequestShape
     assignment: Assignment
     victims: Sequence[Victim]
 
@@ -123,7 +123,7 @@ class WorkloadInfo:
     revision: int = 0
     priority: int = 0
     local_queue: Key = ("", "")
-    shape: Shape | None = None
+    shape: RequestShape | None = None
     created_at: datetime | None = None
     queued_at: datetime | None = None  # the time that stands for the workload's age in its queue
     # The state in its status; Promised: the variant gets quota when its sibling's job has stopped.

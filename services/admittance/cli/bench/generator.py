@@ -109,7 +109,7 @@ class PlannedWorkload(NamedTuple):
     flavors: tuple[str, ...] = ()
 
 
-class Plan(NamedTuple):
+class BenchPlan(NamedTuple):
     """``workloads`` in the order of their creation."""
 
     queues: tuple[PlannedQueue, ...]
@@ -126,7 +126,7 @@ def read(path: Path) -> Generator:
         raise SetupError(f"{path}: not a generator file: {' '.join(str(error).split())}") from None
 
 
-def plan(generator: Generator, *, scale: float = 1.0) -> Plan:
+def bench_plan(generator: Generator, *, scale: float = 1.0) -> BenchPlan:
     """All queues and workloads of a generator file.
 
     ``scale`` multiplies the number of workloads; a set keeps at least one. Raises SetupError for a
@@ -142,7 +142,7 @@ def plan(generator: Generator, *, scale: float = 1.0) -> Plan:
             for position, workloads_set in enumerate(queues_set.workloads_sets):
                 workloads.extend(_workloads(workloads_set, queue, index, position, scale))
     workloads.sort()
-    return Plan(tuple(queues), tuple(workloads))
+    return BenchPlan(tuple(queues), tuple(workloads))
 
 
 def _cohorts(generator: Generator) -> list[tuple[str, QueuesSet]]:
@@ -207,7 +207,7 @@ _applied = msgspec.json.Decoder(ApplyReply)
 _queues = msgspec.json.Decoder(QueuesReply)
 
 
-async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
+async def create(bus: Bus, plan: BenchPlan, *, timeout: float = 60.0) -> None:
     """Applies the plan's flavors and queues, and waits until the scheduler knows the queues as
     active.
 
@@ -231,7 +231,7 @@ async def create(bus: Bus, plan: Plan, *, timeout: float = 60.0) -> None:
         await asyncio.sleep(0.1)
 
 
-def manifests_of(plan: Plan) -> list[dict[str, Any]]:
+def manifests_of(plan: BenchPlan) -> list[dict[str, Any]]:
     """Flavors, checks and queues of the plan, in the order in which they are applied."""
     flavors = dict.fromkeys(name for queue in plan.queues for name in flavors_of(queue))
     return [
@@ -253,7 +253,7 @@ def flavors_of(queue: PlannedQueue) -> list[str]:
     return [f"{FLAVOR}-{n}" for n in range(queue.variants)] or [FLAVOR]
 
 
-def checks_of(plan: Plan) -> list[str]:
+def checks_of(plan: BenchPlan) -> list[str]:
     """Every admission check of the plan's queues, without duplicates."""
     return sorted({name for queue in plan.queues for name in queue.checks})
 

@@ -12,7 +12,7 @@ import nats.errors
 
 from admittance.api.units import render
 from admittance.cli.bench import generator
-from admittance.cli.bench.generator import RESOURCE, Plan, PlannedWorkload
+from admittance.cli.bench.generator import RESOURCE, BenchPlan, PlannedWorkload
 from admittance.events.names import token
 from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
@@ -56,7 +56,7 @@ class Stalled(AdmittanceError):
     """The system stopped admitting."""
 
 
-async def execute(bus: Bus, plan: Plan) -> Outcome:
+async def execute(bus: Bus, plan: BenchPlan) -> Outcome:
     """Submits each workload at its time and finishes it after its runtime; returns when all have
     finished. Wall time ends when the system has applied the last fact."""
     publisher = Publisher(bus)
@@ -102,7 +102,9 @@ async def execute(bus: Bus, plan: Plan) -> Outcome:
     )
 
 
-async def _submit(plan: Plan, publisher: Publisher, created: list[float], started: float) -> None:
+async def _submit(
+    plan: BenchPlan, publisher: Publisher, created: list[float], started: float
+) -> None:
     for index, workload in enumerate(plan.workloads):
         wait = started + workload.at - clock.monotonic()
         if wait > 0:
@@ -154,7 +156,7 @@ async def until_settled(bus: Bus, sequence: int, *, patience: float = 30.0) -> N
         await asyncio.sleep(0.01)
 
 
-async def _sample(bus: Bus, plan: Plan, usage: list[dict[str, float]]) -> None:
+async def _sample(bus: Bus, plan: BenchPlan, usage: list[dict[str, float]]) -> None:
     nominal = {queue.name: queue.nominal for queue in plan.queues}
     while True:
         await asyncio.sleep(SAMPLE_SECONDS)
@@ -232,7 +234,7 @@ class SimulatedRunner:
     repeated fact has no effect.
     """
 
-    def __init__(self, plan: Plan, publisher: Publisher) -> None:
+    def __init__(self, plan: BenchPlan, publisher: Publisher) -> None:
         count = len(plan.workloads)
         self._plan = plan
         self._publisher = publisher

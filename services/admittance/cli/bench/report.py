@@ -9,7 +9,7 @@ from statistics import fmean
 
 import msgspec
 
-from admittance.cli.bench.generator import Plan, PlannedWorkload
+from admittance.cli.bench.generator import BenchPlan, PlannedWorkload
 from admittance.cli.bench.load import Outcome
 from admittance.cli.bench.system import ProcessUse
 
@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 def report(
-    plan: Plan,
+    plan: BenchPlan,
     outcome: Outcome,
     *,
     processes: Sequence[ProcessUse],
@@ -83,7 +83,7 @@ def report(
     )
 
 
-def usage_by_class(plan: Plan, samples: Sequence[dict[str, float]]) -> dict[str, float]:
+def usage_by_class(plan: BenchPlan, samples: Sequence[dict[str, float]]) -> dict[str, float]:
     """For each class of ClusterQueues: the mean used share of the nominal quota in percent."""
     shares: dict[str, list[float]] = defaultdict(list)
     for sample in samples:
@@ -92,7 +92,7 @@ def usage_by_class(plan: Plan, samples: Sequence[dict[str, float]]) -> dict[str,
     return {name: round(100 * fmean(found), 1) for name, found in sorted(shares.items())}
 
 
-def delays_by_class(plan: Plan, outcome: Outcome) -> dict[str, Delay]:
+def delays_by_class(plan: BenchPlan, outcome: Outcome) -> dict[str, Delay]:
     """For each class of workloads: the time from the creation to the first admission."""
     delays: dict[str, list[float]] = defaultdict(list)
     moments = zip(plan.workloads, outcome.created_at, outcome.admitted_at, strict=True)
@@ -151,7 +151,7 @@ def lines_of(found: Report) -> list[str]:
     return lines
 
 
-def lower_bound_seconds(plan: Plan) -> float:
+def lower_bound_seconds(plan: BenchPlan) -> float:
     """Seconds that a scheduler without any delay would need at least.
 
     The result is the greatest of these sums: for any workload, its creation time plus its runtime;
@@ -191,7 +191,7 @@ def _drained(workloads: Iterable[PlannedWorkload], quota: int) -> float:
     return bound
 
 
-def useful_usage_percent(plan: Plan, finished: Iterable[int], wall_seconds: float) -> float:
+def useful_usage_percent(plan: BenchPlan, finished: Iterable[int], wall_seconds: float) -> float:
     """Share of the quota that finished workloads used: the sum of runtime times request over quota
     times wall time. ``finished``: indices into the plan."""
     work = sum(plan.workloads[i].runtime * plan.workloads[i].request for i in finished)

@@ -14,7 +14,7 @@ import psutil
 
 from admittance.cli.bench import generator as queues
 from admittance.cli.bench import system as measure
-from admittance.cli.bench.generator import Plan, plan, read
+from admittance.cli.bench.generator import BenchPlan, bench_plan, read
 from admittance.cli.bench.load import Outcome, execute
 from admittance.cli.bench.report import Report, lines_of, report, write
 from admittance.cli.bench.system import embedded
@@ -43,7 +43,7 @@ def run(
     With nats_url, the measured processes are those of this machine that are connected to that
     server. Raises SetupError if the file is wrong or the system or the server does not work.
     """
-    what = plan(read(generator), scale=scale)
+    what = bench_plan(read(generator), scale=scale)
     found = measured(what, nats_url, access)
     if json_path is not None:
         write(found, json_path)
@@ -55,7 +55,9 @@ def run(
     return 0 if found.finished == found.workloads and not found.trouble else 1
 
 
-def measured(what: Plan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS) -> Report:
+def measured(
+    what: BenchPlan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
+) -> Report:
     """The figures of one plan, measured on the system at nats_url, or on an embedded system without
     nats_url.
     """
@@ -81,7 +83,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def outcome_of(
-    what: Plan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
+    what: BenchPlan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
 ) -> tuple[Report, Outcome]:
     """The figures of one plan, and the outcome that they are computed from."""
     async with system(nats_url) as (url, find):
@@ -92,7 +94,7 @@ async def outcome_of(
             await bus.close()
 
 
-async def play(bus: Bus, what: Plan, find: Find) -> tuple[Report, Outcome]:
+async def play(bus: Bus, what: BenchPlan, find: Find) -> tuple[Report, Outcome]:
     """Creates the queues, executes the plan, and measures the processes that ``find`` returns."""
     await queues.create(bus, what)
     meter = measure.Meter(find)

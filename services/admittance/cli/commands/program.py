@@ -90,13 +90,13 @@ class Command(_QuickParameters, TyperCommand):
     """A typer command with the quick parameters: every command of ``admit`` is one."""
 
 
-class Group(_QuickParameters, TyperGroup):
+class CommandGroup(_QuickParameters, TyperGroup):
     """The group of all commands: the program ``admit`` itself."""
 
 
 app = typer.Typer(
     name="admit",
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

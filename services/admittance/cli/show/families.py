@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from admittance.family.policy import DesiredState, FamilyRules, ParentState
 
 
-class Member(NamedTuple):
+class FamilyMember(NamedTuple):
     """A variant: its object and the decoded workload."""
 
     found: Found
@@ -37,7 +37,7 @@ class Family(NamedTuple):
 
     found: Found
     parent: StoredWorkload
-    variants: tuple[Member, ...]
+    variants: tuple[FamilyMember, ...]
     rules: FamilyRules | None
 
     @property
@@ -74,7 +74,7 @@ async def family_of(bus: Link, found: Found) -> Family:
     present = await asyncio.gather(
         *(lookup(bus, kinds.WORKLOAD.object_key(found.namespace, name)) for name in names)
     )
-    variants = [Member(one, one.workload()) for one in present if one is not None]
+    variants = [FamilyMember(one, one.workload()) for one in present if one is not None]
     return Family(found, parent, _own(parent, variants, rules), rules)
 
 
@@ -97,12 +97,12 @@ def tags_of(parent: StoredWorkload, rules: FamilyRules | None) -> dict[str, str]
 
 
 def _own(
-    parent: StoredWorkload, variants: Iterable[Member], rules: FamilyRules | None
-) -> tuple[Member, ...]:
+    parent: StoredWorkload, variants: Iterable[FamilyMember], rules: FamilyRules | None
+) -> tuple[FamilyMember, ...]:
     uid = parent.metadata.uid
     places = {} if rules is None else {tag.name: tag.place for tag in rules.tags}
 
-    def place(one: Member) -> tuple[int, str]:
+    def place(one: FamilyMember) -> tuple[int, str]:
         index = head(one.workload).sibling_index
         last = len(places) if index is None else index
         return (places.get(one.tag, last), one.found.name)

@@ -8,7 +8,7 @@ from typing import Final
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.cli.show import check_rows, tables
-from admittance.cli.show.families import Family, Member, is_parent, is_variant
+from admittance.cli.show.families import Family, FamilyMember, is_parent, is_variant
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
 from admittance.cli.support.times import age, span, stamp
@@ -129,7 +129,9 @@ def variant_table(family: Family, now: datetime) -> Table:
     return Table(columns, rows)
 
 
-def activity_text(family: Family, one: Member, wish: DesiredState | None, now: datetime) -> str:
+def activity_text(
+    family: Family, one: FamilyMember, wish: DesiredState | None, now: datetime
+) -> str:
     """Why the variant is active or inactive; "-" once the job has finished."""
     if is_true(one.workload, Type.FINISHED):
         return NOTHING
