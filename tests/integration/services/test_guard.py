@@ -19,8 +19,8 @@ from admittance.workload_controller.journal import (
     JournalAtTakeover,
     JournalPosition,
 )
-from unit.workload_controller.test_fold import KEY as WORKLOAD
-from unit.workload_controller.test_fold import ME, Bench
+from unit.control.test_fold import KEY as WORKLOAD
+from unit.control.test_fold import ME, Bench
 
 pytestmark = pytest.mark.bus
 

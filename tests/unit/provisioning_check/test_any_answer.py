@@ -21,7 +21,7 @@ from admittance.provisioning_check.messages import (
     reference_of,
     verdict_of,
 )
-from unit.provisioning_check.test_requests_follow import Story
+from unit.provisioning.test_requests_follow import Story
 
 WORDS = ["accepted", "provisioned", "failed", "booking_expired", "capacity_revoked"]
 ODD_TEXTS = ["", "\0", "\ud800", "\udfff\ud800", "é" * 300, "x" * 70_000, "main", "Rack", "a/b/c/d"]

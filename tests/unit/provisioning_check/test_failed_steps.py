@@ -24,7 +24,7 @@ from admittance.provisioning_check.provider_monitor import HEARTBEAT_MAX, Provid
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.clock import monotonic
 from admittance.runtime.process.settings import Settings
-from unit.provisioning_check.test_requests_follow import Story, notes
+from unit.provisioning.test_requests_follow import Story, notes
 
 from builders import NOON
 

@@ -14,7 +14,7 @@ from admittance.events.shapes import HandedOn
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit_writer import packed, parted
-from unit.workload_controller.test_fold import CHECK, CHECKED, QUEUE, Bench, kinds
+from unit.control.test_fold import CHECK, CHECKED, QUEUE, Bench, kinds
 
 from builders import a_manifest, an_admission
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
 from admittance.provisioning.verdicts import DELETED
-from unit.provisioning_check.test_requests_follow import Story
+from unit.provisioning.test_requests_follow import Story
 
 from builders import NOON
 

@@ -9,7 +9,7 @@ from admittance.provisioning.core import BUSY, ProvisioningCore
 from admittance.provisioning.new_request import DeletedRequestRecovery, cancelled, requested
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step
-from unit.provisioning_check.test_requests_follow import Story
+from unit.provisioning.test_requests_follow import Story
 
 from builders import NOON
 

@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from test_loop_guard import a_pair
 
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests import ExplainReply
 from admittance.events.shapes import PreemptedBy
 from admittance.scheduling.explain import flavor_report, preemption_blockers
 from admittance.scheduling.state.config import Config, FairSharing
+from unit.scheduling.preemption.test_loop_guard import a_pair
 
 from scheduling import NOON, Story, groups, quota
 

@@ -9,7 +9,7 @@ import pytest
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.provisioning.records import State
-from unit.provisioning_check.test_requests_follow import Story, notes
+from unit.provisioning.test_requests_follow import Story, notes
 
 from builders import NOON
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition
 from admittance.events import provisioning as facts
-from unit.provisioning_check.test_requests_follow import Story
+from unit.provisioning.test_requests_follow import Story
 
 
 def _finishes(story: Story) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.events import provisioning as facts
-from unit.provisioning_check.test_requests_follow import Story
+from unit.provisioning.test_requests_follow import Story
 
 
 @pytest.mark.parametrize("kind", [facts.BookingExpired, facts.ProvisioningFailed])
