@@ -35,3 +35,25 @@ class ObjectsReply(Reply, frozen=True, kw_only=True):
 
     objects: tuple[ObjectEntry, ...] = ()
     last: int = 0
+
+
+class RunnerConsumer(Request, frozen=True, kw_only=True):
+    """``admit.api.consumer.runner.<runner>``: makes the consumer of the runner anew, since runners
+    may not create consumers. The consumer is named ``runner-<runner>``; it belongs to one process.
+
+    ``stream``: ``log`` for admissions and evictions, ``claims`` for changes of claims. ``after``:
+    the consumer begins after this sequence. None: for the log where the previous consumer of the
+    runner stopped, or at the end; for claims with the present ones."""
+
+    stream: str = "log"
+    after: int | None = None
+
+
+class RunnerConsumerReply(Reply, frozen=True, kw_only=True):
+    """``after``: the sequence after which the consumer begins. ``pending``: how many messages it
+    has to deliver. ``last``: the newest sequence of the stream."""
+
+    consumer: str = ""
+    after: int = 0
+    pending: int = 0
+    last: int = 0

@@ -113,6 +113,8 @@ ALIVE_CHECK: Final = "admit.alive.check."
 CHECK_DURABLE: Final = "check-"
 PROVIDER_DURABLE: Final = "provider-"
 RUNNER_DURABLE: Final = "runner-"
+RUNNER_ORDERS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
+"""The subjects that the consumer of a runner reads."""
 TELEMETRY_DURABLE: Final = "telemetry"
 """Name of the durable consumer of the log through which the telemetry service reads all facts."""
 USER_FACTS: Final = "admit.user."

@@ -13,6 +13,7 @@ def _more(settings: Any) -> dict[str, Any]:
     from admittance.runtime.process.settings import choice
 
     return {
+        "name": os.environ.get("ADMIT_RUNNER"),
         "executor": os.environ.get("ADMIT_EXECUTOR") or "local",
         "claim_ttl": settings.claim_seconds,
         "detach_jobs": bool(choice(os.environ, "ADMIT_DETACH_JOBS", {"1": True, "0": False})),

@@ -5,20 +5,35 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted
 from admittance.events.names import plain, token
 from admittance.events.reader import SetAside, Unreadable
-from admittance.events.subjects import BUCKET, STREAM, workload_key
-from admittance.runtime.bus.bucket import Entry, get, read_all
+from admittance.events.reading_requests import (
+    Objects,
+    ObjectsReply,
+    RunnerConsumer,
+    RunnerConsumerReply,
+)
+from admittance.events.requests import Events, EventsReply, Reply, Request
+from admittance.events.subjects import BUCKET, workload_key
+from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import PAGE, StoredMessage, last, read_messages
+from admittance.runtime.bus.history import StoredMessage, last_by_direct_get
+from admittance.runtime.bus.outside_reads import list_objects, objects_subject
+from admittance.runtime.bus.pull_consumer import MadeConsumer
+from admittance.runtime.errors import Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload.bucket_reader import read
 from admittance.workload.stored import StoredWorkload
+
+R = TypeVar("R", bound=Reply)
+_encode = msgspec.json.Encoder().encode
 
 
 class AdmissionState(enum.Enum):
@@ -86,7 +101,7 @@ class AdmissionReader:
 
     async def view(self, namespace: str, name: str) -> AdmissionView | None:
         """The newest admission of a workload; None if the workload does not exist."""
-        entry = await get(self.bus, workload_key(namespace, name))
+        entry = await get_directly(self.bus, workload_key(namespace, name))
         if entry is None or entry.value is None:
             return None
         return _view(entry)
@@ -105,7 +120,7 @@ class AdmissionReader:
     async def all_views(self) -> dict[tuple[str, str], AdmissionView]:
         """The newest admission of every workload that has or had one, by namespace and name."""
         views = {}
-        for entry in await read_all(self.bus, "workload.>"):
+        for entry in await list_objects(self.bus, self._ask_objects, "workload"):
             # Most workloads of a long queue were never admitted, so their entries are not decoded.
             if entry.value is None or b'"Admitted"' not in entry.value:
                 continue
@@ -123,7 +138,7 @@ class AdmissionReader:
         hide an older fact, or the job would never start.
         """
         subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
-        newest = await last(self.bus, subject)
+        newest = await last_by_direct_get(self.bus, subject)
         if newest is None:
             return None
         found = _admitted(newest, fits)
@@ -131,17 +146,32 @@ class AdmissionReader:
             return found
         after = 0
         while True:
-            page = await read_messages(self.bus, [subject], after=after)
-            for one in page:
-                found = _admitted(one, fits) or found
-            if len(page) < PAGE:
+            request = Events(workload=name, after=after)
+            page = await self._ask(f"admit.api.events.{token(namespace)}", request, EventsReply)
+            for one in page.entries:
+                if one.subject == subject:
+                    said = StoredMessage(one.sequence, one.time, one.subject, bytes(one.data))
+                    found = _admitted(said, fits) or found
+            if page.complete or not page.entries:
                 return found
-            after = page[-1].sequence
+            after = page.entries[-1].sequence
 
-    async def end_of_log(self) -> int:
-        """The sequence of the newest message on the log, of any subject."""
-        info = await self.bus.api(f"STREAM.INFO.{STREAM}")
-        return int(info["state"]["last_seq"])
+    async def make_consumer(self, runner: str, stream: str, after: int | None) -> MadeConsumer:
+        """Has the consumer of this runner made anew. ``stream``: ``log`` or ``claims``."""
+        subject = f"admit.api.consumer.runner.{token(runner)}"
+        request = RunnerConsumer(stream=stream, after=after)
+        made = await self._ask(subject, request, RunnerConsumerReply)
+        return MadeConsumer(made.consumer, made.after, made.pending, made.last)
+
+    async def _ask_objects(self, request: Objects) -> ObjectsReply:
+        return await self._ask(objects_subject(None), request, ObjectsReply)
+
+    async def _ask(self, subject: str, request: Request, reply: type[R]) -> R:
+        answer = await self.bus.request(subject, _encode(request))
+        found = msgspec.json.decode(answer, type=reply)
+        if found.error:
+            raise Unavailable(f"{subject}: {found.error}")
+        return found
 
 
 def _admitted(said: StoredMessage, fits: Callable[[int], bool]) -> tuple[Admitted, str] | None:

@@ -23,7 +23,7 @@ import msgspec
 
 from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.subjects import CLAIMS
-from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get, put_message
+from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, StaleRevision
 from admittance.runtime.telemetry.logger import log_set_aside
@@ -98,7 +98,7 @@ class Claims:
         self.held: dict[str, int] = {}
 
     async def read(self, key: str) -> Claim:
-        return read_claim(await get(self._bus, key, bucket=CLAIMS))
+        return read_claim(await get_directly(self._bus, key, bucket=CLAIMS))
 
     async def take(self, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
         """Claims all keys at once and returns their claims: those that this runner got are HELD

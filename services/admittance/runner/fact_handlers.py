@@ -247,6 +247,7 @@ async def _take_claims_again(manager: RunManager) -> None:
 
 async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> None:
     """Reacts to changed claims: expired, released, or taken from this runner by another."""
+    manager.other_folders.learn(entries)
     for entry in entries:
         namespace, _, rest = entry.key.partition(".")
         name, _, written = rest.partition(".")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -11,7 +12,7 @@ import structlog
 
 from admittance.events.subjects import CLAIMS
 from admittance.runner.machine import HostMachine, OtherRun, RunnerFiles
-from admittance.runtime.bus.bucket import put_message, read_all
+from admittance.runtime.bus.bucket import Entry, put_message
 from admittance.runtime.bus.bus import Bus
 
 FOLDER_PREFIX: Final = "_runner"
@@ -35,6 +36,9 @@ class OtherFolders:
         self._bus = bus
         self._machine = machine
         self._folder = folder
+        self._roots: dict[str, str] = {}
+        self.loaded = asyncio.Event()
+        """Set when the folders that were announced before are known."""
 
     async def announce(self) -> None:
         """Writes the path of this runner's folder to the bucket, for other runners. Raises
@@ -48,17 +52,23 @@ class OtherFolders:
 
     async def find(self, key: str) -> OtherRun | None:
         """Returns the run of that key in a readable folder of another runner; None if there is
-        none.
-
-        Raises Unavailable.
+        none. Waits until the announced folders are known.
         """
-        roots = {}
-        for entry in await read_all(self._bus, f"{FOLDER_PREFIX}.>", bucket=CLAIMS):
-            runner = entry.key.removeprefix(f"{FOLDER_PREFIX}.")
-            if runner != self._folder.runner and entry.value is not None:
-                with suppress(msgspec.MsgspecError):
-                    roots[runner] = read_root(entry.value)
+        await self.loaded.wait()
+        roots = dict(self._roots)
         return await asyncio.to_thread(self._machine.find_run, roots, key)
+
+    def learn(self, entries: Sequence[Entry]) -> None:
+        """Reads folders from entries of the bucket of claims."""
+        for entry in entries:
+            prefix, _, runner = entry.key.partition(".")
+            if prefix != FOLDER_PREFIX or runner == self._folder.runner:
+                continue
+            if entry.value is None:
+                self._roots.pop(runner, None)
+                continue
+            with suppress(msgspec.MsgspecError):
+                self._roots[runner] = read_root(entry.value)
 
 
 def read_root(value: bytes) -> str:

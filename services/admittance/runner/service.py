@@ -14,7 +14,7 @@ import structlog
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted, Evicted
 from admittance.events.requests import HealthReply
-from admittance.events.subjects import CLAIMS
+from admittance.events.subjects import CLAIMS, RUNNER_ORDERS
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
@@ -34,7 +34,6 @@ from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
 
 SERVICE: Final = "runner"
-FACTS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
 BATCH: Final = 200
 """The most facts in one batch: enough to pipeline their claims, few enough to be written in a
 moment.
@@ -63,6 +62,7 @@ async def run(
     retention_runs: int = 5_000,
     detach_jobs: bool = False,
     machine: HostMachine | None = None,
+    name: str | None = None,
 ) -> None:
     """Runs admitted jobs until ``stop`` is set; then ends these jobs, which run again later.
 
@@ -70,7 +70,9 @@ async def run(
     ``claim_ttl``: seconds without a renewal after which other runners may report this runner's jobs
     as lost. ``ready`` is set once the runner handles facts. The output of ended jobs is kept for
     ``retention_seconds``, and of at most ``retention_runs`` jobs. ``machine``: the machine where
-    jobs run; None means this machine. Raises SetupError.
+    jobs run; None means this machine. ``name``: the part after ``runner-`` in the name of the
+    runner's consumer, which permissions may prescribe; by default the id of the data folder. Raises
+    SetupError.
     """
     machine = machine or LocalMachine()
     kind = machine.executor(executor)
@@ -96,6 +98,7 @@ async def run(
             retention_seconds,
             retention_runs,
             executor,
+            name or folder.runner,
             detach_jobs=detach_jobs,
         )
     finally:
@@ -112,15 +115,16 @@ async def _serve(
     retention_seconds: float,
     retention_runs: int,
     executor: str,
+    name: str,
     *,
     detach_jobs: bool,
 ) -> None:
-    # The end of the log is noted before the bucket is read: later changes arrive as facts.
-    end = await manager.retry(manager.admissions.end_of_log)
+    # The consumer is made before the bucket is read: later changes arrive as facts.
+    make = manager.admissions.make_consumer
     puller = Puller(
-        bus, f"{SERVICE}-{manager.folder.runner}", FACTS, ack="all", batch=BATCH, start_at=end + 1
+        bus, f"{SERVICE}-{name}", RUNNER_ORDERS, batch=BATCH, request=partial(make, name, "log")
     )
-    await puller.start()
+    await manager.retry(puller.start)
     logs = LogReader(
         lambda: [*manager.folders.values(), *manager.closed.values()],
         manager.given_back.values,
@@ -157,7 +161,12 @@ async def _serve(
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
         served = await micro.serve(bus, SERVICE, settings.instance, {}, every_instance=endpoints)
         following_claims = follow_bucket(
-            bus, (">",), partial(on_claims_changed, manager), bucket=CLAIMS
+            bus,
+            (">",),
+            partial(on_claims_changed, manager),
+            lambda _: manager.other_folders.loaded.set(),
+            bucket=CLAIMS,
+            request=partial(make, name, "claims"),
         )
         handling = [
             asyncio.create_task(_handle_facts(manager, puller), name="runner hears"),

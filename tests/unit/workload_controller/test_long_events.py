@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from admittance.events.requests import LogEntry
-from admittance.workload_controller.endpoints import ANSWER_MAX, first_fitting
+from admittance.workload_controller.reading_endpoints import ANSWER_MAX, first_fitting
 
 from builders import NOON
 

@@ -16,7 +16,7 @@ from admittance.runtime.bus import direct
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.history import last
-from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
+from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.telemetry.logger import log_set_aside
 
@@ -146,7 +146,8 @@ class BucketReader:
     After a restart of the server the reader continues after the last revision that it read.
     ``loaded`` is set just before `batches` yields the batch that completes the entries present at
     the start, so the body of a loop over `batches` can check it. ``last`` is the newest revision
-    that was yielded.
+    that was yielded. ``request``: makes the consumer in place of the reader, after the given
+    revision, or with all present entries.
     """
 
     def __init__(
@@ -156,7 +157,9 @@ class BucketReader:
         *,
         bucket: str = subjects.BUCKET,
         batch: int = 2000,
+        request: ConsumerRequest | None = None,
     ) -> None:
+        self._request = request
         self._bus = bus
         self._stream = f"KV_{bucket}"
         self._prefix = f"$KV.{bucket}."
@@ -206,6 +209,11 @@ class BucketReader:
             await pull.stop()
 
     async def _make(self) -> str:
+        if self._request is not None:
+            made = await self._request(self._read or None)
+            self._raise_if_older(made.last)
+            self._note_pending(made.pending)
+            return made.name
         config: dict[str, Any] = {
             "ack_policy": "none",
             "filter_subjects": self._patterns,
@@ -223,14 +231,19 @@ class BucketReader:
         info = await self._bus.api(
             f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
         )
-        if not info.get("num_pending"):
+        self._note_pending(info.get("num_pending", 0))
+        return str(info["name"])
+
+    def _note_pending(self, pending: int) -> None:
+        if not pending:
             self._complete = True
             self._ready.set()
-        return str(info["name"])
 
     async def _check_not_older(self) -> None:
         info = await self._bus.api(f"STREAM.INFO.{self._stream}")
-        last = info["state"]["last_seq"]
+        self._raise_if_older(info["state"]["last_seq"])
+
+    def _raise_if_older(self, last: int) -> None:
         if last < self._read:
             raise BucketReplaced(
                 f"{self._stream} ends at revision {last}, but {self._read} was already read"
@@ -264,14 +277,15 @@ async def follow_bucket(
     on_loaded: Callable[[int], Awaitable[None] | None] = lambda _: None,
     *,
     bucket: str = subjects.BUCKET,
+    request: ConsumerRequest | None = None,
 ) -> None:
     """Loads the entries under some patterns, then follows every change, until cancelled.
 
     ``apply`` gets the entries in batches. ``on_loaded`` is called once with the newest revision,
     after the batch that completes the entries present at the start. Raises what ``apply`` and
-    ``on_loaded`` raise, and BucketReplaced.
+    ``on_loaded`` raise, and BucketReplaced. ``request`` is that of `BucketReader`.
     """
-    reader = BucketReader(bus, patterns, bucket=bucket)
+    reader = BucketReader(bus, patterns, bucket=bucket, request=request)
     loaded = False
     try:
         async for entries in reader.batches():

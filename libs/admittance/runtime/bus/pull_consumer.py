@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import nats.errors
@@ -45,6 +45,22 @@ class RawMessage(NamedTuple):
     deliveries: int
     nanoseconds: int
     pending: int
+
+
+class MadeConsumer(NamedTuple):
+    """A consumer that another service made. ``after``: the sequence after which the consumer
+    begins. ``pending``: how many messages it has to deliver. ``last``: the newest sequence of the
+    stream.
+    """
+
+    name: str
+    after: int
+    pending: int
+    last: int
+
+
+ConsumerRequest: TypeAlias = Callable[[int | None], Awaitable[MadeConsumer]]
+"""Has a consumer made that begins after the sequence; None: where the maker decides."""
 
 
 def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:

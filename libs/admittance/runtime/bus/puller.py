@@ -8,6 +8,9 @@ then deletes the old consumer. A crash between the steps of a renewal leaves at 
 with a correct acknowledged sequence, and the next renewal starts from the newest of these
 consumers.
 
+A program that may not create consumers passes ``request``: another service then makes the one
+consumer of the program anew, with ``ack="all"``.
+
 With ``ack="explicit"``, for workers that share work, there is one durable consumer. Each delivery
 is acknowledged separately; without an acknowledgement it is redelivered to any worker after
 ``ack_wait``.
@@ -27,7 +30,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.durables import Consumers
-from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
+from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
 from admittance.runtime.errors import Refused, Superseded
 
 CALM_RATE: Final = 300.0
@@ -98,7 +101,8 @@ class Puller:
     ``<name>-<generation>-<n>``, where ``generation`` is the epoch of the lease. Each consumer
     continues where the newest consumer before it stopped, and a reader of an older generation gets
     Superseded. ``start_at``: the sequence at which to start if there is no earlier consumer; 0
-    means the first fact on the log.
+    means the first fact on the log. ``request``: makes the consumer in place of the Puller, after
+    the given sequence, or where the maker decides.
     """
 
     def __init__(
@@ -113,8 +117,10 @@ class Puller:
         batch: int = 1000,
         ack_wait: float = 30.0,
         start_at: int = 0,
+        request: ConsumerRequest | None = None,
     ) -> None:
         self._bus = bus
+        self._request = request
         self._name = name
         self._stream = stream
         self._consumers = Consumers(bus, stream, name, filters, ack_wait=ack_wait)
@@ -129,6 +135,8 @@ class Puller:
         self.pending = 0
         """The lag: how many facts are on the log after the newest received one."""
         self._round = 0
+        self._replaced = 0
+        """Deliveries up to this sequence came from consumers that were replaced."""
         self._consumed = 0
         self._newest = 0
         self._late: list[tuple[int, bytes]] = []
@@ -136,7 +144,7 @@ class Puller:
         self._ready = asyncio.Event()
         self._pull: PullConsumer | None = None
         self._pace = Pace()
-        self._soon_reply = ""
+        self._soon: Delivery | None = None
         self._soon_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -156,6 +164,8 @@ class Puller:
         if self._pull is not None:
             return
         make = self._create_generation if self._ack_all else self._ensure_durable
+        if self._request is not None:
+            make = self._requested
         pull = PullConsumer(self._bus, self._stream, make, self._on_raw, batch=self._batch)
         self._pull = pull
         try:
@@ -198,7 +208,7 @@ class Puller:
         """
         if self._ack_all:
             self.floor = max(self.floor, delivery.sequence)
-            if not self._is_current(delivery.reply):
+            if delivery.sequence <= self._replaced:
                 # The consumer was replaced: the new consumer delivers the same fact again, which is
                 # skipped and acknowledged (`_on_raw`). At the latest, the next acknowledgement
                 # covers the redelivered fact.
@@ -212,15 +222,15 @@ class Puller:
         some facts again and skips them, because they are applied.
         """
         self.floor = max(self.floor, delivery.sequence)
-        self._soon_reply = delivery.reply
+        self._soon = delivery
         if self._soon_timer is None:
             loop = asyncio.get_running_loop()
             self._soon_timer = loop.call_later(ACK_SOON_SECONDS, self._ack_now)
 
     def _ack_now(self) -> None:
         self._soon_timer = None
-        if self._is_current(self._soon_reply):
-            self._publish_ack(self._soon_reply)
+        if self._soon is not None and self._soon.sequence > self._replaced:
+            self._publish_ack(self._soon.reply)
         self._ack_late()
 
     async def again(self, delivery: Delivery, delay_seconds: float) -> None:
@@ -268,9 +278,6 @@ class Puller:
         self._buffer.append(raw)
         self._ready.set()
 
-    def _is_current(self, reply: str) -> bool:
-        return f".{self.consumer}." in reply
-
     def _ack_late(self) -> None:
         done = [reply for sequence, reply in self._late if sequence <= self.floor]
         if done:
@@ -302,8 +309,7 @@ class Puller:
             name = f"{self._name}-{self._generation}-{self._round}"
         # Messages that were received but not returned yet stay valid: they are in order, and
         # repeated ones are skipped.
-        self._consumed = 0
-        self._late = []
+        self._begin_again()
         start = self.floor + 1
         self.pending = await self._consumers.create(
             name,
@@ -317,6 +323,20 @@ class Puller:
             with suppress(Refused):
                 await self._consumers.delete(old)
         return name
+
+    def _begin_again(self) -> None:
+        self._consumed = 0
+        self._late = []
+        self._replaced = self._newest
+
+    async def _requested(self) -> str:
+        assert self._request is not None
+        self._begin_again()
+        made = await self._request(self.floor if self._round else None)
+        self._round += 1
+        self.floor = max(self.floor, made.after)
+        self.pending = made.pending
+        return made.name
 
     async def _ensure_durable(self) -> str:
         self.pending = await self._consumers.ensure_durable(self._start_at)

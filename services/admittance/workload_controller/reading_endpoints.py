@@ -1,0 +1,186 @@
+"""The request-reply endpoints of the workload-controller that only read: stored objects, histories
+of workloads, and consumers for runners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.events.names import plain, token
+from admittance.events.reader import BROKEN
+from admittance.events.reading_requests import ObjectEntry, Objects, ObjectsReply
+from admittance.events.requests import Events, EventsReply, LogEntry
+from admittance.events.subjects import ALL_NAMESPACES, DEADLETTER
+from admittance.events.system import DeadLetter
+from admittance.runtime.bus import bucket, micro
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import StoredMessage, read_messages
+from admittance.runtime.errors import Refused
+from admittance.workload_controller.runner_consumers import RunnerConsumers
+
+WORKLOADS_MAX: Final = 200
+"""The most workload names in one request for events; a parent and its variants are fewer."""
+
+
+def reading_endpoints(bus: Bus) -> Mapping[str, micro.Handler]:
+    """The handler of each subject."""
+    objects, events = partial(_objects, bus), partial(_events, bus)
+    return {
+        "admit.api.consumer.runner.*": RunnerConsumers(bus).handle,
+        "admit.api.objects": objects,
+        "admit.api.objects.*": objects,
+        "admit.api.events": events,
+        "admit.api.events.*": events,
+    }
+
+
+async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply:
+    request = msgspec.json.decode(data, type=Objects)
+    kind = token(plain(request.kind))
+    if kind.startswith("_"):
+        raise ValueError(f"{request.kind} is not a kind")
+    _, _, _, *within = subject.split(".")
+    namespace = ["*" if ns == ALL_NAMESPACES else token(plain(ns)) for ns in within]
+    pattern = ".".join([kind, *namespace, "*"])
+    limit = max(1, min(request.limit, OBJECTS_MAX))
+    page = await bucket.read_page(bus, pattern, after=request.after, limit=limit)
+    fitting = objects_reply(page)
+    complete = len(page) < limit and fitting.last == page[-1].revision if page else True
+    return replace(fitting, last=0) if complete else fitting
+
+
+async def _events(bus: Bus, data: bytes, subject: str) -> EventsReply:
+    request = msgspec.json.decode(data, type=Events)
+    namespace = namespace_of(subject)
+    every = dict.fromkeys((request.workload, *request.also)) if request.workload else {}
+    names = [token(name) for name in every]
+    if len(names) > WORKLOADS_MAX:
+        return EventsReply(error=f"{len(names)} workloads; at most {WORKLOADS_MAX} at once")
+    filters = filters_of(token(namespace) if namespace else "", names)
+    read = filters if filters == EVERYTHING else [*filters, f"{DEADLETTER}>"]
+    limit = max(1, min(request.limit, 500))
+    found: list[StoredMessage] = []
+    after, more = request.after, True
+    while more and not found:
+        try:
+            page = await read_messages(bus, read, after=after, since=request.since, limit=limit)
+        except Refused as error:
+            return EventsReply(error=str(error))
+        more = len(page) == limit
+        after = page[-1].sequence if page else after
+        found = [one for one in page if is_under(filters, one)]
+    entries = first_fitting([_entry(one) for one in found])
+    complete = len(entries) == len(found) and not more
+    return EventsReply(entries=tuple(entries), complete=complete)
+
+
+ABOUT_WORKLOADS: Final = (
+    "admit.workload.*",
+    "admit.check.*.*",
+    "admit.provisioning.*.*",
+    "admit.timer.due.*",
+)
+"""Subject prefixes of facts about workloads, before namespace and name. Subjects of other kinds end
+in the same way, so a wildcard would match these too.
+"""
+
+
+EVERYTHING: Final = ["admit.>"]
+ANSWER_MAX: Final = 900_000
+"""The most bytes of the entries in one answer."""
+
+
+OBJECTS_MAX: Final = 500
+"""The most objects in one reply."""
+
+
+def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:
+    """The reply with the first entries, as many as fit. ``last``: the revision of its last
+    entry, deleted ones included.
+    """
+    size, last = 0, 0
+    found: list[ObjectEntry] = []
+    for entry in entries:
+        one = _object_entry(entry)
+        size += len(one.key) + 100 + (len(one.value) if one.value is not msgspec.UNSET else 0)
+        if size > ANSWER_MAX and last:
+            break
+        last = entry.revision
+        if entry.value is not None:
+            found.append(one)
+    return ObjectsReply(objects=tuple(found), last=last)
+
+
+def _object_entry(entry: bucket.Entry) -> ObjectEntry:
+    one = ObjectEntry(key=entry.key, revision=entry.revision)
+    if entry.value is None or len(entry.value) > ANSWER_MAX - 1000:
+        return one
+    try:
+        value = msgspec.json.decode(entry.value, type=msgspec.Raw)
+    except BROKEN:
+        return one
+    return replace(one, value=value)
+
+
+def _entry(one: StoredMessage) -> LogEntry:
+    data = _as_json(one.data)
+    if len(data) + len(one.subject) > ANSWER_MAX:
+        data = msgspec.Raw(msgspec.json.encode(f"{len(one.data):,} bytes, too long to be shown"))
+    return LogEntry(sequence=one.sequence, time=one.time, subject=one.subject, data=data)
+
+
+def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
+    """Returns the first entries, as many as fit into one answer; at least one if there are any."""
+    size = 0
+    for count, one in enumerate(entries):
+        size += len(one.data) + len(one.subject) + 100
+        if count and size > ANSWER_MAX:
+            return list(entries[:count])
+    return list(entries)
+
+
+def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
+    """The subjects of a history, from namespace and names as tokens. With names, only these
+    workloads; otherwise everything in the namespace, or everything if the namespace is "".
+    """
+    if names:
+        where = namespace or "*"
+        return [f"{about}.{where}.{name}" for name in names for about in ABOUT_WORKLOADS]
+    if namespace:
+        return [f"admit.*.*.{namespace}.*", f"admit.*.*.*.{namespace}.*"]
+    return EVERYTHING
+
+
+def is_under(filters: Sequence[str], one: StoredMessage) -> bool:
+    """Whether a message matches the filters. A dead letter counts as the message that it holds."""
+    if filters == EVERYTHING or not one.subject.startswith(DEADLETTER):
+        return True
+    try:
+        parts = msgspec.json.decode(one.data, type=DeadLetter).subject.split(".")
+    except BROKEN:
+        return False
+    patterns = (pattern.split(".") for pattern in filters)
+    return any(
+        len(pattern) == len(parts)
+        and all(p in ("*", part) for p, part in zip(pattern, parts, strict=True))
+        for pattern in patterns
+    )
+
+
+def _as_json(data: bytes) -> msgspec.Raw:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(data.decode("utf-8", "replace")))
+    return msgspec.Raw(data)
+
+
+def namespace_of(subject: str) -> str:
+    """The namespace that ``admit.api.<what>.<ns>`` names; "" for ``admit.api.<what>``."""
+    parts = subject.split(".")
+    return plain(parts[3]) if len(parts) > 3 else ""
