@@ -103,7 +103,7 @@ class StatusStore:
 
     async def get(self, request_id: str) -> StoreEntry:
         """Raises Unavailable or Refused if the store cannot be read."""
-        entry = await bucket.get(self._bus, self._key(request_id), bucket=PROVIDERS)
+        entry = await bucket.get_directly(self._bus, self._key(request_id), bucket=PROVIDERS)
         if entry is None:
             return StoreEntry(None, 0)
         if entry.value is None:

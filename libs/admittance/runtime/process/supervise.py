@@ -246,17 +246,30 @@ async def _work(
     stop: asyncio.Event,
     more: dict[str, Any],
 ) -> None:
+    if makes_streams(settings.service):
+        await _make_streams(bus, settings, stop)
+    if not stop.is_set():
+        await run(bus, settings, stop=stop, **more)
+
+
+def makes_streams(service: str) -> bool:
+    """Whether the service creates missing streams; a runner has no right to, and waits for the
+    workload-controller.
+    """
+    return service != "runner"
+
+
+async def _make_streams(bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+    """Creates missing streams, unless ``stop`` is set first."""
     making = asyncio.create_task(streams.ensure(bus, replicas=settings.replicas))
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([making, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if not making.done():
-            return
-        making.result()
+        if making.done():
+            making.result()
     finally:
         making.cancel()
         stopping.cancel()
-    await run(bus, settings, stop=stop, **more)
 
 
 async def _until_serving(
