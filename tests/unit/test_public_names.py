@@ -78,12 +78,13 @@ SERVICE_NAMES = """
 """``admit serve <service>``; also in subjects, durables, metrics and permissions."""
 
 COMMANDS = """
-    activate apply approve bench cancel check-test completion delete deny describe doctor events
-    explain finish get hold logs priority provider-test release replay serve simulate stop submit
-    token up wait
+    activate apply approve auth bench cancel check-test completion delete deny describe doctor
+    events explain finish get hold logs priority provider-test release replay serve simulate stop
+    submit token up wait
 """
 
 ENVIRONMENT = """
+    ADMIT_AUTH_DIR
     ADMIT_AWS_CLASS ADMIT_AWS_POLL_SECONDS ADMIT_AWS_SWEEP_SECONDS ADMIT_AWS_UNSEEN_SECONDS
     ADMIT_BEAT_SECONDS ADMIT_CHECKPOINT_SECONDS ADMIT_CHECK_DELAY_SECONDS ADMIT_CLAIM_SECONDS
     ADMIT_COMPARE_SECONDS ADMIT_CONFIG ADMIT_DATA_DIR ADMIT_DEBUG ADMIT_DETACH_JOBS

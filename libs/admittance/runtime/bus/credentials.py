@@ -26,6 +26,7 @@ BYTES_MAX: Final = 1 << 20
 """No file of ours is longer."""
 _JWT: Final = re.compile(r"^[\w-]+\.([\w-]+)\.[\w-]+$", re.ASCII | re.MULTILINE)
 _SEED: Final = re.compile(r"^S[A-Z2-7]{57}$", re.MULTILINE)
+_INBOX_PREFIX: Final = re.compile(r"^# inbox prefix: (_INBOX\.[\w=-]+)$", re.ASCII | re.MULTILINE)
 _KINDS: Final = {"SA": "an account", "SO": "an operator", "SN": "a server", "SX": "a curve key"}
 
 
@@ -41,12 +42,14 @@ class JwtClaims(msgspec.Struct, frozen=True):
 
 class UserKey(NamedTuple):
     """The credentials of a user. ``jwt`` and ``claims`` None: a plain NKey. ``public``: the public
-    key. ``sign``: the signature of a nonce as the server wants it."""
+    key. ``sign``: the signature of a nonce as the server wants it. ``inbox``: the prefix of the
+    subjects on which the user may receive answers."""
 
     public: str
     jwt: str | None
     claims: JwtClaims | None
     sign: Callable[[str], bytes]
+    inbox: str = "_INBOX"
 
 
 def read_user_key(path: str) -> UserKey:
@@ -76,8 +79,10 @@ def read_user_key(path: str) -> UserKey:
     def sign(nonce: str) -> bytes:
         return urlsafe_b64encode(pair.sign(nonce.encode())).rstrip(b"=")
 
+    named = _INBOX_PREFIX.search(text)
+    inbox = named[1] if named else "_INBOX"
     if found is None:
-        return UserKey(public, None, None, sign)
+        return UserKey(public, None, None, sign, inbox)
     try:
         padded = found[1] + "=" * (-len(found[1]) % 4)
         claims = msgspec.json.decode(urlsafe_b64decode(padded), type=JwtClaims)
@@ -85,7 +90,7 @@ def read_user_key(path: str) -> UserKey:
         raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file") from None
     if claims.sub != public:
         raise AccessDenied(f"{wrong}: its seed does not belong to its JWT; get a new file")
-    return UserKey(public, found[0], claims, sign)
+    return UserKey(public, found[0], claims, sign, inbox)
 
 
 def _check_sum(seed: str) -> None:

@@ -12,7 +12,7 @@ import nats.errors
 
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.connection import Connection, PermissionDenied
-from admittance.runtime.bus.credentials import why_refused
+from admittance.runtime.bus.credentials import read_user_key, why_refused
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import (
     AccessDenied,
@@ -91,6 +91,29 @@ async def open_connection(
     JetStream has no leader, and SetupError if a person must change something: the address, a server
     without JetStream or older than 2.12. Raises such an error within about 5 s.
     """
+    nc, target = await _open(url, name, access, _check_server)
+    nc.options["allow_reconnect"] = True
+    nc._error_cb = _described(nc, target, on_error)
+    nc._disconnected_cb = on_lost
+    nc._reconnected_cb = on_back
+    return nc
+
+
+async def open_system_connection(url: str, *, name: str, access: ConnectionOptions) -> Connection:
+    """Returns a connection of a user of the system account, which has no JetStream. Raises what
+    `open_connection` raises."""
+    nc, _ = await _open(url, name, access, _check_nothing)
+    return nc
+
+
+async def _open(
+    url: str,
+    name: str,
+    access: ConnectionOptions,
+    check: Callable[[Connection, _Target], Awaitable[None]],
+) -> tuple[Connection, _Target]:
+    """A connection to the first usable server. ``check`` raises an error for a server that is not
+    usable."""
     try:
         servers = read_urls(url)
     except BadUrl as error:
@@ -106,7 +129,7 @@ async def open_connection(
         target = _Target(shown(url), server.login or next(iter(logins.values()), None), access)
         try:
             await _connect(nc, server, name, access, min(CONNECT_SECONDS, max(0.5, left)))
-            await _check_server(nc, target)
+            await check(nc, target)
         except AdmittanceError as error:
             nc.abandon()
             failures.append(error)
@@ -118,11 +141,7 @@ async def open_connection(
             raise
         else:
             nc._setup_server_pool([one.address for one in order if one is not server])
-            nc.options["allow_reconnect"] = True
-            nc._error_cb = _described(nc, target, on_error)
-            nc._disconnected_cb = on_lost
-            nc._reconnected_cb = on_back
-            return nc
+            return nc, target
     # Raise an error that a person can fix rather than the error that a server does not answer.
     raise min(failures, key=lambda failure: isinstance(failure, NoServer))
 
@@ -146,6 +165,7 @@ async def _connect(
                 pending_size=64 * 1024 * 1024,
                 error_cb=_ignore,
                 tls_handshake_first=access.tls_first,
+                inbox_prefix=read_user_key(access.creds).inbox if access.creds else "_INBOX",
             )
     except ModuleNotFoundError as error:
         raise SetupError(
@@ -165,6 +185,10 @@ def _described(
         await on_error(error)
 
     return told
+
+
+async def _check_nothing(_: Connection, __: _Target) -> None:
+    """Accepts any server."""
 
 
 async def _ignore(_: Exception) -> None:

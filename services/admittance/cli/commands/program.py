@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from inspect import getdoc
@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from admittance.cli.commands import lifecycle, objects, system, workloads
+from admittance.cli.commands import auth, lifecycle, objects, system, workloads
 from admittance.cli.support.errors import INTERRUPTED, BadInput, CliError, lines_of
 from admittance.cli.support.options import (
     NamespaceOption,
@@ -91,7 +91,7 @@ class Command(_QuickParameters, TyperCommand):
 
 
 class CommandGroup(_QuickParameters, TyperGroup):
-    """The group of all commands: the program ``admit`` itself."""
+    """A group of commands, such as the program ``admit`` itself."""
 
 
 app = typer.Typer(
@@ -105,7 +105,20 @@ objects.register(app)
 workloads.register(app)
 lifecycle.register(app)
 system.register(app)
-for _info in app.registered_commands:
+auth.register(app)
+
+
+def _commands(group: typer.Typer) -> Iterator[Any]:
+    """The commands of the group and of the groups in it."""
+    yield from group.registered_commands
+    for info in group.registered_groups:
+        if info.typer_instance is not None:
+            yield from _commands(info.typer_instance)
+
+
+for _group in app.registered_groups:
+    _group.cls = CommandGroup
+for _info in _commands(app):
     _info.cls = Command
     # Joins the lines of each paragraph: typer would print the line breaks of the docstring.
     _paragraphs = (getdoc(_info.callback) or "").split("\n\n")
@@ -207,11 +220,14 @@ def _app_for(words: Sequence[str]) -> typer.Typer:
     their parameters.
     """
     named = {_name_of(info): info for info in app.registered_commands}
-    meant = set(words[: words.index("--")] if "--" in words else words) & named.keys()
+    groups = {str(info.name): info for info in app.registered_groups}
+    known = named.keys() | groups.keys()
+    meant = set(words[: words.index("--")] if "--" in words else words) & known
     first = words[0] if words else ""
     small = copy(app)
-    if meant and (first.startswith("-") or first in named):
+    if meant and (first.startswith("-") or first in known):
         small.registered_commands = [info for name, info in named.items() if name in meant]
+        small.registered_groups = [info for name, info in groups.items() if name in meant]
     else:
         small.registered_commands = [_without_parameters(info) for info in named.values()]
     return small

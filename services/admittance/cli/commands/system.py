@@ -86,7 +86,7 @@ def service_options(
     from admittance.cli.up.up import Options
 
     return call_of(ctx, nats, namespace), Options(
-        data_dir=_data_dir(data_dir),
+        data_dir=data_folder(data_dir),
         folder_chosen=data_dir is not None,
         executor=executor,
         detach_jobs=detach_jobs,
@@ -138,7 +138,8 @@ def serve(given: "tuple[Call, Options]", service: ServiceName) -> None:
     run_forever(up.serve(call, service, options))
 
 
-def _data_dir(typed: Path | None) -> Path:
+def data_folder(typed: Path | None) -> Path:
+    """The data folder: the one that was typed, else the default."""
     if typed is not None:
         return typed
     chosen = os.environ.get("ADMIT_DATA_DIR")

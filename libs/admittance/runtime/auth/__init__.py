@@ -1,0 +1,2 @@
+"""Users on disk: their keys, the folder of `admit auth`, and how a running server learns of a
+change."""

@@ -1,0 +1,96 @@
+"""Asks running servers to read their configuration again.
+
+A server then closes the connections of removed users within milliseconds; other connections stay. A
+configuration that cannot be read leaves the running users as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from admittance.runtime.bus.connection import Connection
+from admittance.runtime.bus.opening import open_system_connection
+from admittance.runtime.connection_options import ConnectionOptions
+from admittance.runtime.errors import SetupError, Unavailable
+
+ANSWER_SECONDS: Final = 5.0
+QUIET_SECONDS: Final = 0.3
+"""The servers of a cluster have answered when no further answer comes for this time."""
+
+
+class _Server(msgspec.Struct, frozen=True):
+    id: str
+    name: str = ""
+
+
+class _Error(msgspec.Struct, frozen=True):
+    description: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    server: _Server
+    error: _Error | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:
+    """Makes all servers of the cluster at ``url`` read their configuration again; returns how many.
+
+    ``seed_file``: the credentials of the system's user; ``access``: the TLS of the connection.
+    Raises NoServer if no server runs, SetupError if a server refuses the configuration, and
+    Unavailable if a server does not answer.
+    """
+    login = replace(
+        access,
+        creds=seed_file,
+        user=None,
+        password=None,
+        password_file=None,
+        token=None,
+        token_file=None,
+    )
+    connection = await open_system_connection(url, name="admit auth", access=login)
+    try:
+        servers = await _servers(connection)
+        for server in servers:
+            await _reload_one(connection, server)
+        return len(servers)
+    finally:
+        await connection.close()
+
+
+async def _servers(connection: Connection) -> list[_Server]:
+    inbox = connection.new_inbox()
+    subscription = await connection.subscribe(inbox)
+    await connection.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox)
+    found: dict[str, _Server] = {}
+    with suppress(TimeoutError, asyncio.TimeoutError):
+        while True:
+            limit = QUIET_SECONDS if found else ANSWER_SECONDS
+            message = await subscription.next_msg(timeout=limit)
+            server = _answer.decode(message.data).server
+            found[server.id] = server
+    if not found:
+        raise Unavailable("the server does not say which servers run: its system account differs")
+    return list(found.values())
+
+
+async def _reload_one(connection: Connection, server: _Server) -> None:
+    subject = f"$SYS.REQ.SERVER.{server.id}.RELOAD"
+    try:
+        message = await connection.request(subject, b"", timeout=ANSWER_SECONDS)
+    except TimeoutError:
+        raise Unavailable(f"the server {server.name} does not answer: restart it") from None
+    error = _answer.decode(message.data).error
+    if error is not None:
+        raise SetupError(
+            f"the server {server.name} refuses its configuration ({error.description}): the users "
+            "that it had remain"
+        )

@@ -1,0 +1,255 @@
+"""The folder of `admit auth`: the users, and the file that nats-server includes.
+
+Files, all of mode 0600 in a folder of mode 0700:
+
+- ``users.json``: the users with their public keys; never a secret of a user.
+- ``auth.conf``: the accounts and users for nats-server, made from ``users.json``.
+- ``system.nk``: the seed with which the server is asked to read ``auth.conf`` again.
+- ``lock``: locked while a process changes the folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from admittance.access.roles import problems
+from admittance.access.server_config import server_config
+from admittance.access.users import User, expired, is_public_key
+from admittance.runtime.auth.keys import credentials_text, new_key
+from admittance.runtime.errors import SetupError
+
+USERS: Final = "users.json"
+CONFIG: Final = "auth.conf"
+SYSTEM: Final = "system.nk"
+LOCK: Final = "lock"
+VERSION: Final = 1
+_BYTES_MAX: Final = 64 << 20
+
+
+class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``users.json``. ``system``: the public key of the user that reloads. ``servers``: where to
+    reload."""
+
+    version: int
+    system: str
+    servers: str
+    users: tuple[User, ...] = ()
+
+
+class AuthStore:
+    """The users in one folder. Raises SetupError, with one line, for a folder or file that is
+    missing, wrong, of another user, or open to other users."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def system_seed_file(self) -> str:
+        """The credentials file of the user that reloads."""
+        return str(self.folder / SYSTEM)
+
+    @property
+    def users(self) -> tuple[User, ...]:
+        """The users, in the order in which they were added."""
+        return self._read().users
+
+    @property
+    def servers(self) -> str:
+        """The address of the servers that include ``auth.conf``."""
+        return self._read().servers
+
+    def user(self, name: str) -> User:
+        """The user of that name. Raises SetupError if there is none."""
+        return _named(self.users, name, self.folder)
+
+    def create(self, servers: str) -> None:
+        """Makes the folder, with the system's key and without users. ``servers``: the address of
+        the servers that will include ``auth.conf``."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            there = any(self.folder.iterdir())
+            if not there:
+                self.folder.chmod(0o700)
+        except OSError as error:
+            raise SetupError(f"cannot make the folder {self.folder}: {error.strerror}") from None
+        if there:
+            raise SetupError(
+                f"{self.folder} is not empty: choose a new folder, or add users with `admit auth "
+                "add`"
+            )
+        key = new_key()
+        system = User(name="system", role="system", key=key.public)
+        self._write(SYSTEM, credentials_text(system, key.seed))
+        self._save(_Content(version=VERSION, system=key.public, servers=servers))
+
+    def add(self, user: User, credentials: Path) -> User:
+        """Adds a user with a new key, and writes the credentials file, which must not exist.
+        Returns the user with its key."""
+        key = new_key()
+        added = msgspec.structs.replace(user, key=key.public)
+        with self._locked() as content:
+            if wrong := problems(added):
+                raise SetupError("; ".join(wrong))
+            if any(one.name == user.name for one in content.users):
+                raise SetupError(
+                    f"there is a user {user.name} already: choose another name, or revoke that "
+                    f"user with `admit auth revoke {user.name}`"
+                )
+            _create_file(credentials, credentials_text(added, key.seed))
+            try:
+                self._save(msgspec.structs.replace(content, users=(*content.users, added)))
+            except BaseException:
+                credentials.unlink(missing_ok=True)
+                raise
+        return added
+
+    def remove(self, name: str) -> User:
+        """Removes the user and returns it."""
+        with self._locked() as content:
+            gone = _named(content.users, name, self.folder)
+            left = tuple(one for one in content.users if one is not gone)
+            self._save(msgspec.structs.replace(content, users=left))
+        return gone
+
+    def remove_expired(self, now: datetime) -> list[User]:
+        """Removes the users whose time is over, and returns them."""
+        if not expired(self.users, now):
+            return []
+        with self._locked() as content:
+            gone = expired(content.users, now)
+            left = tuple(one for one in content.users if one not in gone)
+            self._save(msgspec.structs.replace(content, users=left))
+        return gone
+
+    # Files. -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self) -> Iterator[_Content]:
+        self._check_folder()
+        try:
+            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SetupError(f"cannot write to {self.folder}: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            content = self._read()
+            yield content
+        finally:
+            os.close(descriptor)
+
+    def _read(self) -> _Content:
+        self._check_folder()
+        path = self.folder / USERS
+        data = _read_own(path)
+        try:
+            content = msgspec.json.decode(data, type=_Content)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise SetupError(f"{path} is damaged ({error}): restore it from a backup") from None
+        if content.version != VERSION:
+            raise SetupError(
+                f"{path} has version {content.version}, and this `admit` reads version {VERSION}: "
+                "use a newer `admit`"
+            )
+        wrong = [f"user {user.name}: {one}" for user in content.users for one in problems(user)]
+        names = [user.name for user in content.users]
+        wrong += [f"two users {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
+        if not is_public_key(content.system):
+            wrong.append("the system's key is not a public key")
+        if wrong:
+            raise SetupError(f"{path} is damaged ({wrong[0]}): restore it from a backup")
+        return content
+
+    def _save(self, content: _Content) -> None:
+        # After a crash between the two writes the next change writes `auth.conf` again.
+        text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
+        self._write(USERS, f"{text}\n")
+        self._write(CONFIG, server_config(content.users, content.system))
+
+    def _write(self, name: str, text: str) -> None:
+        """Replaces a file at once: a reader sees the old content or the new one."""
+        path = self.folder / name
+        draft = self.folder / f".{name}.new"
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(descriptor, 0o600)
+                file.write(text.encode())
+                file.flush()
+                os.fsync(descriptor)
+            draft.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise SetupError(f"cannot write {path}: {error.strerror}") from None
+
+    def _check_folder(self) -> None:
+        try:
+            found = self.folder.stat()
+        except FileNotFoundError:
+            raise SetupError(
+                f"{self.folder} does not exist: make it with `admit auth init {self.folder}`, or "
+                "name another with --dir"
+            ) from None
+        except OSError as error:
+            raise SetupError(f"cannot read {self.folder}: {error.strerror}") from None
+        if not stat.S_ISDIR(found.st_mode):
+            raise SetupError(f"{self.folder} is not a folder: name another with --dir")
+        if not (self.folder / USERS).exists():
+            raise SetupError(
+                f"{self.folder} has no {USERS}: make a new folder with `admit auth init DIR`, or "
+                "name another with --dir"
+            )
+        _check_own(self.folder, found, "700")
+
+
+def _named(users: Sequence[User], name: str, folder: Path) -> User:
+    for user in users:
+        if user.name == name:
+            return user
+    raise SetupError(f"there is no user {name} in {folder}: `admit auth list` shows the users")
+
+
+def _read_own(path: Path) -> bytes:
+    """The content of a file that belongs to this Unix user, and that no other may read."""
+    try:
+        with path.open("rb") as file:
+            _check_own(path, os.fstat(file.fileno()), "600")
+            data = file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise SetupError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > _BYTES_MAX:
+        raise SetupError(f"{path} is damaged (it is too long): restore it from a backup")
+    return data
+
+
+def _check_own(path: Path, found: os.stat_result, mode: str) -> None:
+    if found.st_uid != os.geteuid():
+        raise SetupError(
+            f"{path} belongs to another Unix user (uid {found.st_uid}): run this command as that "
+            "user"
+        )
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise SetupError(f"other users may use {path}: run `chmod {mode} {path}`")
+
+
+def _create_file(path: Path, text: str) -> None:
+    """Writes a new file that only its owner may read."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(text.encode())
+    except FileExistsError:
+        raise SetupError(f"{path} exists: delete it, or name another file with -o") from None
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,220 @@
+"""``admit auth``: adds and removes users of a locked server, and says what each user may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from admittance.access.permissions import Rule, answer_for
+from admittance.access.roles import ROLES, permissions_of, problems
+from admittance.access.users import User, is_expired
+from admittance.cli.support import output
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.cli.support.times import span, stamp
+from admittance.runtime import clock
+from admittance.runtime.auth.reload import reload
+from admittance.runtime.auth.store import CONFIG, AuthStore
+from admittance.runtime.errors import NoServer
+
+_ANY_KEY = "U" + "A" * 55
+YEARS_MAX = 100
+
+
+class NewUser(NamedTuple):
+    """What `admit auth add` was given."""
+
+    role: str
+    name: str
+    namespaces: Sequence[str]
+    controller: str
+    class_name: str
+    expires_seconds: float | None
+    file: Path
+
+
+def init(call: Call, folder: Path) -> None:
+    """Makes a folder of users, and says how a server uses it."""
+    AuthStore(folder).create(call.url)
+    output.say(f"created {folder}")
+    output.note(
+        f"nats-server: put its configuration into {folder}, with the line: include ./{CONFIG}; "
+        f"users: admit auth add ROLE NAME --dir {folder} -o FILE"
+    )
+
+
+async def add(call: Call, folder: Path, wanted: NewUser) -> None:
+    """Adds a user, writes its credentials file, and tells the servers."""
+    now = clock.now()
+    user = User(
+        name=wanted.name,
+        role=wanted.role,
+        key=_ANY_KEY,
+        namespaces=tuple(dict.fromkeys(wanted.namespaces)),
+        controller=wanted.controller,
+        class_name=wanted.class_name,
+        created=now,
+        expires=_expiry(now, wanted.expires_seconds),
+    )
+    if wrong := problems(user):
+        raise BadInput(*wrong)
+    store = AuthStore(folder)
+    store.add(user, wanted.file)
+    output.say(f"added {user.name} ({user.role}): credentials in {wanted.file}")
+    await _tell_servers(call, store)
+
+
+async def revoke(call: Call, folder: Path, name: str) -> None:
+    """Removes a user; the servers close its connections."""
+    store = AuthStore(folder)
+    gone = store.remove(name)
+    output.say(f"revoked {gone.name} ({gone.role})")
+    await _tell_servers(call, store)
+
+
+async def _tell_servers(call: Call, store: AuthStore) -> None:
+    """Raises what `reload` raises, except that no server runs: then nothing is connected."""
+    url = store.servers if call.url_from is UrlFrom.DEFAULT else call.url
+    try:
+        await reload(url, store.system_seed_file, call.connection)
+    except NoServer as error:
+        output.note(f"takes effect when the server starts: {error}")
+
+
+def list_users(call: Call, folder: Path) -> None:
+    """Lists the users."""
+    users = AuthStore(folder).users
+    now = clock.now()
+    match call.output:
+        case Output.JSON:
+            output.show_json(msgspec.to_builtins(users))
+        case Output.YAML:
+            output.show_yaml(msgspec.to_builtins(users))
+        case Output.NAME:
+            for user in users:
+                output.say(user.name)
+        case _:
+            columns = output.columns_of("NAME", "ROLE", "ACCOUNT", "FOR", "EXPIRES", "+KEY")
+            rows = [_row(user, now) for user in users]
+            if not rows:
+                output.note(f"no users in {folder}: admit auth add ROLE NAME -o FILE")
+                return
+            output.show_table(output.Table(columns, rows), wide=call.output is Output.WIDE)
+
+
+def _row(user: User, now: datetime) -> list[str]:
+    return [
+        user.name,
+        user.role,
+        ROLES[user.role].account.value,
+        _purpose(user) or output.NOTHING,
+        _expires(user, now),
+        user.key,
+    ]
+
+
+def _purpose(user: User) -> str:
+    return ",".join((*user.namespaces, *filter(None, (user.controller, user.class_name))))
+
+
+def _expires(user: User, now: datetime) -> str:
+    if user.expires is None:
+        return "never"
+    if is_expired(user, now):
+        return "expired"
+    return f"in {span((user.expires - now).total_seconds())}"
+
+
+def show(call: Call, folder: Path, name: str) -> None:
+    """Shows a user, and what it may publish and subscribe."""
+    user = AuthStore(folder).user(name)
+    permissions = permissions_of(user)
+    if call.output in (Output.JSON, Output.YAML):
+        value: dict[str, Any] = msgspec.to_builtins(user)
+        for what in ("publish", "subscribe", "denied"):
+            value[what] = [
+                {"subject": rule.pattern, "purpose": rule.purpose}
+                for rule in getattr(permissions, what)
+            ]
+        (output.show_json if call.output is Output.JSON else output.show_yaml)(value)
+        return
+    role = ROLES[user.role]
+    output.facts(
+        [
+            ("Name", user.name),
+            ("Role", f"{role.name}: {role.may}"),
+            ("Account", role.account.value),
+            ("For", _purpose(user) or "everything"),
+            ("Key", user.key),
+            ("Created", stamp(user.created)),
+            ("Expires", stamp(user.expires) if user.expires else "never"),
+        ]
+    )
+    _show_rules("May publish", permissions.publish)
+    _show_rules("May subscribe", permissions.subscribe)
+    _show_rules("May never publish or subscribe", permissions.denied)
+    if permissions.answers:
+        output.say("\nMay answer the requests that it receives.")
+
+
+def _show_rules(title: str, rules: Iterable[Rule]) -> None:
+    groups = [
+        (purpose, [rule.pattern for rule in found])
+        for purpose, found in groupby(rules, key=lambda rule: rule.purpose)
+    ]
+    if not groups:
+        return
+    output.say(f"\n{title}")
+    for purpose, patterns in groups:
+        output.say(f"  {_why(purpose)}:")
+        for pattern in patterns:
+            output.say(f"    {pattern}")
+
+
+def _why(purpose: str) -> str:
+    return f"to {purpose}" if not purpose.startswith("only ") else f"because {purpose}"
+
+
+def check(folder: Path, subject: str, name: str, *, subscribe: bool) -> int:
+    """Says whether the user may publish or subscribe the subject. Returns the exit status."""
+    _check_subject(subject, wildcards=subscribe)
+    user = AuthStore(folder).user(name)
+    answer = answer_for(permissions_of(user), subject, subscribe=subscribe)
+    what = "subscribe" if subscribe else "publish"
+    about = f"{user.name} ({user.role})"
+    rule = answer.rule
+    if is_expired(user, clock.now()):
+        output.say(f"refused: {about} is expired")
+        return 1
+    if answer.allowed and rule is not None:
+        output.say(f"allowed: {about} may {what} {rule.pattern} to {rule.purpose}")
+        return 0
+    if rule is not None:
+        output.say(f"refused: {about} may not {what} {rule.pattern}: {rule.purpose}")
+        return 1
+    output.say(f"refused: no rule of {about} allows to {what} {subject}")
+    return 1
+
+
+def _check_subject(subject: str, *, wildcards: bool) -> None:
+    tokens = subject.split(".")
+    if not all(tokens) or not subject.isprintable() or " " in subject:
+        raise BadInput(f'"{subject}" is not a subject: it has an empty token or a space')
+    wild = [index for index, token in enumerate(tokens) if token in ("*", ">")]
+    if wild and not wildcards:
+        raise BadInput(f'"{subject}" has a wildcard: only --subscribe takes wildcards')
+    if ">" in tokens[:-1]:
+        raise BadInput(f'"{subject}" is not a subject: > must be its last token')
+
+
+def _expiry(now: datetime, seconds: float | None) -> datetime | None:
+    if seconds is None:
+        return None
+    if not 0 < seconds <= YEARS_MAX * 366 * 86_400:
+        raise BadInput(f"--expires must be more than 0 s and at most {YEARS_MAX} years")
+    return now + timedelta(seconds=seconds)

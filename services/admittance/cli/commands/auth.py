@@ -1,0 +1,169 @@
+"""admit auth: init, add, revoke, list, show, check.
+
+Imports happen when a command runs, so that help and completion are fast.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from admittance.cli.commands.system import PANEL, data_folder
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import (
+    Call,
+    NatsOption,
+    call_of,
+    call_options_without_output,
+    run,
+    with_options,
+)
+
+ROLES = (
+    *("workload-controller", "scheduler", "retry-timer", "variant-controller"),
+    *("provisioning-check", "built-in-provider", "backup", "runner", "check", "provider"),
+    *("telemetry", "user", "approver", "viewer", "admin"),
+)
+
+
+def _roles(incomplete: str) -> list[str]:
+    return [role for role in ROLES if role.startswith(incomplete)]
+
+
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="The folder of users. Default: $ADMIT_AUTH_DIR, or auth in the data folder",
+    ),
+]
+UserName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the user.")]
+
+
+def _folder(typed: Path | None) -> Path:
+    if typed is not None:
+        return typed
+    chosen = os.environ.get("ADMIT_AUTH_DIR")
+    return Path(chosen) if chosen else data_folder(None) / "auth"
+
+
+@with_options(call_options_without_output)
+def init(
+    call: Call,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+) -> None:
+    """Make a folder of users, and the file that nats-server includes.
+
+    The servers at --nats are asked to read the file again when users change.
+    """
+    from admittance.cli import auth
+
+    auth.init(call, folder)
+
+
+def add_options(
+    ctx: typer.Context,
+    nats: NatsOption = None,
+) -> Call:
+    """The options of `add`: -o names a file here."""
+    return call_of(ctx, nats)
+
+
+@with_options(add_options)
+def add(
+    call: Call,
+    role: Annotated[
+        str, typer.Argument(metavar="ROLE", help=", ".join(ROLES), autocompletion=_roles)
+    ],
+    name: UserName,
+    file: Annotated[
+        Path, typer.Option("-o", metavar="FILE", help="Write the credentials to this new file.")
+    ],
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="A namespace; repeatable."),
+    ] = None,
+    controller: Annotated[
+        str, typer.Option(metavar="NAME", help="The controllerName of a check.")
+    ] = "",
+    provisioning_class: Annotated[
+        str, typer.Option("--class", metavar="NAME", help="The class of a provider.")
+    ] = "",
+    expires: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="The user expires after 90s, 1h30m, 30d, …")
+    ] = None,
+    folder: FolderOption = None,
+) -> None:
+    """Add a user with a role, and write its credentials file."""
+    from admittance.cli import auth
+    from admittance.cli.support.times import seconds_of
+
+    if not str(file) or file.is_dir():
+        raise BadInput(f"-o {file}: name a new file")
+    span = None if expires is None else seconds_of(expires, "--expires")
+    wanted = auth.NewUser(role, name, namespace or (), controller, provisioning_class, span, file)
+    run(auth.add(call, _folder(folder), wanted))
+
+
+@with_options(call_options_without_output)
+def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
+    """Remove a user; the servers close its connections within seconds."""
+    from admittance.cli import auth
+
+    run(auth.revoke(call, _folder(folder), name))
+
+
+@with_options()
+def list_(call: Call, folder: FolderOption = None) -> None:
+    """List the users."""
+    from admittance.cli import auth
+
+    auth.list_users(call, _folder(folder))
+
+
+@with_options()
+def show(call: Call, name: UserName, folder: FolderOption = None) -> None:
+    """Show a user and what it may do, in words and subjects."""
+    from admittance.cli import auth
+
+    auth.show(call, _folder(folder), name)
+
+
+@with_options(call_options_without_output)
+def check(
+    call: Call,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A subject of the server.")],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="The name of the user.")],
+    subscribe: Annotated[
+        bool, typer.Option("--subscribe", help="To subscribe instead of to publish.")
+    ] = False,
+    folder: FolderOption = None,
+) -> None:
+    """Say whether a user may publish a subject, and by which rule; status 1 if not."""
+    from admittance.cli import auth
+
+    del call
+    if status := auth.check(_folder(folder), subject, name, subscribe=subscribe):
+        raise typer.Exit(status)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the group of these commands to app."""
+    group = typer.Typer(
+        name="auth",
+        help="Users of a locked server: roles, credentials, permissions.",
+        no_args_is_help=True,
+        rich_help_panel=PANEL,
+    )
+    for name, command in (
+        ("init", init),
+        ("add", add),
+        ("revoke", revoke),
+        ("list", list_),
+        ("show", show),
+        ("check", check),
+    ):
+        group.command(name)(command)
+    app.add_typer(group, name="auth")

@@ -1,0 +1,195 @@
+"""`admit auth` against a running nats-server: added, revoked and expired users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from admittance.access.users import User
+from admittance.cli.commands.program import invoke
+from admittance.runtime import clock
+from admittance.runtime.auth.expiry import remove_expired_users
+from admittance.runtime.auth.reload import reload
+from admittance.runtime.auth.store import AuthStore
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.errors import AccessDenied, Refused, SetupError
+
+from servers import ConfiguredServer, until, within
+
+pytestmark = pytest.mark.bus
+
+
+class Locked(NamedTuple):
+    """A server that includes the configuration of a folder of users."""
+
+    folder: Path
+    server: ConfiguredServer
+
+    @property
+    def store(self) -> AuthStore:
+        return AuthStore(self.folder)
+
+    def creds(self, name: str) -> Path:
+        return self.folder.parent / f"{name}.creds"
+
+    async def admit(self, *words: str) -> int:
+        """Runs a command in a thread, as in a process of its own."""
+        arguments = [*words, "--dir", str(self.folder), "--nats", self.server.url()]
+        return await asyncio.to_thread(invoke, ["auth", *arguments])
+
+    async def add(self, role: str, name: str, *words: str) -> Path:
+        assert await self.admit("add", role, name, "-o", str(self.creds(name)), *words) == 0
+        return self.creds(name)
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Locked]:
+    folder = tmp_path / "auth"
+    assert invoke(["auth", "init", str(folder)]) == 0
+    server = ConfiguredServer(folder, 'include "./auth.conf"\njetstream { store_dir: "STORE" }\n')
+    asyncio.run(server.start())
+    try:
+        yield Locked(folder, server)
+    finally:
+        server.stop()
+
+
+@asynccontextmanager
+async def connected(locked: Locked, creds: Path) -> AsyncIterator[Bus]:
+    access = ConnectionOptions(creds=str(creds))
+    bus = await Bus.connect(locked.server.url(), name="test", access=access)
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+def seed_and_inbox(creds: Path) -> tuple[str, str]:
+    """What a program of another language takes from a credentials file."""
+    lines = creds.read_text().splitlines()
+    return lines[-1], next(one for one in lines if "inbox prefix" in one).split()[-1]
+
+
+async def plain_client(locked: Locked, creds: Path, closed: asyncio.Event) -> Client:
+    """A connection of the NATS client alone, which does not connect again."""
+
+    async def on_closed() -> None:
+        closed.set()
+
+    async def on_error(_: Exception) -> None:
+        pass
+
+    seed, inbox = seed_and_inbox(creds)
+    return await nats.connect(
+        locked.server.url(),
+        nkeys_seed_str=seed,
+        inbox_prefix=inbox,
+        closed_cb=on_closed,
+        error_cb=on_error,
+        allow_reconnect=False,
+    )
+
+
+async def test_added_user_connects_to_the_running_server(locked: Locked) -> None:
+    creds = await locked.add("user", "ada", "--namespace", "team-a")
+    async with connected(locked, creds) as bus:
+        with pytest.raises(Refused, match=r"may not publish to admit\.user\.bob"):
+            await bus.publish(Outgoing("admit.user.bob.submitted.team-a.x", b""))
+        assert bus.nc.new_inbox().startswith("_INBOX.ada.")
+
+
+async def test_revoked_user_is_disconnected_and_others_stay(locked: Locked) -> None:
+    gone, stays = asyncio.Event(), asyncio.Event()
+    ada = await plain_client(locked, await locked.add("user", "ada", "--namespace", "a"), gone)
+    bob = await plain_client(locked, await locked.add("viewer", "bob"), stays)
+    assert await locked.admit("revoke", "ada") == 0
+    await within(gone.wait())
+    await bob.flush()
+    assert not stays.is_set()
+    with pytest.raises(AccessDenied, match="the server does not know them, or they were revoked"):
+        await Bus.connect(
+            locked.server.url(),
+            name="test",
+            access=ConnectionOptions(creds=str(locked.creds("ada"))),
+        )
+    assert await locked.admit("check", "$JS.API.INFO", "--as", "bob") == 0
+    await ada.close()
+    await bob.close()
+
+
+async def test_changed_name_needs_new_credentials(locked: Locked) -> None:
+    first = await locked.add("viewer", "ada")
+    first.rename(first.with_suffix(".old"))
+    assert await locked.admit("revoke", "ada") == 0
+    second = await locked.add("viewer", "ada")
+    async with connected(locked, second):
+        pass
+    with pytest.raises(AccessDenied):
+        async with connected(locked, first.with_suffix(".old")):
+            pass
+
+
+async def test_expired_user_is_disconnected(locked: Locked) -> None:
+    store = locked.store
+    user = User(
+        name="ada", role="viewer", key="", expires=clock.now() + timedelta(milliseconds=400)
+    )
+    store.add(user, locked.creds("ada"))
+
+    async def tell(_: object) -> None:
+        await reload(locked.server.url(), store.system_seed_file, NO_OPTIONS)
+
+    await tell(())
+    gone = asyncio.Event()
+    client = await plain_client(locked, locked.creds("ada"), gone)
+    keeping = asyncio.create_task(remove_expired_users(store, tell))
+    await within(gone.wait())
+    await until(lambda: store.users == ())
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    await client.close()
+
+
+async def test_server_that_refuses_the_configuration_keeps_its_users(locked: Locked) -> None:
+    creds = await locked.add("viewer", "ada")
+    (locked.folder / "auth.conf").write_text("accounts {\n")
+    with pytest.raises(SetupError, match="refuses its configuration"):
+        await reload(locked.server.url(), locked.store.system_seed_file, NO_OPTIONS)
+    async with connected(locked, creds):
+        pass
+    # The next change writes the file again.
+    await locked.add("viewer", "bob")
+    async with connected(locked, locked.creds("bob")):
+        pass
+
+
+async def test_server_of_another_folder_does_not_take_the_change(
+    locked: Locked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert await asyncio.to_thread(invoke, ["auth", "init", str(other)]) == 0
+    words = ["auth", "add", "viewer", "ada", "-o", str(tmp_path / "x"), "--dir", str(other)]
+    status = await asyncio.to_thread(invoke, [*words, "--nats", locked.server.url()])
+    assert status == 1
+    assert "refuses the credentials in" in capsys.readouterr().err
+
+
+async def test_change_without_a_server_takes_effect_at_its_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "auth"
+    words = ["--dir", str(folder), "--nats", "nats://127.0.0.1:1"]
+    assert await asyncio.to_thread(invoke, ["auth", "init", str(folder)]) == 0
+    add = ["auth", "add", "viewer", "ada", "-o", str(tmp_path / "ada"), *words]
+    assert await asyncio.to_thread(invoke, add) == 0
+    assert await asyncio.to_thread(invoke, ["auth", "revoke", "ada", *words]) == 0
+    assert "takes effect when the server starts" in capsys.readouterr().err

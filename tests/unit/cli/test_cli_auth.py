@@ -1,0 +1,113 @@
+"""`admit auth` without a server: what it prints and refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from admittance.access.roles import ROLES
+from admittance.cli.commands import auth
+from admittance.cli.commands.program import invoke
+
+DEAD = "nats://127.0.0.1:1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "auth"
+    monkeypatch.setenv("ADMIT_AUTH_DIR", str(path))
+    monkeypatch.setenv("ADMIT_NATS_URL", DEAD)
+    assert invoke(["auth", "init", str(path)]) == 0
+    return path
+
+
+def add(folder: Path, *words: str) -> int:
+    return invoke(["auth", "add", *words, "-o", str(folder.parent / f"{words[1]}.creds")])
+
+
+def test_completed_roles_are_those_of_the_table() -> None:
+    assert set(auth.ROLES) == set(ROLES)
+
+
+def test_list_shows_role_purpose_and_expiry(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(folder, "user", "ada", "-n", "team-a", "-n", "team-b", "--expires", "30d")
+    add(folder, "check", "budget", "--controller", "example.com/budget")
+    capsys.readouterr()
+    assert invoke(["auth", "list"]) == 0
+    _, ada, budget = capsys.readouterr().out.splitlines()
+    assert ada.split()[:4] == ["ada", "user", "OUT", "team-a,team-b"]
+    assert "in 29d" in ada or "in 30d" in ada
+    assert budget.split() == ["budget", "check", "OUT", "example.com/budget", "never"]
+    assert invoke(["auth", "list", "-o", "json"]) == 0
+    assert '"controller": "example.com/budget"' in capsys.readouterr().out
+
+
+def test_show_groups_subjects_by_purpose(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(folder, "runner", "first")
+    capsys.readouterr()
+    assert invoke(["auth", "show", "first"]) == 0
+    shown = capsys.readouterr().out
+    assert "  to claim what it starts:\n    $KV.admittance_claims.*.*.*\n" in shown
+    assert "because only services write the heartbeats of instances:" in shown
+    assert "May answer the requests that it receives." in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (
+            ["admit.user.ada.held.team-a.w"],
+            0,
+            "allowed: ada (user) may publish admit.user.ada.held",
+        ),
+        (["admit.user.bob.held.team-a.w"], 1, "refused: no rule of ada (user) allows to publish"),
+        (["admit.workload.*.team-a.*", "--subscribe"], 0, "to follow events of its namespaces"),
+        (["admit.workload.>", "--subscribe"], 1, "refused: no rule of ada (user)"),
+    ],
+)
+def test_check_says_which_rule_allows(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    status: int,
+    sentence: str,
+) -> None:
+    add(folder, "user", "ada", "-n", "team-a")
+    capsys.readouterr()
+    assert invoke(["auth", "check", *words, "--as", "ada"]) == status
+    assert sentence in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (["add", "usr", "x"], 2, 'role "usr" is not known; did you mean "user"?'),
+        (["add", "user", "x"], 2, "the role user needs --namespace"),
+        (["add", "viewer", "x", "--class", "gpu"], 2, "the role viewer takes no --class"),
+        (["add", "viewer", "x", "--expires", "soon"], 2, '--expires "soon" is not a duration'),
+        (["add", "viewer", "x", "--expires", "0"], 2, "--expires must be more than 0 s"),
+        (["add", "viewer", "x", "--expires", "99999d"], 2, "at most 100 years"),
+        (["add", "viewer", ""], 2, "the user's name is empty"),
+        (["revoke", "x"], 1, "there is no user x in"),
+        (["show", "x"], 1, "there is no user x in"),
+        (["check", "a..b", "--as", "x"], 2, '"a..b" is not a subject'),
+        (["check", "a.*", "--as", "x"], 2, "only --subscribe takes wildcards"),
+        (["check", "a.>.b", "--as", "x", "--subscribe"], 2, "> must be its last token"),
+        (["list", "--dir", "nowhere"], 1, "nowhere does not exist: make it with"),
+        (["init", "/dev/null/x"], 1, "cannot make the folder /dev/null/x"),
+    ],
+)
+def test_wrong_call_is_one_line(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    status: int,
+    sentence: str,
+) -> None:
+    capsys.readouterr()
+    more = ["-o", str(folder.parent / "new")] if words[0] == "add" else []
+    assert invoke(["auth", *words, *more]) == status
+    found = capsys.readouterr().err
+    assert sentence in found
+    assert found.count("\n") == 1
