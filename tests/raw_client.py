@@ -21,6 +21,8 @@ class RawClient:
         self._reader = reader
         self._writer = writer
         self._subscriptions = 0
+        self.heard: list[tuple[str, str]] = []
+        """Subject and content of the messages that came so far."""
 
     @classmethod
     async def connect(cls, port: int, seed: str) -> RawClient:
@@ -64,11 +66,22 @@ class RawClient:
                 if line.startswith("PING"):
                     self._writer.write(b"PONG\r\n")
                     continue
+                if line.startswith(("MSG", "HMSG")):
+                    verb, subject, *_, before, size = line.split()
+                    data = (await self._reader.readexactly(int(size) + 2))[:-2]
+                    # What comes from the other account may have headers of the server.
+                    content = data[int(before) :] if verb == "HMSG" else data
+                    self.heard.append((subject, content.decode(errors="replace")))
+                    continue
                 violation = _VIOLATION.match(line)
                 if violation is None and (line.startswith("-ERR") or not line):
                     raise AssertionError(f"the server ended the connection: {line!r}")
                 if violation is not None:
                     found.add(violation[2])
+
+    async def listen(self) -> None:
+        """Receives what the server has sent to this connection so far."""
+        assert not await self.refused([])
 
     def close(self) -> None:
         self._writer.close()
