@@ -58,9 +58,9 @@ def init(
 
     The servers at --nats are asked to read the file again when users change.
     """
-    from admittance.cli import auth
+    from admittance.cli.auth import changes
 
-    auth.init(call, folder)
+    changes.init(call, folder)
 
 
 def add_options(
@@ -97,38 +97,40 @@ def add(
     folder: FolderOption = None,
 ) -> None:
     """Add a user with a role, and write its credentials file."""
-    from admittance.cli import auth
+    from admittance.cli.auth import changes
     from admittance.cli.support.times import seconds_of
 
     if not str(file) or file.is_dir():
         raise BadInput(f"-o {file}: name a new file")
     span = None if expires is None else seconds_of(expires, "--expires")
-    wanted = auth.NewUser(role, name, namespace or (), controller, provisioning_class, span, file)
-    run(auth.add(call, _folder(folder), wanted))
+    wanted = changes.NewUser(
+        role, name, namespace or (), controller, provisioning_class, span, file
+    )
+    run(changes.add(call, _folder(folder), wanted))
 
 
 @with_options(call_options_without_output)
 def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
     """Remove a user; the servers close its connections within seconds."""
-    from admittance.cli import auth
+    from admittance.cli.auth import changes
 
-    run(auth.revoke(call, _folder(folder), name))
+    run(changes.revoke(call, _folder(folder), name))
 
 
 @with_options()
 def list_(call: Call, folder: FolderOption = None) -> None:
     """List the users."""
-    from admittance.cli import auth
+    from admittance.cli.auth import views
 
-    auth.list_users(call, _folder(folder))
+    views.list_users(call, _folder(folder))
 
 
 @with_options()
 def show(call: Call, name: UserName, folder: FolderOption = None) -> None:
     """Show a user and what it may do, in words and subjects."""
-    from admittance.cli import auth
+    from admittance.cli.auth import views
 
-    auth.show(call, _folder(folder), name)
+    views.show(call, _folder(folder), name)
 
 
 @with_options(call_options_without_output)
@@ -142,10 +144,10 @@ def check(
     folder: FolderOption = None,
 ) -> None:
     """Say whether a user may publish a subject, and by which rule; status 1 if not."""
-    from admittance.cli import auth
+    from admittance.cli.auth import views
 
     del call
-    if status := auth.check(_folder(folder), subject, name, subscribe=subscribe):
+    if status := views.check(_folder(folder), subject, name, subscribe=subscribe):
         raise typer.Exit(status)
 
 

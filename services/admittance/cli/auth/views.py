@@ -1,89 +1,24 @@
-"""``admit auth``: adds and removes users of a locked server, and says what each user may do."""
+"""``admit auth list|show|check``: says which users there are, and what each of them may do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from admittance.access.permissions import Rule, answer_for
-from admittance.access.roles import ROLES, permissions_of, problems
+from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User, is_expired
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.cli.support.options import Call, Output
 from admittance.cli.support.times import span, stamp
 from admittance.runtime import clock
-from admittance.runtime.auth.reload import reload
-from admittance.runtime.auth.store import CONFIG, AuthStore
-from admittance.runtime.errors import NoServer
-
-_ANY_KEY = "U" + "A" * 55
-YEARS_MAX = 100
-
-
-class NewUser(NamedTuple):
-    """What `admit auth add` was given."""
-
-    role: str
-    name: str
-    namespaces: Sequence[str]
-    controller: str
-    class_name: str
-    expires_seconds: float | None
-    file: Path
-
-
-def init(call: Call, folder: Path) -> None:
-    """Makes a folder of users, and says how a server uses it."""
-    AuthStore(folder).create(call.url)
-    output.say(f"created {folder}")
-    output.note(
-        f"nats-server: put its configuration into {folder}, with the line: include ./{CONFIG}; "
-        f"users: admit auth add ROLE NAME --dir {folder} -o FILE"
-    )
-
-
-async def add(call: Call, folder: Path, wanted: NewUser) -> None:
-    """Adds a user, writes its credentials file, and tells the servers."""
-    now = clock.now()
-    user = User(
-        name=wanted.name,
-        role=wanted.role,
-        key=_ANY_KEY,
-        namespaces=tuple(dict.fromkeys(wanted.namespaces)),
-        controller=wanted.controller,
-        class_name=wanted.class_name,
-        created=now,
-        expires=_expiry(now, wanted.expires_seconds),
-    )
-    if wrong := problems(user):
-        raise BadInput(*wrong)
-    store = AuthStore(folder)
-    store.add(user, wanted.file)
-    output.say(f"added {user.name} ({user.role}): credentials in {wanted.file}")
-    await _tell_servers(call, store)
-
-
-async def revoke(call: Call, folder: Path, name: str) -> None:
-    """Removes a user; the servers close its connections."""
-    store = AuthStore(folder)
-    gone = store.remove(name)
-    output.say(f"revoked {gone.name} ({gone.role})")
-    await _tell_servers(call, store)
-
-
-async def _tell_servers(call: Call, store: AuthStore) -> None:
-    """Raises what `reload` raises, except that no server runs: then nothing is connected."""
-    url = store.servers if call.url_from is UrlFrom.DEFAULT else call.url
-    try:
-        await reload(url, store.system_seed_file, call.connection)
-    except NoServer as error:
-        output.note(f"takes effect when the server starts: {error}")
+from admittance.runtime.auth.store import AuthStore
 
 
 def list_users(call: Call, folder: Path) -> None:
@@ -210,11 +145,3 @@ def _check_subject(subject: str, *, wildcards: bool) -> None:
         raise BadInput(f'"{subject}" has a wildcard: only --subscribe takes wildcards')
     if ">" in tokens[:-1]:
         raise BadInput(f'"{subject}" is not a subject: > must be its last token')
-
-
-def _expiry(now: datetime, seconds: float | None) -> datetime | None:
-    if seconds is None:
-        return None
-    if not 0 < seconds <= YEARS_MAX * 366 * 86_400:
-        raise BadInput(f"--expires must be more than 0 s and at most {YEARS_MAX} years")
-    return now + timedelta(seconds=seconds)

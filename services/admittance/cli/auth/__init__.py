@@ -1,0 +1,1 @@
+"""``admit auth``: users of a locked server."""
