@@ -18,6 +18,7 @@ from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.history import last
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.tasks import raise_if_cancelled
 from admittance.runtime.telemetry.logger import log_set_aside
 
 OPERATION: Final = "KV-Operation"
@@ -297,6 +298,9 @@ async def follow_bucket(
                 reporting = on_loaded(reader.last)
                 if reporting is not None:
                     await reporting
+            # The start of a reader always yields a batch, so this also ends a task whose
+            # cancellation came with an answer of the server: `wait_for` of Python 3.11 drops it.
+            raise_if_cancelled()
     finally:
         await reader.close()
 
